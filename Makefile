@@ -4,7 +4,7 @@ ENGINES ?= vllm sglang
 LAYERS ?= 16
 TOKENS ?= 64k
 LENGTHS ?= 8k,32k,128k
-EXTRAS ?= bench langchain mcp openai-agents peers pydantic-ai ray tiktoken train transformers
+EXTRAS ?= bench formats langchain mcp openai-agents peers pydantic-ai ray tiktoken train transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +24,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
+.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -80,7 +80,7 @@ bfcl: $(STAMP_EXTRA) ## Put BFCL's package into build/bfcl, without the packages
 
 test-extra: $(STAMP_EXTRA) bfcl ## Check and test what needs other frameworks; writes tests/extra-result.txt
 	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py benchmarks/memagent_bench/perf/in_l*.py tests/bench/systems/test_peers.py \
-	    src/memagent/integrations tests/integrations
+	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations tests/integrations
 	$(EXTRA)/python -m tests.extra
 
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
@@ -95,6 +95,10 @@ quick-smol: smol ## A short run of memagent-bench quick with `smol` (4 minutes; 
 
 train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (6 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke
+
+supo: $(STAMP_TRAIN) ## Train a tiny policy to write summaries by the rewards of answers, and beside it with them frozen (an hour; OUT=build/draws, SEEDS=0, ONLY=ARMS)
+	OMP_NUM_THREADS=1 PYTHONPATH=experiments:benchmarks $(TRAIN)/python -m memagent_draws \
+	    --out $(or $(OUT),build/draws) --seeds $(or $(SEEDS),0) $(if $(ONLY),--only $(ONLY))
 
 pico: SEEDS ?= 0,1,2,3,4
 pico: OUT ?= build/pico

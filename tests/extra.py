@@ -13,6 +13,7 @@ import pytest
 
 RESULT = Path(__file__).with_name("extra-result.txt")
 FRAMEWORKS = (
+    "deepagents",
     "langchain",
     "langchain-classic",
     "langchain-openai",

@@ -16,11 +16,16 @@ from memagent_bench.record import Provenance
 
 PACKAGES = (
     "memagent",
+    "deepagents",
+    "langchain",
     "langchain-classic",
+    "langchain-openai",
     "llama-index-core",
     "numpy",
     "openai",
+    "openai-agents",
     "pydantic",
+    "pydantic-ai-slim",
     "tiktoken",
     "tokenizers",
     "torch",

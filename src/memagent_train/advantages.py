@@ -64,18 +64,19 @@ def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
     """
     advantages_G, informative = _of_rollouts(rollouts, algorithm)
     steps_GC = _of_steps(rollouts, algorithm)
-    places = [
-        (g, c)
+    weighed = {
+        (g, c): weigh_spans(row, algorithm)
         for g, rollout in enumerate(rollouts)
         for c, row in enumerate(rollout.rows)
-        if row.sampled and rollout.status is Status.SCORED
+        if rollout.status is Status.SCORED
         if not (rollout.overlong and algorithm.overlong_mask)
-    ]
+    }
+    places = [place for place, row in weighed.items() if row.sampled]
     owner_N = torch.tensor([g for g, _ in places], dtype=torch.long)
     advantages_N = broadcast_to_rows(advantages_G, owner_N).tolist()
     rows = tuple(
         TrainingRow(
-            rollouts[g].rows[c],
+            weighed[g, c],
             advantage + algorithm.step_weight * float(steps_GC[g, c]),
         )
         for (g, c), advantage in zip(places, advantages_N, strict=True)
@@ -107,6 +108,19 @@ def check_rollout(rollout: Rollout) -> Rollout:
     return replace(rollout, status=Status.FAILED, reward=None, error=wrong) if wrong else rollout
 
 
+def weigh_spans(row: Row, algorithm: AlgorithmSettings) -> Row:
+    """The row with the weights of its tokens by their kind of call, and without rejected replies if so set."""
+    weights = list(row.loss_mask)
+    for span in row.spans:
+        left_out = span.rejected and algorithm.rejected == "leave_out"
+        weight = 0.0 if left_out else algorithm.weights.get(span.kind, 1.0)
+        if weight != 1:
+            weights[span.start : span.end] = [
+                weight * old for old in weights[span.start : span.end]
+            ]
+    return replace(row, loss_mask=tuple(weights))
+
+
 def merge_rows(
     rows: Sequence[TrainingRow], groups: Sequence[int]
 ) -> tuple[list[TrainingRow], list[int]]:
@@ -122,7 +136,7 @@ def merge_rows(
     Returns:
         The rows and their groups, in order of first occurrence.
     """
-    merged: dict[tuple[int, Ids, Ids, Ids], list[TrainingRow]] = {}
+    merged: dict[tuple[int, Ids, Ids, tuple[float, ...]], list[TrainingRow]] = {}
     for row, group in zip(rows, groups, strict=True):
         ids = (group, row.row.prompt_ids, row.row.response_ids, row.row.loss_mask)
         merged.setdefault(ids, []).append(row)

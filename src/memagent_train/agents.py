@@ -6,7 +6,6 @@ import importlib
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,30 +21,23 @@ from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.models.policy import Degenerate, ReadingSettings
 from memagent.models.scripted import ScriptedModel
-from memagent.run.result import Result
+from memagent.run.result import Result, RunResult
 from memagent.runstore import RunStore
 from memagent.tasks import Sample
 from memagent.threads import in_thread
+from memagent_train.fresh_runs import FreshRuns
+from memagent_train.rollouts import ROLLOUT, Outcome
+from memagent_train.sessions import SessionFunction, SessionSettings
 
-AgentFunction = Callable[[ChatModel, Sample], Awaitable["str | Result | None"]]
-"""`async def agent(model, sample)`: returns the answer, None if it found none, or a memory agent's `Result`."""
+AgentFunction = Callable[[ChatModel, Sample], Awaitable["str | RunResult | Outcome | None"]]
+"""`async def agent(model, sample)`: returns the answer, None if it found none, the result of a memagent agent, or an
+`Outcome`."""
 
-MEMORY = "memory"
+MEMORY, TOOLS = "memory", "tools"
+SHARED = frozenset({"use", "max_calls"})
+"""Settings that both of memagent's agents have."""
 ONE_AT_A_TIME = 1
 """A memory agent's limit of calls in flight; it has one question, and rollouts are limited as a whole."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """The rollout in which an agent's code runs."""
-
-    rollout_id: str
-    seed: int
-    """Seed of everything drawn in it."""
-
-
-ROLLOUT: ContextVar[Running | None] = ContextVar("ROLLOUT", default=None)
-"""Set while an agent runs in a rollout."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +63,8 @@ class AgentSettings(ReadingSettings):
     """The agent to train, and how the memory agent reads (see `memagent.MemoryAgent`)."""
 
     use: str = MEMORY
-    """`memory`, or `module:function` for an async function of your own; modules in the current folder are found."""
+    """`memory`, `tools` (plays the games of data of kind `game`), or `module:function` for an async function of your
+    own; modules in the current folder are found."""
     prompts: str = "plain"
     """A shipped prompt set, or a TOML file."""
     cuts: Cuts = "exact"
@@ -79,6 +72,8 @@ class AgentSettings(ReadingSettings):
     """Rewards judge degenerate memories, and a retried reply wouldn't be the policy's."""
     max_calls: int | None = Field(default=None, gt=0)
     """Calls after which a rollout is stopped without an answer, as overlong."""
+    tools: SessionSettings | None = None
+    """Settings of the tool agent; the others are the memory agent's."""
 
 
 def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunction:
@@ -86,19 +81,17 @@ def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunct
 
     Args:
         settings: the agent's.
-        store: where the memory agent stores its runs, under the rollouts' ids; None keeps them only while they run.
+        store: where memagent's agents store their runs, under the rollouts' ids; None keeps them only while they run.
 
     Raises:
-        ConfigError: the prompt set or function can't be loaded, or a setting of the memory agent has a bad value.
+        ConfigError: the prompt set or function can't be loaded, or a setting has a bad value or belongs to another
+            agent.
     """
+    _check_belonging(settings)
     if settings.use == MEMORY:
         return MemoryFunction(settings, store)
-    named = settings.model_fields_set - {"use"}
-    if named:
-        raise ConfigError(
-            f"{', '.join(sorted(named))}: these are settings of the memory agent, but use={settings.use!r} names "
-            f"another agent; leave them out"
-        )
+    if settings.use == TOOLS:
+        return SessionFunction(settings.tools or SessionSettings(), settings.max_calls, store)
     function = load_function(settings.use, "agent")
     if not _is_async(function):
         raise ConfigError(
@@ -114,11 +107,20 @@ def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunct
     return function
 
 
+def _check_belonging(settings: AgentSettings) -> None:
+    """Raises a ConfigError if a setting belongs to another agent than the one that is used."""
+    given = settings.model_fields_set - {"use"}
+    others = {MEMORY: given & {"tools"}, TOOLS: given - SHARED - {"tools"}}.get(settings.use, given)
+    if others:
+        owner = "tool" if others == {"tools"} else "memory"
+        raise ConfigError(
+            f"{', '.join(sorted(others))}: these are settings of the {owner} agent, but use={settings.use!r} names "
+            f"another agent; leave them out"
+        )
+
+
 class MemoryFunction:
     """The memory agent as an `AgentFunction`: each rollout is one run.
-
-    A run already stored under a rollout's id is deleted first: it was left by a killed process, and its
-    replies aren't the current policy's.
 
     Args:
         settings: the agent's.
@@ -129,10 +131,8 @@ class MemoryFunction:
     """
 
     def __init__(self, settings: AgentSettings, store: RunStore | None) -> None:
-        self._keeps_runs = store is not None
         self._may_keep = settings.gate in ("update", "both")
-        # One for all rollouts: opening one would take each longer than its calls.
-        self._store = RunStore(None) if store is None else store
+        self._runs = FreshRuns(store)
         self._agent = MemoryAgent(
             ScriptedModel([]),  # stands for the rollouts' own
             prompts=settings.prompts,
@@ -140,7 +140,7 @@ class MemoryFunction:
             sampling=Sampling(temperature=1.0, top_p=1.0),
             limits=None if settings.max_calls is None else Limits(calls=settings.max_calls),
             concurrency=ONE_AT_A_TIME,
-            store=self._store,
+            store=self._runs.store,
         )
 
     async def __call__(self, model: ChatModel, sample: Sample) -> Result:
@@ -150,25 +150,15 @@ class MemoryFunction:
         if running is None:
             return await agent.aask(sample.context, sample.question)
         run_id = running.rollout_id
-        if self._keeps_runs:
-            await in_thread(self._forget, run_id)
-        try:
+        async with self._runs.run(run_id):
             result = await agent.aask(sample.context, sample.question, run_id=run_id)
             return await in_thread(self._with_reads, result) if self._may_keep else result
-        finally:
-            if not self._keeps_runs:
-                await in_thread(self._forget, run_id)
-
-    def _forget(self, run_id: str) -> None:
-        """Removes a run, if the store has it. Blocks."""
-        if self._store.find(run_id) is not None:
-            self._store.remove(run_id)
 
     def _with_reads(self, result: Result) -> GatedResult:
         """The result with what the run's log says about its chunks. Blocks."""
         spans: dict[int, tuple[int, int]] = {}
         kept: dict[int, bool] = {}
-        for event in self._store.events(result.run_id):
+        for event in self._runs.store.events(result.run_id):
             if isinstance(event, ChunkRead):
                 spans[event.chunk] = event.start, event.end
             elif isinstance(event, (MemoryKept, MemoryUpdated)):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from memagent.messages import Leaf
+from memagent.messages import CallKind, Leaf
 
 
 class AlgorithmSettings(Leaf):
@@ -35,6 +35,14 @@ class AlgorithmSettings(Leaf):
     """Maximum of those weights."""
     overlong_mask: bool = False
     """Whether overlong rollouts are excluded from training; their reward stays in the baseline."""
+    weights: dict[CallKind, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict[CallKind, float]
+    )
+    """Weights of tokens in the loss by the kind of their call; 1 for kinds not named. `{ summary = 0 }` freezes
+    summaries: they're written, but not trained. Tokens of weight 0 don't count in means either."""
+    rejected: Literal["train", "leave_out"] = "train"
+    """Whether replies are trained that were unusable and asked for again. The policy sampled them, so leaving them out
+    biases the gradient, but they can be many."""
     overlong_length: int | None = Field(default=None, gt=0)
     """L_max of the soft overlong penalty, in sampled tokens of a rollout's longest conversation; None: no penalty."""
     overlong_window: int = Field(default=256, gt=0)

@@ -101,13 +101,13 @@ def tensors(
 
     Returns:
         `prompt_ids`, `prompt_mask` (N, P), padded on the left; `completion_ids`, `completion_mask`, `advantages`,
-        `sampling_per_token_logps` (N, T), padded on the right; `tool_mask` (N, T): the weight if a token was
-        sampled, else 0. The loss multiplies policy and KL terms by it, like a mask.
+        `sampling_per_token_logps` (N, T), padded on the right; `tool_mask` (N, T): the weight of a token in the loss,
+        0 for those that weren't sampled. The loss multiplies policy and KL terms by it, like a mask.
     """
     prompts = [list(row.row.prompt_ids) for row in rows]
     responses = [list(row.row.response_ids) for row in rows]
-    sampled_NT = _pad([row.row.loss_mask for row in rows], 0).float()
-    weighted_NT = sampled_NT * torch.tensor(weights, dtype=torch.float32)[:, None]
+    masks_NT = _pad([row.row.loss_mask for row in rows], 0).float()
+    weighted_NT = masks_NT * torch.tensor(weights, dtype=torch.float32)[:, None]
     advantages_N = torch.tensor([row.advantage for row in rows], dtype=torch.float32)
     made = {
         "prompt_ids": _pad(prompts, pad, left=True),
@@ -115,7 +115,7 @@ def tensors(
         "completion_ids": _pad(responses, pad),
         "completion_mask": _pad([[1] * len(ids) for ids in responses], 0),
         "tool_mask": weighted_NT,
-        "advantages": broadcast_to_tokens(advantages_N, sampled_NT),
+        "advantages": broadcast_to_tokens(advantages_N, (masks_NT > 0).float()),
         "sampling_per_token_logps": _pad([row.row.logprobs for row in rows], 0.0),
     }
     return {name: tensor.to(device) for name, tensor in made.items()}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memagent_train.advantages import Group
 from memagent_train.errors import RewardFailed, RolloutsFailed
-from memagent_train.rollouts import Status
+from memagent_train.rollouts import Row, Status
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,9 @@ class RolloutFacts:
     conversations: int
     sampled: int
     """Trained tokens that the policy sampled."""
+    by_kind: Mapping[str, int]
+    """Sampled tokens by the kind of their call; `rejected` for those of replies that were asked for again, `shown` for
+    what lay between replies."""
     tokens: int
     """Tokens of all its conversations, including prompts."""
     overlong: bool
@@ -51,6 +54,7 @@ def facts(group: Group, *, kept: bool) -> GroupFacts:
                 scores=rollout.scores,
                 conversations=len(rollout.rows),
                 sampled=sum(row.sampled for row in rollout.rows),
+                by_kind=_count_kinds(rollout.rows),
                 tokens=sum(len(row.prompt_ids) + len(row.response_ids) for row in rollout.rows),
                 overlong=rollout.overlong,
                 seconds=rollout.seconds,
@@ -99,6 +103,9 @@ def figures(groups: Sequence[GroupFacts]) -> dict[str, float]:
     for rollout in rollouts:
         for name, score in rollout.scores.items():
             scores[name].append(score)
+    kinds: Counter[str] = Counter()
+    for rollout in rollouts:
+        kinds.update(rollout.by_kind)
     return {
         "reward": statistics.fmean(rewards) if rewards else float("nan"),
         "reward_std": statistics.pstdev(rewards) if rewards else float("nan"),
@@ -114,7 +121,19 @@ def figures(groups: Sequence[GroupFacts]) -> dict[str, float]:
         "rollouts/seconds": statistics.fmean([rollout.seconds for rollout in rollouts]),
         "tokens/rolled_out": float(sum(rollout.tokens for rollout in rollouts)),
         "tokens/sampled": float(sum(rollout.sampled for rollout in rollouts)),
+        **{f"tokens/{kind}": float(count) for kind, count in sorted(kinds.items())},
     }
+
+
+def _count_kinds(rows: Sequence[Row]) -> Counter[str]:
+    """Tokens of all conversations by kind; rows without spans have none."""
+    kinds: Counter[str] = Counter()
+    for row in rows:
+        for span in row.spans:
+            kinds["rejected" if span.rejected else span.kind] += span.end - span.start
+        if row.spans:
+            kinds["shown"] += len(row.response_ids) - sum(s.end - s.start for s in row.spans)
+    return kinds
 
 
 def _share(values: Sequence[bool]) -> float:

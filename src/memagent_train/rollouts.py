@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -22,6 +23,56 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
+class Running:
+    """The rollout in which an agent's code runs."""
+
+    rollout_id: str
+    seed: int
+    """Seed of everything drawn in it."""
+
+
+ROLLOUT: ContextVar[Running | None] = ContextVar("ROLLOUT", default=None)
+"""Set while an agent runs in a rollout."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an agent may return to say more than its answer.
+
+    ```python
+    async def agent(model, sample):
+        game = sample.deal()  # a sample of a game
+        ...
+        return Outcome(answer, reward=game.verdict(), overlong=answer is None)
+    ```
+    """
+
+    answer: str | None
+    reward: float | None = None
+    """Replaces the task's score (`reward.use = "task"`); other rewards judge the answer. None if the agent has none."""
+    overlong: bool = False
+    """Whether a limit ended the run before an answer."""
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Finite figures to log."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The ids that one call sampled, as a part of its conversation's response."""
+
+    start: int
+    """First id, counted in `Row.response_ids`."""
+    end: int
+    """One past the last."""
+    kind: CallKind
+    """Of the call: `act`, `summary`, `update`, `answer` or `other`."""
+    role: str = ""
+    """See `Row.role`."""
+    rejected: bool = False
+    """Whether the reply was unusable, and the call made again."""
+
+
+@dataclass(frozen=True)
 class Row:
     """One conversation in token ids, as the engine saw and sampled them."""
 
@@ -29,14 +80,15 @@ class Row:
     """P ids before the policy's first token."""
     response_ids: tuple[int, ...]
     """T ids after it: sampled ones, and those between turns."""
-    loss_mask: tuple[int, ...]
-    """T of 0 or 1: 1 if the policy sampled the id in a trained role."""
+    loss_mask: tuple[float, ...]
+    """T weights in the loss: 1 if the policy sampled the id in a trained role, else 0. `algorithm.weights` may put
+    other numbers in place of 1."""
     logprobs: tuple[float, ...]
     """T log-probabilities under the sampling policy; 0.0 for ids that it did not sample."""
     kind: CallKind = "other"
     """Of its first call."""
     role: str = ""
-    """As named by `memagent_train.roles.role`; empty for calls without a role."""
+    """Of its first call, as named by `memagent_train.roles.role`; empty for calls without a role."""
     final: bool = False
     """Whether its last call is the rollout's last."""
     truncated: bool = False
@@ -46,11 +98,13 @@ class Row:
     kept: bool | None = None
     """For an update call with a gate: whether its reply kept the memory; None for other calls and for unusable
     replies."""
+    spans: tuple[Span, ...] = ()
+    """The sampled ids of each call, in order. What lies between was shown: results of tools, the next question."""
 
     @property
     def sampled(self) -> int:
         """Ids that count in the loss."""
-        return sum(self.loss_mask)
+        return sum(weight > 0 for weight in self.loss_mask)
 
 
 @dataclass(frozen=True)
@@ -78,6 +132,6 @@ class Rollout:
     error: str = ""
     """Why there is no reward, as a sentence; empty if there is one."""
     overlong: bool = False
-    """Whether the answer call was cut off, or a limit ended the run."""
+    """Whether the answer call was cut off, or a limit (of calls, steps or summaries) ended the run."""
     seconds: float = 0.0
     """Seconds from start to reward."""

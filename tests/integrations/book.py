@@ -22,6 +22,9 @@ from tests.models.chat_server import (
 )
 from tokenizers import Tokenizer
 
+from memagent import Message
+from memagent_bench.sessions.wire.desk import unpaired
+
 SYSTEM = "You add up the numbers of a book."
 TASK = "Read the book from page 1 to its end, and tell the total of its numbers."
 GO_ON = "Go on."
@@ -128,17 +131,7 @@ class Player:
             return f"the task is gone: {messages[1]}"
         if any(message["role"] == "system" for message in messages[1:]):
             return "a system message in mid-conversation"
-        waiting: list[str] = []
-        for message in messages:
-            if message["role"] == "tool":
-                if message["tool_call_id"] not in waiting:
-                    return f"a result without a call: {message['tool_call_id']}"
-                waiting.remove(message["tool_call_id"])
-                continue
-            if waiting:
-                return f"calls without results: {waiting}"
-            waiting = [call["id"] for call in message.get("tool_calls") or ()]
-        return f"calls without results: {waiting}" if waiting else ""
+        return unpaired([Message.from_openai(message) for message in messages])
 
 
 def text_of(message: dict[str, Any]) -> str:

@@ -27,6 +27,9 @@ class Reference:
     cap: float = 2.0
     overlong_mask: bool = False
     step_weight: float = 0.0
+    weights: tuple[tuple[str, float], ...] = ()
+    """By kind of call; 1 for others."""
+    rejected: str = "train"
     clipped: int = 0
     """Tokens whose ratio was clipped, counted in the last call of `loss`."""
 
@@ -46,9 +49,10 @@ class Reference:
                 if rollout.overlong and self.overlong_mask:
                     continue
                 losses = self._token_losses(policy, row, advantage, start, reference)
-                mask = torch.tensor(row.loss_mask)
-                total = total + losses[mask == 1].sum()
-                count += int(mask.sum())
+                for place, weight in enumerate(self._weigh(row)):
+                    if weight:
+                        total = total + weight * losses[place]
+                        count += 1
             if count:
                 sums.append(total)
                 counts.append(count)
@@ -74,6 +78,18 @@ class Reference:
             for rollout, advantage in zip(scored, advantages, strict=True)
             for c, row in enumerate(rollout.rows)
         ]
+
+    def _weigh(self, row: Row) -> list[float]:
+        """A weight for each token of the response."""
+        known = dict(self.weights)
+        found = [float(sampled) for sampled in row.loss_mask]
+        for place in range(len(found)):
+            for span in row.spans:
+                if span.start <= place < span.end:
+                    found[place] *= known.get(span.kind, 1.0)
+                    if span.rejected and self.rejected == "leave_out":
+                        found[place] = 0.0
+        return found
 
     def _compare(self, values: Sequence[float]) -> list[float]:
         if len(values) < 2 or len(set(values)) == 1:

@@ -8,7 +8,7 @@ from tests.train.handmade import rollout
 from memagent_train.advantages import TrainingRow, check_groups, check_rollout, compare, merge_rows
 from memagent_train.algorithm import AlgorithmSettings
 from memagent_train.errors import TrainingError
-from memagent_train.rollouts import Rollout, Row, Status
+from memagent_train.rollouts import Rollout, Row, Span, Status
 
 ROW = Row((2, 3), (4, 5, 6), (1, 1, 1), (-1.0, -1.0, -1.0))
 SILENT = Row((2, 3), (4,), (0,), (0.0,))
@@ -54,6 +54,28 @@ class TestCompare:
         masked = compare(rollouts, AlgorithmSettings(overlong_mask=True))
         assert masked.advantages == pytest.approx((2 / 3, -1 / 3, -1 / 3))
         assert len(masked.rows) == 4
+
+    def test_tokens_weigh_by_the_kind_of_their_call(self) -> None:
+        spans = (Span(0, 1, "act"), Span(1, 2, "summary", rejected=True), Span(2, 3, "summary"))
+        rollouts = group(1.0, 0.0, rows=(replace(ROW, spans=spans), ROW))
+        for settings, weights in (
+            ({}, (1, 1, 1)),
+            ({"weights": {"summary": 0.0}}, (1, 0, 0)),
+            ({"weights": {"summary": 0.5, "act": 2.0}}, (2, 0.5, 0.5)),
+            ({"rejected": "leave_out"}, (1, 0, 1)),
+            ({"rejected": "leave_out", "weights": {"summary": 3.0}}, (1, 0, 3)),
+        ):
+            compared = compare(rollouts, AlgorithmSettings.model_validate(settings))
+            found = [row.row.loss_mask for row in compared.rows]
+            assert found == [weights, (1, 1, 1)] * 2
+
+    def test_a_conversation_of_frozen_tokens_alone_has_no_row(self) -> None:
+        frozen = AlgorithmSettings(weights={"summary": 0.0})
+        rows = (replace(ROW, spans=(Span(0, 3, "summary"),)),)
+        compared = compare(group(1.0, 0.0, rows=rows), frozen)
+        assert compared.rows == ()
+        assert not compared.informative
+        assert compared.rollouts[0].rows == rows  # the log shows what was sampled
 
     def test_length_costs_reward(self) -> None:
         # Three sampled tokens in the longest conversation, L_max 4, L_cache 2: (2 - 3) / 2 = -0.5

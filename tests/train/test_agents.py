@@ -13,15 +13,14 @@ from memagent import Result, RunStore, ScriptedModel
 from memagent.errors import ConfigError, PromptSetError
 from memagent.messages import ChatRequest, Completion, TokenIds
 from memagent.trajectory import StopReason
-from memagent_train import agents
+from memagent_train import fresh_runs
 from memagent_train.agents import (
-    ROLLOUT,
     AgentSettings,
     GatedResult,
-    Running,
     load_agent,
     load_function,
 )
+from memagent_train.rollouts import ROLLOUT, Running
 
 SMALL: dict[str, Any] = {"window": 2048, "chunk_tokens": 600, "memory_tokens": 200}
 
@@ -82,7 +81,7 @@ async def test_without_a_store_runs_are_kept_no_longer_than_they_take(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = await asyncio.to_thread(RunStore, None)
-    monkeypatch.setattr(agents, "RunStore", lambda _: store)
+    monkeypatch.setattr(fresh_runs, "RunStore", lambda _: store)
     agent = await loaded(AgentSettings(**SMALL))
     await as_rollout(lambda: agent(scripted(), sample()))
     failing = scripted(lambda _: ValueError("no"))

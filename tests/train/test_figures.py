@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from tests.train.handmade import rollout
@@ -7,7 +8,7 @@ from memagent_train.advantages import compare
 from memagent_train.algorithm import AlgorithmSettings
 from memagent_train.errors import RewardFailed, RolloutsFailed
 from memagent_train.figures import GroupFacts, facts, figures, raise_if_nothing_scored
-from memagent_train.rollouts import Row, Status
+from memagent_train.rollouts import Row, Span, Status
 
 ROW = Row((2, 3), (4, 5, 6), (1, 0, 1), (-1.0, 0.0, -1.0))
 
@@ -45,6 +46,18 @@ def test_figures() -> None:
         "tokens/rolled_out": 20.0,
         "tokens/sampled": 8.0,
     }
+
+
+def test_tokens_are_counted_by_what_they_were_sampled_for() -> None:
+    spans = (Span(0, 1, "act"), Span(2, 3, "summary"))
+    rejected = (Span(0, 3, "summary", rejected=True),)
+    rows = (replace(ROW, spans=spans), replace(ROW, spans=rejected), ROW)
+    group = compare(
+        [rollout("a", 0, rows, 1.0), rollout("a", 1, rows[:1], 0.0)], AlgorithmSettings()
+    )
+    counted = figures([facts(group, kept=True)])
+    kinds = ("act", "summary", "rejected", "shown")
+    assert [counted[f"tokens/{kind}"] for kind in kinds] == [2.0, 2.0, 3.0, 2.0]
 
 
 def test_the_mean_of_no_rewards_is_no_number() -> None:

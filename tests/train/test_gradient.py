@@ -12,12 +12,20 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from tests.train.handmade import VOCABULARY, Gradients, distance, groups, policy, trainer
+from tests.train.handmade import (
+    VOCABULARY,
+    Gradients,
+    Lenient,
+    distance,
+    groups,
+    policy,
+    trainer,
+)
 from tests.train.reference import Reference
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
-from memagent_train.rollouts import Rollout
+from memagent_train.rollouts import Rollout, Row, Span
 from memagent_train.trainer import RolloutTrainer
 
 LIMIT = 1e-5
@@ -34,6 +42,8 @@ def settings(reference: Reference) -> AlgorithmSettings:
         beta=reference.beta,
         overlong_mask=reference.overlong_mask,
         step_weight=reference.step_weight,
+        weights=dict(reference.weights),  # pyright: ignore[reportArgumentType]
+        rejected=reference.rejected,  # pyright: ignore[reportArgumentType]
         dynamic_sampling=False,
     )
 
@@ -102,6 +112,57 @@ def test_the_gradient_of_an_update_is_the_algorithms(tmp_path: Path, reference: 
     distances, _ = compared(tmp_path, reference, BATCH)
     assert len(distances) == 1
     assert distances[0] < LIMIT
+
+
+def sessions(rollouts: list[Rollout]) -> list[Rollout]:
+    """The same as tool sessions: actions, summaries, a rejected one, and an action that was dropped from the context.
+
+    The first conversation ends with the dropped action; the second begins with the first without it, and its reply is
+    a summary.
+    """
+    made: list[Rollout] = []
+    for rollout in rollouts:
+        rows: list[Row] = []
+        for row in rollout.rows:
+            half, size = len(row.response_ids) // 2, len(row.response_ids)
+            acts = Span(0, half, "act"), Span(half, size, "act")
+            prompt = row.prompt_ids + row.response_ids[:half]
+            summary = (Span(0, size, "summary", rejected=len(rows) % 4 == 1),)
+            rows += [
+                replace(row, spans=acts),
+                replace(row, prompt_ids=prompt, spans=summary),
+            ]
+        made.append(replace(rollout, rows=tuple(rows), step_rewards=None))
+    return made
+
+
+FROZEN = (("summary", 0.0),)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        Reference(),
+        Reference(weights=FROZEN),
+        Reference(weights=FROZEN, token_mean="batch", beta=0.05),
+        Reference(weights=(("act", 0.0),)),
+        Reference(weights=(("summary", 0.5), ("act", 2.0)), beta=0.05),
+        Reference(rejected="leave_out"),
+        Reference(rejected="leave_out", weights=(("summary", 3.0),), overlong_mask=True),
+        Reference(overlong_mask=True, token_mean="batch", scale="std"),
+    ],
+    ids=repr,
+)
+def test_sessions_train_actions_and_summaries_as_told(tmp_path: Path, reference: Reference) -> None:
+    distances, _ = compared(tmp_path, reference, BATCH, change=sessions)
+    assert distances[0] < LIMIT
+
+
+def test_frozen_summaries_change_the_gradient(tmp_path: Path) -> None:
+    distances, _ = compared(
+        tmp_path, Reference(weights=FROZEN), BATCH, change=sessions, kind=Unfrozen
+    )
+    assert distances[0] > 0.05
 
 
 def alike(rollouts: list[Rollout]) -> list[Rollout]:
@@ -288,6 +349,14 @@ class CutToSize(RolloutTrainer):
     def micro_batches(self, rows: Any, groups: Any) -> Any:
         whole = len(rows) // self.batch.micro_batches * self.batch.micro_batches
         return super().micro_batches(rows[:whole], groups[:whole])
+
+
+class Unfrozen(Lenient):
+    """Trains every sampled token, whatever it was sampled for."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.algorithm = self.algorithm.model_copy(update={"weights": {}})
 
 
 @pytest.mark.parametrize("broken", [SequenceMeans, Unweighted, CutToSize])

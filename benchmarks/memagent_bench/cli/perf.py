@@ -50,7 +50,7 @@ def perf(given: Perf) -> None:
     """
     with report_errors(Outcome(Display.PLAIN)):
         from memagent_bench.perf import compare
-        from memagent_bench.perf.measure import table, write
+        from memagent_bench.perf.measure import table, write_section
 
         chosen = {} if given.readers is None else {"readers": tuple(given.readers.split(","))}
         setting = compare.Setting(
@@ -72,6 +72,6 @@ def perf(given: Perf) -> None:
         print(f"{where}\n\n{page}")
         if given.write is not None:
             mark = COMMAND if given.base_url is None else f"{COMMAND} --base-url"
-            write(given.write, mark, page, where)
+            write_section(given.write, mark, f"{where}\n\n{page}\n")
     if any(row.good is False for row in rows):
         raise typer.Exit(NO_ANSWER)

@@ -72,7 +72,9 @@ class Sessions(Served):
             "--accept-licence", help="Accept the licence of the suite's data.", rich_help_panel=WHAT
         ),
     ] = False
-    games: Annotated[str, _what("all|G,G,...", "Which games; with --suite, which tasks.")] = "all"
+    games: Annotated[
+        str, _what("all|shifts|G,G,...", "Which games; with --suite, which tasks.")
+    ] = "all"
     difficulty: Annotated[
         str, _what("N,N,...", "Approximate steps that a game needs: 10 to 10,000.")
     ] = "30,100,300"
@@ -89,12 +91,23 @@ class Sessions(Served):
         ),
     ] = 42
     systems: Annotated[
-        str, _what("all|S,S,...", "full, drop-oldest, mask, summary: see the documentation.")
+        str,
+        _what(
+            "all|loops|S,S,...",
+            "full, drop-oldest, mask, summary; loops work shifts at a local server: see the documentation.",
+        ),
     ] = "all"
     working_context: Annotated[
         str, _what("N,N,...", "Tokens of prompt plus output, for all systems except full.")
     ] = "4096"
     summaries: Annotated[str, _what("N,N,...", "Maximum summaries per session.")] = "7,1000"
+    writers: Annotated[
+        str,
+        _what(
+            "rules|SPEC,...",
+            "Who writes the summaries of loops: rules, or models such as smol, each as a row of its own.",
+        ),
+    ] = "rules"
     keep: Annotated[
         int,
         typer.Option(

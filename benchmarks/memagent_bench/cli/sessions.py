@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from memagent_bench.sessions.bench import SessionBench
     from memagent_bench.sessions.record import SessionRecord
 
+RULES = "rules"
+"""Writes summaries unless a model is named."""
 DETAIL = 100
 """Characters shown of why a session has no answer."""
 
@@ -33,6 +36,7 @@ def sessions(given: Sessions) -> None:
     """Measure tool sessions: 18 games, played with the whole history, parts of it, or summaries.
 
     A perfect player that sees only its context plays all games, so every loss is due to the context.
+    `--games shifts --systems loops` compares memagent with other frameworks' loops, on the same tickets at a server.
 
     Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; repeat the command to resume.
     """
@@ -64,8 +68,9 @@ async def _run(bench: SessionBench, display: Display, going: Going) -> list[Sess
             going.begun = True
             return await playing.run(tell)
     finally:
-        if bench.model is not None:
-            await bench.model.aclose()
+        for model in (bench.model, *bench.writers.values()):
+            if model is not None:
+                await model.aclose()
 
 
 def line_of(record: SessionRecord) -> str:
@@ -83,13 +88,19 @@ def _show(bench: SessionBench, display: Display) -> None:
     from memagent_bench.sessions.figures import cells, lines
     from memagent_bench.sessions.plot import PLOT, plot
     from memagent_bench.sessions.record import read_sessions
+    from memagent_bench.sessions.wire import figures as wire_figures
+    from memagent_bench.sessions.wire.plot import PLOT as STEPS
+    from memagent_bench.sessions.wire.plot import plot_steps
 
-    found = cells(read_sessions(bench.out))
-    picture = plot(found)
-    if picture is not None:
-        (bench.out / PLOT).write_bytes(picture)
+    records = read_sessions(bench.out)
+    found, rows = cells(records), wire_figures.rows(records)
+    pictures = {PLOT: plot(found), STEPS: plot_steps(records)}
+    drawn = [name for name, picture in pictures.items() if picture is not None]
+    for name in drawn:
+        (bench.out / name).write_bytes(pictures[name] or b"")
     if display is Display.JSON:
         data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in found]}
+        data |= {"wired": [row.as_data() for row in rows]} if rows else {}
         print(json.dumps(data, ensure_ascii=False))
         return
     if display is Display.NONE:
@@ -106,9 +117,9 @@ def _show(bench: SessionBench, display: Display) -> None:
     table = lines(found)
     if display is Display.FULL and max(map(len, table[:-1]), default=0) > console(sys.stdout).width:
         table = lines(found, spread=False)
-    for line in table:
+    for line in wire_figures.lines(rows) or table:
         paper.line(line)
-    also = "" if picture is None else f", a picture in {bench.out / PLOT}"
+    also = "".join(f", a picture in {bench.out / name}" for name in drawn)
     paper.line((f"records in {bench.out}{also}", "dim"))
 
 
@@ -124,17 +135,20 @@ def bench_of(given: Sessions) -> SessionBench:
     from memagent_bench.sessions.arms import ABOUT, arms
     from memagent_bench.sessions.bench import SessionBench
     from memagent_bench.sessions.grid import Grid
-    from memagent_bench.suites import several_of
+    from memagent_bench.sessions.wire.loops import LOOPS
+    from memagent_bench.shift.shift import SHIFTS
 
+    writers = list(dict.fromkeys(name.strip() for name in given.writers.split(",")))
     ways = arms(
-        several_of(given.systems, ABOUT, "system"),
+        _several(given.systems, ABOUT, "system", {"loops": LOOPS}),
         working_contexts=_numbers(given.working_context, "--working-context"),
         summaries=_numbers(given.summaries, "--summaries"),
         kept=given.keep,
+        writers=[None if name == RULES else name for name in writers],
     )
     seeds = range(given.seed, given.seed + given.samples)
     grid = _tasks_of(given, ways, seeds) or Grid(
-        games=several_of(given.games, names(), "game"),
+        games=_several(given.games, names(), "game", {"shifts": SHIFTS}),
         difficulties=_numbers(given.difficulty, "--difficulty"),
         seeds=seeds,
         arms=ways,
@@ -151,6 +165,7 @@ def bench_of(given: Sessions) -> SessionBench:
         window=given.window,
         tokenizer=given.tokenizer if model is None else None,
         concurrency=given.concurrency or (1 if model is None else 8),
+        writers={n: open_model(ensure_fetched(n)) for n in writers if n != RULES},
     )
 
 
@@ -179,6 +194,25 @@ def _tasks_of(given: Sessions, ways: Sequence[Arm], seeds: Sequence[int]) -> Tas
     return TaskGrid(
         suite, given.data, ways, seeds, given.steps, given.tasks, given.out, given.games
     )
+
+
+def _several(
+    text: str, known: Iterable[str], what: str, group: Mapping[str, Iterable[str]]
+) -> list[str]:
+    """Comma-separated names, `all` of the known ones, or a group by its name.
+
+    Raises:
+        ConfigError: one is unknown, or there is none.
+    """
+    from memagent_bench.suites import ALL, several_of
+
+    known = [*known]
+    if text.strip() == ALL:
+        return known
+    ((name, members),) = group.items()
+    if text.strip() == name:
+        return [*members]
+    return several_of(text, [*known, *members], what)
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

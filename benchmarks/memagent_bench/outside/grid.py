@@ -8,11 +8,13 @@ from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 
+from memagent.errors import ConfigError
 from memagent_bench.games import Expert
 from memagent_bench.outside.base import BadData, Suite, Task, replay
 from memagent_bench.outside.sandbox import Limits, Sandbox
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.grid import Dealt, Job
+from memagent_bench.sessions.wire.loops import LOOPS
 from memagent_bench.suites import ALL, several_of
 
 
@@ -75,6 +77,10 @@ class TaskGrid:
         """
         if not self.tasks:
             raise BadData(f"{str(self.data)!r} has no tasks of {self.suite.name}")
+        if loops := [arm.system for arm in self.arms if arm.system in LOOPS]:
+            raise ConfigError(
+                f"the systems {', '.join(loops)} play shifts only: name others (--systems)"
+            )
         if self.suite.runs_code:
             Sandbox("", Limits(), f"a task of {self.suite.name}").close()
 

@@ -62,16 +62,20 @@ def measure_resident(field: str = "VmHWM") -> float:
     return int(dict(line.split(":", 1) for line in status.splitlines())[field].split()[0]) / 1024
 
 
-def write(page: Path, command: str, rows: Sequence[Row] | str, where: str | None = None) -> None:
+def write(page: Path, command: str, rows: Sequence[Row], where: str | None = None) -> None:
     """Puts a table into a page, between the marks of the command that measured it.
 
     Args:
         page: holds the marks already.
         command: `make bench`, say.
-        rows: what was measured, or Markdown.
+        rows: what was measured.
         where: the machine, and what else the reader has to know; default the machine alone.
     """
+    write_section(page, command, f"{where or machine()}\n\n{table(rows)}\n")
+
+
+def write_section(page: Path, command: str, section: str) -> None:
+    """Puts a text into a page, between the marks of the command that measured it, which are there already."""
     begin, end = f"<!-- measured: {command} -->\n", "<!-- end of measured -->"
     before, rest = page.read_text().split(begin)
-    section = f"{where or machine()}\n\n{rows if isinstance(rows, str) else table(rows)}\n"
     page.write_text(before + begin + section + end + rest.split(end, 1)[1])

@@ -6,9 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
 
 from memagent.messages import Leaf
+from memagent_bench.sessions.wire.loops import LOOPS
 
-SystemName: TypeAlias = Literal["full", "drop-oldest", "mask", "summary"]
-ABOUT: dict[SystemName, str] = {
+Local: TypeAlias = Literal["full", "drop-oldest", "mask", "summary"]
+SystemName: TypeAlias = str
+"""A `Local` one, or one of `LOOPS`."""
+ABOUT: dict[Local, str] = {
     "full": "the whole history, while it fits the model's window",
     "drop-oldest": "drops the oldest turns when the working context is full",
     "mask": "when it is full, replaces old tool outputs by a line; then drops the oldest turns",
@@ -21,18 +24,22 @@ class Arm(Leaf):
 
     system: SystemName
     working_context: int | None = None
-    """Most tokens of prompt plus output."""
+    """Most tokens of prompt plus output; for a loop at a server, the server's window."""
     summaries: int | None = None
     """Most summaries of a session."""
     kept: int | None = None
     """Newest tool outputs that are shown as they are."""
+
+    writer: str | None = None
+    """The model that writes the summaries of a loop at a server; None for the rules."""
 
     @property
     def label(self) -> str:
         """`full`, `mask W=4096`, `summary W=4096 S=7`."""
         settings = {"W": self.working_context, "S": self.summaries}
         given = (f"{name}={value}" for name, value in settings.items() if value is not None)
-        return " ".join((self.system, *given))
+        by = () if self.writer is None else (f"by {self.writer}",)
+        return " ".join((self.system, *given, *by))
 
 
 def arms(
@@ -41,10 +48,11 @@ def arms(
     working_contexts: Sequence[int],
     summaries: Sequence[int],
     kept: int,
+    writers: Sequence[str | None] = (None,),
 ) -> tuple[Arm, ...]:
     """Each system with each of the settings that mean something to it."""
     made: list[Arm] = []
-    for system in ABOUT:
+    for system in (*ABOUT, *LOOPS):
         if system not in systems:
             continue
         if system == "full":
@@ -52,7 +60,9 @@ def arms(
             continue
         for size in working_contexts:
             bare = Arm(system=system, working_context=size)
-            if system == "summary":
+            if system in LOOPS:
+                made += [bare.model_copy(update={"writer": writer}) for writer in writers]
+            elif system == "summary":
                 made += [bare.model_copy(update={"summaries": most}) for most in summaries]
             else:
                 made.append(bare.model_copy(update={"kept": kept if system == "mask" else None}))

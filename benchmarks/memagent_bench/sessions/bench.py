@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 from memagent.errors import ConfigError, ModelError
+from memagent.messages import Usage
 from memagent.models.base import ChatModel
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts.session import SessionPrompts
@@ -30,8 +32,14 @@ from memagent_bench.sessions.play import play
 from memagent_bench.sessions.record import SESSIONS, Origin, Reason, SessionRecord, read_sessions
 from memagent_bench.sessions.seat import Ended, Seat
 from memagent_bench.sessions.tally import Tally
+from memagent_bench.sessions.wire.loops import LOOPS, load_loop
+from memagent_bench.sessions.wire.play import Worked, work
+from memagent_bench.sessions.wire.writer import Writer
+from memagent_bench.shift.shift import Shift
 from memagent_bench.systems.base import Status
 
+FIRST = 10
+"""Steps of the shift that warms a loop up."""
 DETAIL = 500
 """Characters kept of the reason for a missing answer."""
 Tell = Callable[[SessionRecord, int, int], None]
@@ -53,11 +61,19 @@ class SessionBench:
     tokenizer: str | None = None
     """The tokenizer without a model; None for GPT-2's."""
     concurrency: int = 1
+    writers: Mapping[str, ChatModel] = field(default_factory=dict[str, ChatModel])
+    """Write the summaries of loops at a server, by the name that arms have."""
 
     def __post_init__(self) -> None:
         if self.model is None and self.player == "model":
             raise ConfigError(
                 "there is no model to play: name one (--model), or let the expert play"
+            )
+        wired = sorted({arm.system for arm in self.grid.arms} & {*LOOPS})
+        if wired and (self.model is not None or self.protocol != "native"):
+            raise ConfigError(
+                f"the systems {', '.join(wired)} work at a local server that rules play, with native calls: leave "
+                f"out --model and --protocol"
             )
         if self.model is not None and self.window is not None:
             raise ConfigError(
@@ -110,6 +126,8 @@ class Playing:
     def __init__(self, bench: SessionBench, origin: Origin) -> None:
         self._bench, self._origin = bench, origin
         self._failed_in_a_row = 0
+        self._warm: set[str] = set()
+        """Loops that have played in this process."""
 
     async def run(self, tell: Tell) -> list[SessionRecord]:
         """Plays what has no record, and what failed; returns the new records.
@@ -147,51 +165,79 @@ class Playing:
 
     async def _play(self, job: Job) -> SessionRecord:
         """One session, from the deal to its record."""
+        at_server = job.arm.system in LOOPS
+        if at_server:
+            await self._warm_up(job)
         started, begun = datetime.now(UTC), time.monotonic()
-        tally, dealt = Tally(self._bench.choose_model()), None
         try:
-            try:
-                dealt = await in_thread(self._bench.grid.deal, job)
-                ended = await self._play_dealt(job, dealt, tally)
-            except ConfigError as error:
-                ended = Ended(reason=Reason.BROKEN, detail=str(error))
-            environment = dealt and dealt.environment
-            answered = ended.reason is Reason.ANSWERED
-            record = SessionRecord(
-                **job._asdict(),
-                score=environment.verdict() if environment and answered else None,
-                status=ended.reason.status,
-                reason=ended.reason,
-                detail=shorten(ended.detail, DETAIL),
-                answer=ended.answer if answered else None,
-                steps=environment.steps if environment else 0,
-                summaries=ended.summaries,
-                usage=tally.usage,
-                largest_prompt=tally.largest,
-                seconds=time.monotonic() - begun,
-                started=started.isoformat(timespec="seconds"),
-                origin=self._origin,
-            )
-            if dealt is not None:
-                await in_thread(dealt.keep, record)
+            dealt = await in_thread(self._bench.grid.deal, job)
+        except ConfigError as error:
+            broken = Worked(Ended(reason=Reason.BROKEN, detail=str(error)), Usage(), 0)
+            return self._record(job, None, broken, started, time.monotonic() - begun)
+        try:
+            worked = await (self._at_server if at_server else self._with_model)(job, dealt)
+            record = self._record(job, dealt, worked, started, time.monotonic() - begun)
+            await in_thread(dealt.keep, record)
             return record
         finally:
-            if dealt is not None:
-                await in_thread(dealt.close)
+            await in_thread(dealt.close)
 
-    async def _play_dealt(self, job: Job, dealt: Dealt, tally: Tally) -> Ended:
+    def _record(
+        self, job: Job, dealt: Dealt | None, worked: Worked, started: datetime, seconds: float
+    ) -> SessionRecord:
+        ended, answered = worked.ended, worked.ended.reason is Reason.ANSWERED
+        return SessionRecord(
+            **job._asdict(),
+            score=dealt.environment.verdict() if dealt and answered else None,
+            status=ended.reason.status,
+            reason=ended.reason,
+            detail=shorten(ended.detail, DETAIL),
+            answer=ended.answer if answered else None,
+            steps=dealt.environment.steps if dealt else 0,
+            summaries=ended.summaries,
+            usage=worked.usage,
+            largest_prompt=worked.largest,
+            wired=worked.wired,
+            seconds=seconds,
+            started=started.isoformat(timespec="seconds"),
+            origin=self._origin,
+        )
+
+    async def _with_model(self, job: Job, dealt: Dealt) -> Worked:
         bench = self._bench
+        tally = Tally(bench.choose_model())
         try:
             if bench.player == "expert":
                 rules = await in_thread(bench.grid.expert, job)
                 tally.inner = ExpertOver(tally.inner, rules, native=bench.protocol == "native")
             settings = (bench.protocol, bench.prompts, job.max_steps, job.seed, dealt.follow)
-            seat = Seat(dealt.environment, tally, *settings)
-            return await play(seat, job.arm)
+            ended = await play(Seat(dealt.environment, tally, *settings), job.arm)
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a session raises, the others go on
-            return Ended(reason=Reason.ERROR, detail=f"{type(error).__name__}: {error}")
+            ended = Ended(reason=Reason.ERROR, detail=f"{type(error).__name__}: {error}")
+        return Worked(ended, tally.usage, tally.largest)
+
+    async def _at_server(self, job: Job, dealt: Dealt) -> Worked:
+        bench = self._bench
+        return await work(
+            load_loop(job.arm.system),
+            cast("Shift", dealt.environment),
+            bench.counter,
+            window=job.arm.working_context or 0,
+            max_steps=job.max_steps,
+            # A writer in this process would be taken for the loop.
+            alone=bench.concurrency == 1 and job.arm.writer is None,
+            write=None if job.arm.writer is None else Writer(bench.writers[job.arm.writer]),
+        )
+
+    async def _warm_up(self, job: Job) -> None:
+        """Plays one short shift with each loop: what a framework loads at first isn't a step's time."""
+        if job.arm.system not in self._warm:
+            self._warm.add(job.arm.system)
+            arm = job.arm.model_copy(update={"writer": None})
+            first = job._replace(game=Shift.name, difficulty=FIRST, arm=arm)
+            await self._at_server(first, await in_thread(self._bench.grid.deal, first))
 
     def _give_up(self, record: SessionRecord) -> None:
         """Ends the run where the model does nothing but fail."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
+from memagent.errors import ConfigError
 from memagent.tools import Environment
 from memagent_bench.games import Expert, expert, make
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.record import SessionRecord
+from memagent_bench.sessions.wire.loops import LOOPS, load_loop
+from memagent_bench.shift.shift import SHIFTS
 
 PATIENCE, SPARE = 2, 20
 """A session may make twice the steps that the expert needs, and some more: who forgets and asks again never ends."""
@@ -49,6 +53,11 @@ class Plan(Protocol):
         """The suite's, None for games."""
         ...
 
+    @property
+    def arms(self) -> Sequence[Arm]:
+        """The ways to play."""
+        ...
+
     def check(self) -> None:
         """Raises ConfigError for what can't be played."""
         ...
@@ -77,14 +86,26 @@ class Grid:
     name = None
 
     def check(self) -> None:
-        """Deals one game of each kind.
+        """Deals one game of each kind, and loads what is to work on shifts.
 
         Raises:
-            ConfigError: one cannot be dealt so.
+            ConfigError: one cannot be dealt so, or a system doesn't play the games.
         """
+        for arm in self.arms:
+            at_server = arm.system in LOOPS
+            if unfit := [game for game in self.games if (game in SHIFTS) is not at_server]:
+                raise ConfigError(
+                    f"the system {arm.system!r} doesn't play {', '.join(unfit)}: shifts (--games "
+                    f"{','.join(SHIFTS)}) are for the systems {', '.join(LOOPS)}, games for the others"
+                )
+            if at_server:
+                load_loop(arm.system)
         for game in self.games:
-            make(game, seed=0, difficulty=min(self.difficulties))
-        make(self.games[0], seed=0, difficulty=max(self.difficulties))
+            self._deal(game, min(self.difficulties))
+        self._deal(self.games[0], max(self.difficulties))
+
+    def _deal(self, game: str, difficulty: int, seed: int = 0) -> Environment:
+        return (SHIFTS.get(game) or partial(make, game))(seed=seed, difficulty=difficulty)
 
     def jobs(self, done: Collection[object] = ()) -> Iterator[Job]:
         """What is not done yet, short sessions first, all ways of one game together.
@@ -102,7 +123,7 @@ class Grid:
 
     def deal(self, job: Job) -> Dealt:
         """The game of a job."""
-        return Dealt(make(job.game, seed=job.seed, difficulty=job.difficulty))
+        return Dealt(self._deal(job.game, job.difficulty, job.seed))
 
     def expert(self, job: Job) -> Expert:
         """The game's expert."""

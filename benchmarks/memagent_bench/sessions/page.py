@@ -19,11 +19,17 @@ from memagent_bench.report.words import join_words, points, span
 from memagent_bench.sessions.figures import Cell, cells
 from memagent_bench.sessions.plot import plot
 from memagent_bench.sessions.record import SessionRecord, read_sessions
+from memagent_bench.sessions.wire.figures import HEAD as WIRE_HEAD
+from memagent_bench.sessions.wire.figures import PROBES, Row, rows
+from memagent_bench.sessions.wire.plot import plot_steps
+from memagent_bench.sessions.wire.wired import Wired
 from memagent_bench.systems.base import Status
 
 HEAD = (
     *("difficulty", "game", "seed", "system", "score", "reason", "steps", "summaries", "calls"),
     *("prompt_tokens", "completion_tokens", "largest_prompt", "seconds"),
+    *("recall", "artifacts", "continuation", "decisions", "own_ms_per_step"),
+    *("overflows", "broken_pairs", "repeated"),
 )
 
 
@@ -36,6 +42,10 @@ class Run:
     cells: Sequence[Cell]
     picture: str
     """PNG in base64; empty where there is none."""
+    rows: Sequence[Row]
+    """Of loops at a server; then the cells aren't shown."""
+    steps: str
+    """PNG in base64 of what happens over the steps of such loops; empty where there is none."""
     facts: Sequence[Fact]
 
 
@@ -62,6 +72,7 @@ def make_session_report(folders: Sequence[Path], out: Path) -> Report:
     html = fill_template(
         "sessions.html.j2",
         runs=runs,
+        wire_head=WIRE_HEAD,
         cautions=warned,
         title=_title(every),
         byline=_byline(every),
@@ -75,10 +86,25 @@ def make_session_report(folders: Sequence[Path], out: Path) -> Report:
 
 
 def _run(name: str, records: Sequence[SessionRecord]) -> Run:
-    found = cells(records)
-    picture = plot(found)
-    encoded = "" if picture is None else base64.b64encode(picture).decode()
-    return Run(name, _summary(found), found, encoded, _facts(records))
+    found, wired = cells(records), rows(records)
+    summary = _summary_of_loops(wired) if wired else _summary(found)
+    pictures = (_encode(plot(found)), wired, _encode(plot_steps(records)))
+    return Run(name, summary, found, *pictures, _facts(records))
+
+
+def _encode(picture: bytes | None) -> str:
+    return "" if picture is None else base64.b64encode(picture).decode()
+
+
+def _summary_of_loops(found: Sequence[Row]) -> str:
+    """Who finishes the first work of the most steps, and what that takes."""
+    longest = max((row for row in found if row.game == found[0].game), key=lambda r: r.difficulty)
+    there = [row for row in found if row.work == longest.work]
+    done = sorted((row for row in there if row.tokens is not None), key=lambda r: r.tokens or 0)
+    parts = [f"{row.label} for {amount(row.tokens or 0)} prompt tokens" for row in done]
+    others = [row.label for row in there if row.tokens is None]
+    said = f"Work of {longest.difficulty:,} steps is finished by {join_words(parts) or 'nobody'}"
+    return f"{said}; not by {join_words(others)}." if others and done else f"{said}."
 
 
 def _summary(found: Sequence[Cell]) -> str:
@@ -147,6 +173,22 @@ def _spreadsheet(named: Mapping[str, Sequence[SessionRecord]]) -> bytes:
                     *(name, r.difficulty, r.game, r.seed, r.arm.label, r.score, r.reason, r.steps),
                     *(r.summaries, usage.calls, usage.prompt_tokens, usage.completion_tokens),
                     *(r.largest_prompt, r.seconds),
+                    *_wired(r.wired),
                 )
             )
     return text.getvalue().encode("utf-8", "replace")
+
+
+def _wired(wired: Wired | None) -> tuple[object, ...]:
+    """What only loops at a server have."""
+    if wired is None:
+        return ("",) * 8
+    probes = [getattr(wired.probes, name, "") for name in PROBES]
+    own = wired.own_milliseconds
+    return (
+        *probes,
+        "" if own is None else own,
+        wired.overflows,
+        wired.broken_pairs,
+        wired.repeated,
+    )

@@ -10,6 +10,7 @@ from pydantic import Field
 from memagent.messages import Leaf, Usage
 from memagent_bench.records import lines_of
 from memagent_bench.sessions.arms import Arm
+from memagent_bench.sessions.wire.wired import Wired
 from memagent_bench.systems.base import Status
 
 SESSIONS = "sessions.jsonl"
@@ -26,6 +27,10 @@ class Reason(StrEnum):
     UNUSABLE_REPLY = "unusable_reply"
     OVERFLOW = "overflow"
     """A prompt was over the model's window, or a working context could not hold the prompt and one turn."""
+    BROKEN_PAIR = "broken_pair"
+    """The server refused a call without its result, or a result without its call."""
+    TASK_LOST = "task_lost"
+    """A prompt no longer said what to do."""
     ERROR = "error"
     """The model failed, or the program: nothing that the system can be blamed for."""
     BROKEN = "broken"
@@ -87,6 +92,8 @@ class SessionRecord(Leaf):
     """Of all calls, those for summaries among them."""
     largest_prompt: int
     """Tokens."""
+    wired: Wired | None = None
+    """Of a loop at a server; None for the others."""
     seconds: float
     started: str
     """UTC, ISO 8601."""

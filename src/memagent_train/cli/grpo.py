@@ -15,7 +15,7 @@ from memagent_train.cli.going import Going, display_of, training
 
 if TYPE_CHECKING:
     from memagent_train.config.train import TrainConfig
-    from memagent_train.runs.grpo import Outcome as Trained
+    from memagent_train.runs.grpo import TrainingResult
 
 
 def grpo(
@@ -85,7 +85,7 @@ def _show_plan(read: TrainConfig, chosen: Display) -> None:
     Paper(colour=chosen is Display.FULL).table(cost.lines())
 
 
-def _show_trained(trained: Trained, chosen: Display) -> None:
+def _show_trained(trained: TrainingResult, chosen: Display) -> None:
     if chosen is Display.JSON:
         facts = {
             "out": str(trained.out),

@@ -16,6 +16,7 @@ import numpy as np
 from memagent.tokens import TokenCounter
 from memagent_bench.fitted import shuffle_range
 from memagent_bench.length_tokens import length_counter
+from memagent_train.data.games import open_games
 from memagent_train.data.generated import open_own, open_ruler, open_tracking
 from memagent_train.data.mixing import Indexes, counts_of, epoch_size, order_of, weights_of
 from memagent_train.data.questions import open_hotpotqa, open_squad
@@ -26,6 +27,7 @@ from memagent_train.data.sources import Source
 from memagent_train.errors import DataError
 
 OPENERS: dict[str, Callable[[Any, TokenCounter, int], Source]] = {
+    "game": lambda settings, counter, seed: open_games(settings, seed),
     "ruler": open_ruler,
     "tracking": open_tracking,
     "hotpotqa": open_hotpotqa,

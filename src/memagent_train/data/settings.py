@@ -195,8 +195,26 @@ class TaskSettings(SourceSettings):
     """Samples per epoch. Each epoch has new indexes."""
 
 
+class GameSettings(SourceSettings):
+    """`kind = "game"`: tool games, dealt anew for every sample, for `agent.use = "tools"` or your own agent.
+
+    The game's verdict is the reward. A sample's length is the difficulty of its game, so `evaluation.lengths` are
+    difficulties too.
+    """
+
+    kind: Literal["game"]
+    games: tuple[str, ...] = Field(default=("all",), min_length=1)
+    """Names of `memagent_bench.games`, `all`, or `module:Class` for your own: called with `seed=` and `difficulty=`,
+    it returns a `memagent.tools.Environment`. Samples alternate between them."""
+    difficulties: Lengths = Field(default=(20,), min_length=1)
+    """About the tool calls that a perfect player needs; each sample's is drawn at random."""
+    count: int = Field(default=1000, gt=0)
+    """Samples per epoch. Each epoch has new ones."""
+
+
 AnySource = Annotated[
-    RulerSettings
+    GameSettings
+    | RulerSettings
     | TrackingSettings
     | HotpotqaSettings
     | SquadSettings

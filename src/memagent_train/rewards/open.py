@@ -23,6 +23,9 @@ from memagent_train.rewards.settings import AnswerForm, RewardSettings
 from memagent_train.rewards.verdict import Reward, Verdict
 from memagent_train.rollouts import Rollout, Status
 
+TASK = "task"
+"""The reward that is the agent's own if its outcome has one, else the task's score."""
+
 
 class Rewards:
     """Verifies rollouts with one reward. Safe to use from several tasks and event loops.
@@ -75,7 +78,10 @@ class Rewards:
 
     async def _verdict(self, rollout: Rollout) -> Verdict:
         answer = answer_in(rollout.answer, self._settings.answer_form)
-        verdict = await self._reward.judge(answer, rollout.sample)
+        if self._settings.use.strip() == TASK and rollout.reward is not None:
+            verdict = Verdict(rollout.reward)
+        else:
+            verdict = await self._reward.judge(answer, rollout.sample)
         if not self._settings.beside:
             return verdict
         beside = await in_thread(_scores, self._settings.beside, answer or "", rollout.sample)
@@ -127,7 +133,7 @@ def _reward(settings: RewardSettings, judge: ChatModel | None) -> Reward:
     if use == "judge":
         return JudgeReward(settings.judge, cap=settings.max_answer_words, model=judge)
     if ":" not in use:
-        if use != "task" and use != "values" and use not in SCORERS:
+        if use != TASK and use != "values" and use not in SCORERS:
             raise ConfigError(
                 f"there is no reward {use!r} (known: task, values, judge, {', '.join(SCORERS)}, or your own "
                 f"function as 'module:function')"

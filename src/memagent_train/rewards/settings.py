@@ -51,8 +51,8 @@ class RewardSettings(Leaf):
     """
 
     use: str = Field(default="task", min_length=1)
-    """`task` (each sample's task score), a score by name (`equivalent` is Eq. 6 of MemAgent,
-    arXiv 2507.02259), `values` (its Eq. 7, with a cap on words), `judge`, or `module:function`."""
+    """`task` (each sample's task score, or the reward in the agent's `Outcome`), a score by name (`equivalent` is
+    Eq. 6 of MemAgent, arXiv 2507.02259), `values` (its Eq. 7, with a cap on words), `judge`, or `module:function`."""
     answer_form: AnswerForm = "given"
     """`given` uses the agent's answer verbatim: a memory agent has already extracted it. `boxed` and
     `sentence` extract it from the reply of your own agent; a reply without that form counts as no answer."""

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memagent.messages import Message, ToolCall
+from memagent.messages import Message, ToolCall, ToolSpec
 from memagent.texts import repair_surrogates
 from memagent_train.rollout.template import Template
 
@@ -20,7 +20,7 @@ STAND_IN = "memagent"
 """Put in place of a reply to see what a template adds after one. Any word will do that no template looks for."""
 
 _Key = tuple[tuple[str, str, tuple[ToolCall, ...], str | None], ...]
-_PromptKey = tuple[_Key, bool | None]
+_PromptKey = tuple[_Key, bool | None, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -62,25 +62,37 @@ class Conversations:
         self._ids = 0
         self._prompts: dict[_PromptKey, Prompt] = {}
 
-    def prompt(self, messages: Sequence[Message], *, thinking: bool | None = None) -> Prompt:
-        """The prompt made of the messages. Blocks if it is long and not cached.
+    def prompt(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> Prompt:
+        """The prompt made of the messages and tools. Blocks if it is long and not cached.
 
         Raises:
-            TokenizerError: the template rejects the messages.
+            TokenizerError: the template rejects the messages, or doesn't show the tools.
         """
-        key = (_key(messages), thinking)
+        key = _prompt_key(messages, thinking, tools)
         known = self._prompts.get(key)
         if known is None:
-            known = self._make(key[0], messages, thinking)
+            known = self._make(key[0], messages, thinking, tools)
             with self._lock:
                 if len(self._prompts) >= MOST_PROMPTS:
                     self._prompts.pop(next(iter(self._prompts)))
                 self._prompts[key] = known
         return known
 
-    def has_prompt(self, messages: Sequence[Message], *, thinking: bool | None = None) -> bool:
+    def has_prompt(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> bool:
         """Whether `prompt` would return a cached result."""
-        return (_key(messages), thinking) in self._prompts
+        return _prompt_key(messages, thinking, tools) in self._prompts
 
     def add_reply(
         self,
@@ -91,23 +103,27 @@ class Conversations:
         *,
         ended: bool,
         thinking: bool | None = None,
+        calls: tuple[ToolCall, ...] = (),
+        tools: Sequence[ToolSpec] = (),
     ) -> None:
         """Remembers a reply, so that the conversation can continue after it.
 
         Args:
             messages: what was sent.
             prompt: the same, as returned by `prompt`.
-            text: the reply.
+            text: the reply, without its calls.
             sampled: T ids of the reply.
             ended: whether the last of them is an end token.
             thinking: as in the request.
+            calls: of the reply.
+            tools: as in the request.
         """
-        asked = _key(messages)
-        key = (*asked, ("assistant", text, (), None))
+        asked = _prompt_key(messages, thinking, tools)
+        key = (*asked[0], ("assistant", text, calls, None))
         entry = _Open(array("q", (*prompt.ids, *sampled)), prompt.text, ended)
         with self._lock:
             # A prompt that was sent is seldom sent again, and takes as much room as what replaces it.
-            self._prompts.pop((asked, thinking), None)
+            self._prompts.pop(asked, None)
             self._forget(key)
             self._open[key] = entry
             self._ids += len(entry.ids)
@@ -119,21 +135,32 @@ class Conversations:
         if gone is not None:
             self._ids -= len(gone.ids)
 
-    def _make(self, key: _Key, messages: Sequence[Message], thinking: bool | None) -> Prompt:
+    def _make(
+        self,
+        key: _Key,
+        messages: Sequence[Message],
+        thinking: bool | None,
+        tools: Sequence[ToolSpec],
+    ) -> Prompt:
         for place in range(len(messages) - 2, 0, -1):
             earlier = (
                 self._open.get(key[: place + 1]) if messages[place].role == "assistant" else None
             )
             if earlier is not None:
-                return self._continue(earlier, messages, place, thinking)
-        text = self._template.render(messages, thinking=thinking)
+                return self._continue(earlier, messages, place, thinking, tools)
+        text = self._template.render(messages, thinking=thinking, tools=tools)
         return Prompt(self._template.encode(text), text)
 
     def _continue(
-        self, earlier: _Open, messages: Sequence[Message], place: int, thinking: bool | None
+        self,
+        earlier: _Open,
+        messages: Sequence[Message],
+        place: int,
+        thinking: bool | None,
+        tools: Sequence[ToolSpec],
     ) -> Prompt:
         rendered = render_continuation(
-            self._template, earlier.before, messages, place, thinking=thinking
+            self._template, earlier.before, messages, place, thinking=thinking, tools=tools
         )
         if rendered.tail is None:
             return Prompt(self._template.encode(rendered.text), rendered.text)
@@ -146,6 +173,12 @@ class Conversations:
 def _key(messages: Sequence[Message]) -> _Key:
     # Strings cache their hash, so a long prompt is hashed once however often it is looked up.
     return tuple((m.role, m.content, m.tool_calls, m.tool_call_id) for m in messages)
+
+
+def _prompt_key(
+    messages: Sequence[Message], thinking: bool | None, tools: Sequence[ToolSpec]
+) -> _PromptKey:
+    return _key(messages), thinking, tuple(tool.model_dump_json() for tool in tools)
 
 
 @dataclass(frozen=True)
@@ -165,6 +198,7 @@ def render_continuation(
     place: int,
     *,
     thinking: bool | None = None,
+    tools: Sequence[ToolSpec] = (),
 ) -> Rendered:
     """Renders a prompt that continues after a reply.
 
@@ -177,18 +211,33 @@ def render_continuation(
         messages: all messages, including the reply.
         place: the reply's index.
         thinking: as in `ChatRequest`.
+        tools: likewise.
     """
-    text = template.render(messages, thinking=thinking)
+    text = template.render(messages, thinking=thinking, tools=tools)
     reply = messages[place]
-    stand_in = reply.model_copy(update={"content": STAND_IN})
+    stand_in = Message(role=reply.role, content=STAND_IN)
     other = template.render(
-        (*messages[:place], stand_in, *messages[place + 1 :]), thinking=thinking
+        (*messages[:place], stand_in, *messages[place + 1 :]), thinking=thinking, tools=tools
     )
     head = before + STAND_IN
     tail = other[len(head) :]
     kept = text[len(before) : len(text) - len(tail)]
-    # Templates strip white space around replies; the ids keep it.
-    same = kept.strip() == repair_surrogates(reply.content).strip()
+    # Templates strip white space around replies, and write calls in their own way; the ids keep what was sampled.
+    if reply.tool_calls:
+        same = _says(template, before, kept, tools) == _content(reply.content, reply.tool_calls)
+    else:
+        same = kept.strip() == repair_surrogates(reply.content).strip()
     if other.startswith(head) and text.startswith(before) and text.endswith(tail) and same:
         return Rendered(text, tail)
     return Rendered(text)
+
+
+def _says(template: Template, before: str, text: str, tools: Sequence[ToolSpec]) -> object:
+    """What a rendered reply with calls says, after a prompt."""
+    ids, prompt = template.encode(text), template.encode(before)
+    return _content(*template.read_calls(ids, tools, prompt=prompt))
+
+
+def _content(text: str, calls: Sequence[ToolCall]) -> object:
+    """A reply with calls in a form that equal ones share, whatever their ids."""
+    return repair_surrogates(text).strip(), [(call.name, call.values()) for call in calls]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
 from memagent.tokens import Measured, TokenizerFile
-from memagent.tokens.template import TEXT_PROTOCOL
 from memagent_train.rollout.conversations import Conversations
 
 
@@ -38,11 +36,9 @@ class RolloutCounter:
         """Tokens of the prompt that will be sent: exact, even if it continues a conversation.
 
         Raises:
-            TokenizerError: the template rejects the messages, or there are tools, which rollouts do not send.
+            TokenizerError: the template rejects the messages, or doesn't show the tools.
         """
-        if tools:
-            raise TokenizerError(f"rollouts send no tools; {TEXT_PROTOCOL}")
-        return len(self._conversations.prompt(messages, thinking=thinking).ids)
+        return len(self._conversations.prompt(messages, thinking=thinking, tools=tools).ids)
 
     def measure(self, text: str) -> Measured:
         """Tokenises `text` once, for cutting."""

@@ -5,12 +5,22 @@ from __future__ import annotations
 import copy
 import hashlib
 import itertools
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memagent.errors import ConfigError
-from memagent.messages import ChatRequest, Completion, FinishReason, Sampling, TokenIds, Usage
-from memagent.models.base import refuse_overflow, refuse_tools
+from memagent.messages import (
+    ChatRequest,
+    Completion,
+    FinishReason,
+    Sampling,
+    TokenIds,
+    ToolCall,
+    Usage,
+)
+from memagent.models.base import refuse_overflow
 from memagent.models.sharing import Once
 from memagent.models.transformers.loading import text_counter
 from memagent.threads import in_thread
@@ -95,11 +105,10 @@ class RolloutModel:
         Raises:
             ContextOverflow: prompt plus `max_tokens` exceed the window.
             TokenizerError: the chat template rejects the messages.
-            ConfigError: the request has tools.
+            ConfigError: the request has tools, but how the chat template writes calls isn't known.
             ModelError: the engine failed, or isn't serving.
             DeviceFull: the prompt is too long for the device.
         """
-        refuse_tools(self.name, request)
         prompt = await self._prompt(request)
         refuse_overflow(self.name, len(prompt.ids), request.max_tokens, self._window)
         with self.meter.call(), self._computing():
@@ -110,7 +119,7 @@ class RolloutModel:
                 seed=self._seed_of(request),
             )
         self.meter.count_call(len(prompt.ids), len(sampled.ids))
-        text = self._template.decode(sampled.ids)
+        text, calls = self._read(sampled.ids, prompt, request)
         self._conversations.add_reply(
             request.messages,
             prompt,
@@ -118,9 +127,12 @@ class RolloutModel:
             sampled.ids,
             ended=sampled.finish is FinishReason.STOP,
             thinking=request.thinking,
+            calls=calls,
+            tools=request.tools,
         )
         return Completion(
             text=text,
+            tool_calls=calls,
             finish_reason=sampled.finish,
             usage=Usage(calls=1, prompt_tokens=len(prompt.ids), completion_tokens=len(sampled.ids)),
             tokens=TokenIds(prompt=prompt.ids, sampled=sampled.ids, logprobs=sampled.logprobs),
@@ -141,11 +153,28 @@ class RolloutModel:
         return f"RolloutModel({self.name!r}, {type(self.sampler).__name__}, window={self._window})"
 
     async def _prompt(self, request: ChatRequest) -> Prompt:
-        messages, thinking = request.messages, request.thinking
+        messages = request.messages
+        make = partial(
+            self._conversations.prompt, messages, thinking=request.thinking, tools=request.tools
+        )
         short = sum(len(message.content) for message in messages) <= SHORT
-        if short or self._conversations.has_prompt(messages, thinking=thinking):
-            return self._conversations.prompt(messages, thinking=thinking)
-        return await in_thread(self._conversations.prompt, messages, thinking=thinking)
+        if short or self._conversations.has_prompt(
+            messages, thinking=request.thinking, tools=request.tools
+        ):
+            return make()
+        return await in_thread(make)
+
+    def _read(
+        self, ids: Sequence[int], prompt: Prompt, request: ChatRequest
+    ) -> tuple[str, tuple[ToolCall, ...]]:
+        """The text and the calls of a reply; without tools all of it is text."""
+        if not request.tools:
+            return self._template.decode(ids), ()
+        text, calls = self._template.read_calls(ids, request.tools, prompt=prompt.ids)
+        # Nine letters and digits, which any template accepts, and unique in the context.
+        numbered = enumerate(calls, start=100 * len(request.messages))
+        named = (call.model_copy(update={"id": f"c{n % 10**8:08d}"}) for n, call in numbered)
+        return text, tuple(named)
 
     def _computing(self) -> AbstractContextManager[None]:
         return self.meter.computing() if self._seen_from_outside else nullcontext()

@@ -10,13 +10,13 @@ from typing import Protocol
 
 from memagent.errors import ConfigError, MemagentError
 from memagent.models.base import ChatModel
-from memagent.run.result import Result
+from memagent.run.result import RunResult, SessionResult
 from memagent.tasks import Sample
-from memagent.trajectory import StopReason
-from memagent_train.agents import ROLLOUT, AgentFunction, GatedResult, Running
+from memagent_train.agents import AgentFunction, GatedResult
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.rows import RolloutRecorder, with_reads
-from memagent_train.rollouts import Rollout, Row, Status
+from memagent_train.rollouts import ROLLOUT, Outcome, Rollout, Row, Running, Status
+from memagent_train.sessions import OVERLONG
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ async def _run(request: RolloutRequest, model: ChatModel, agent: AgentFunction) 
     before = ROLLOUT.set(running)
     try:
         returned = await agent(recorder, request.sample)
-        answer, limited = _outcome(returned)
+        outcome = read_outcome(returned, cut_off=recorder.cut_off)
         rows = recorder.rows()
         if isinstance(returned, GatedResult):
             rows = with_reads(rows, returned.reads)
@@ -132,25 +132,39 @@ async def _run(request: RolloutRequest, model: ChatModel, agent: AgentFunction) 
         rollout_id=request.rollout_id,
         sample=request.sample,
         rows=rows,
-        answer=answer,
+        answer=outcome.answer,
         status=Status.UNSCORED,
-        overlong=limited or recorder.cut_off,
+        reward=outcome.reward,
+        scores=dict(outcome.scores),
+        overlong=outcome.overlong,
     )
 
 
-def _outcome(returned: object) -> tuple[str | None, bool]:
-    """An agent's answer, and whether a limit ended its run.
+def read_outcome(returned: object, *, cut_off: bool) -> Outcome:
+    """What an agent returned, as an `Outcome`.
+
+    Args:
+        returned: by the agent.
+        cut_off: whether the reply to its last call was cut off, which is taken for a cut-off answer unless the agent
+            says more.
 
     Raises:
         ConfigError: it returned something else.
     """
-    if isinstance(returned, Result):
-        return returned.answer, returned.stop_reason is StopReason.LIMIT
-    if returned is None or isinstance(returned, str):
-        return returned, False
-    raise ConfigError(
-        f"the agent returned {returned!r}: return the answer as a text, None if there is none, or a memagent Result"
-    )
+    match returned:
+        case Outcome():
+            return returned
+        case SessionResult(answer=answer, stop_reason=reason, truncated=truncated):
+            return Outcome(answer, overlong=truncated or reason in OVERLONG)
+        case RunResult(answer=answer, stop_reason=reason):
+            return Outcome(answer, overlong=cut_off or reason in OVERLONG)
+        case None | str():
+            return Outcome(returned, overlong=cut_off)
+        case _:
+            raise ConfigError(
+                f"the agent returned {returned!r}: return the answer as a text, None if there is none, an Outcome, or "
+                f"the result of a memagent agent"
+            )
 
 
 def _salvage_rows(recorder: RolloutRecorder) -> tuple[Row, ...]:

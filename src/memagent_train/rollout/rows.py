@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from memagent.errors import BadResponse, ConfigError
-from memagent.messages import CallKind, ChatRequest, Completion, FinishReason, TokenIds
+from memagent.messages import CallKind, ChatRequest, Completion, FinishReason, Message, TokenIds
 from memagent.models.base import ChatModel
 from memagent.models.record import Recorder
 from memagent_train.agents import Read
 from memagent_train.roles import ROLE, Role
-from memagent_train.rollouts import Row
+from memagent_train.rollouts import Row, Span
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class _Call:
     kind: CallKind
     role: Role
     cut_off: bool
+    messages: tuple[Message, ...]
+    again: bool
+    """Whether reasoning was switched off, as memagent's agents do when they ask again."""
 
 
 class RolloutRecorder(Recorder):
@@ -40,7 +44,8 @@ class RolloutRecorder(Recorder):
         if place == len(self._calls):
             self._calls.append([])
         cut_off = completion.finish_reason is FinishReason.LENGTH
-        self._calls[place].append(_Call(self._made, request.kind, ROLE.get(), cut_off))
+        asked = request.messages, request.thinking is False
+        self._calls[place].append(_Call(self._made, request.kind, ROLE.get(), cut_off, *asked))
         self._made += 1
 
     @property
@@ -65,6 +70,8 @@ class RolloutRecorder(Recorder):
                 "the agent made no call to its model: it must use the one that it is given"
             )
         rows: list[Row] = []
+        made = (call for calls in self._calls for call in calls)
+        retries = {(call.kind, call.messages): call.number for call in made if call.again}
         for conversation, calls in zip(self.conversations, self._calls, strict=True):
             if not conversation.turns:
                 raise BadResponse(
@@ -72,7 +79,8 @@ class RolloutRecorder(Recorder):
                     f"OpenAIModel(..., tokens=True) with a server that returns them (vLLM, SGLang)"
                 )
             if any(turn.sampled for turn in conversation.turns):
-                rows.append(self._row(conversation.turns, calls))
+                row = self._row(conversation.turns, calls)
+                rows.append(replace(row, spans=_spans(conversation.turns, calls, retries)))
         return tuple(rows)
 
     def _is_last(self, call: _Call) -> bool:
@@ -106,6 +114,20 @@ class RolloutRecorder(Recorder):
             final=self._is_last(calls[-1]),
             truncated=any(call.cut_off for call in calls),
         )
+
+
+def _spans(
+    turns: Sequence[TokenIds], calls: Sequence[_Call], retries: Mapping[Any, int]
+) -> tuple[Span, ...]:
+    """Where each call's ids lie in the response; `retries` has the last retry of each request, by its number."""
+    spans: list[Span] = []
+    end = -len(turns[0].prompt)
+    for turn, call in zip(turns, calls, strict=True):
+        start = end + len(turn.prompt)
+        end = start + len(turn.sampled)
+        rejected = retries.get((call.kind, call.messages), -1) > call.number
+        spans.append(Span(start, end, call.kind, call.role.name, rejected))
+    return tuple(spans)
 
 
 def with_reads(rows: Sequence[Row], reads: Sequence[Read]) -> tuple[Row, ...]:

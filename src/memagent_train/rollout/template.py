@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from trl.chat_template_utils import add_response_schema, parse_response
+
 from memagent.errors import ConfigError, TokenizerError
-from memagent.messages import Message
+from memagent.messages import Message, ToolCall, ToolSpec
 from memagent.texts import repair_surrogates
-from memagent.tokens.template import explain_refusal, to_template
+from memagent.tokens.template import explain_refusal, to_template, unseen
+from memagent.tools.protocol import read_calls
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
+
+TOOL_CALL = "<tool_call>"
+"""The tag of Hermes' and Qwen's calls, which many other templates use."""
 
 
 class Template:
@@ -50,13 +58,30 @@ class Template:
         self._backend.no_truncation()
         self._backend.no_padding()
         self._backend.encode_special_tokens = backend.encode_special_tokens
+        self._shows_tools = False
 
-    def render(self, messages: Sequence[Message], *, thinking: bool | None = None) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> str:
         """The prompt as text, up to where the model's turn begins.
 
         Raises:
-            TokenizerError: the template rejects the messages.
+            TokenizerError: the template rejects the messages, or doesn't show the tools.
         """
+        text = self._render(messages, thinking, tools)
+        if tools and not self._shows_tools:
+            if text == self._render(messages, thinking, ()):
+                raise TokenizerError(unseen(tools))
+            self._shows_tools = True
+        return text
+
+    def _render(
+        self, messages: Sequence[Message], thinking: bool | None, tools: Sequence[ToolSpec]
+    ) -> str:
         # Left out if unset: templates check whether it is defined.
         switch: dict[str, Any] = {} if thinking is None else {"enable_thinking": thinking}
         try:
@@ -65,10 +90,11 @@ class Template:
                 chat_template=self.source if isinstance(self.source, str) else None,
                 add_generation_prompt=True,
                 tokenize=False,
+                tools=[tool.to_openai() for tool in tools] or None,
                 **switch,
             )
         except Exception as error:  # jinja2's errors, and whatever a template's own code raises
-            raise TokenizerError(explain_refusal(messages, (), error)) from error
+            raise TokenizerError(explain_refusal(messages, tools, error)) from error
         assert isinstance(text, str), "one conversation was rendered, to text"
         return repair_surrogates(text)
 
@@ -80,3 +106,44 @@ class Template:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of sampled ids, without special tokens."""
         return self._backend.decode(list(ids), skip_special_tokens=True)
+
+    def read_calls(
+        self, ids: Sequence[int], tools: Sequence[ToolSpec], *, prompt: Sequence[int]
+    ) -> tuple[str, tuple[ToolCall, ...]]:
+        """What sampled ids say, and the calls in them, as a server's parser would read them.
+
+        Calls are parsed by TRL where it knows the template; else calls in `<tool_call>` tags by memagent's reader. A
+        malformed call stays text.
+
+        Args:
+            ids: of a reply.
+            tools: offered in the prompt.
+            prompt: ids of the prompt: some templates begin the reply there (an opening `<think>`).
+
+        Returns:
+            The text around the calls, and the calls, with ids by position.
+
+        Raises:
+            ConfigError: it isn't known how the template's calls are written.
+        """
+        if self._parsing is not None:
+            parsed = Message.from_openai(parse_response(self._parsing, list(ids), list(prompt)))
+            return parsed.content, parsed.tool_calls
+        if not isinstance(self.source, str) or TOOL_CALL not in self.source:
+            raise ConfigError(
+                f"it is not known how the chat template of {self.tokenizer.name_or_path!r} writes tool calls: use "
+                f"protocol = 'text' or 'compact'"
+            )
+        said, calls, problem = read_calls(self.decode(ids), [tool.name for tool in tools])
+        return (self.decode(ids), ()) if problem else (said, calls)
+
+    @cached_property
+    def _parsing(self) -> PreTrainedTokenizerBase | None:
+        """A tokenizer that parses replies; None for templates that TRL doesn't know."""
+        other = copy.copy(self.tokenizer)  # the parser would otherwise be saved with the policy
+        if isinstance(self.source, str):
+            other.chat_template = self.source
+        try:
+            return add_response_schema(other)
+        except ValueError:
+            return None

@@ -22,7 +22,7 @@ IN_PROCESS = ("padded", "continuous")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingResult:
     """The result of a training."""
 
     out: Path
@@ -38,7 +38,7 @@ def train(
     out: Path,
     *,
     watch: Callable[[Board], SilentWatcher] = SilentWatcher,
-) -> Outcome:
+) -> TrainingResult:
     """Trains, resuming from the newest complete checkpoint in `out` if there is one.
 
     A signal ends it at once: `Signalled` is raised, and the same call resumes from the newest complete checkpoint.
@@ -83,10 +83,10 @@ def _check_engine(config: TrainConfig) -> None:
         )
 
 
-def _outcome(folder: RunFolder, config: TrainConfig) -> Outcome:
+def _outcome(folder: RunFolder, config: TrainConfig) -> TrainingResult:
     lines = metrics.read(folder.metrics)
     rewards = [line["reward"] for line in lines if line.get("reward") is not None]
-    return Outcome(
+    return TrainingResult(
         out=folder.path,
         steps=config.optimizer.steps,
         evaluations={line["step"]: line["evaluation"] for line in lines if "evaluation" in line},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,15 @@ Decode = Callable[[Sequence[int]], str]
 """Token ids -> text, including control tokens."""
 
 IDS = pa.list_(pa.int32())
+SPAN = pa.struct(
+    [
+        ("start", pa.int32()),
+        ("end", pa.int32()),
+        ("kind", pa.string()),
+        ("role", pa.string()),
+        ("rejected", pa.bool_()),
+    ]
+)
 SCHEMA = pa.schema(
     [
         ("step", pa.int32()),
@@ -45,10 +55,14 @@ SCHEMA = pa.schema(
         ("response_ids", IDS),
         ("loss_mask", pa.list_(pa.int8())),
         ("logprobs", pa.list_(pa.float32())),
+        ("spans", pa.list_(SPAN)),
         ("prompt", pa.string()),
         ("reply", pa.string()),
     ]
 )
+
+LATER = {"spans"}
+"""Columns that logs of earlier versions lack."""
 
 
 def log_path(folder: Path, step: int, process: int = 0) -> Path:
@@ -100,7 +114,7 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
             opened = pq.ParquetFile(file)
         except (OSError, pa.ArrowInvalid) as error:
             raise DataError(f"cannot read the rollouts {str(file)!r}: {error}") from error
-        missing = set(SCHEMA.names) - set(opened.schema_arrow.names)
+        missing = set(SCHEMA.names) - LATER - set(opened.schema_arrow.names)
         if missing:
             raise DataError(
                 f"{str(file)!r} lacks the columns {sorted(missing)}: it is not a rollout log"
@@ -162,6 +176,7 @@ def _rows(
             "response_ids": row.response_ids,
             "loss_mask": row.loss_mask,
             "logprobs": row.logprobs,
+            "spans": [asdict(span) for span in row.spans],
             "prompt": decode(row.prompt_ids),
             "reply": decode(row.response_ids),
         }

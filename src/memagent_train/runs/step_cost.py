@@ -70,7 +70,9 @@ def step_cost(config: TrainConfig) -> StepCost:
     batch, processes = config.batch, config.resources.processes
     rollouts = batch.groups * processes * batch.group_size
     refills = config.algorithm.max_refills if config.algorithm.dynamic_sampling else 0
-    window = config.agent.window or min(config.rollout.window or DEFAULT_WINDOW, DEFAULT_WINDOW)
+    agent = config.agent
+    given = agent.window if agent.tools is None else agent.tools.working_context
+    window = given or min(config.rollout.window or DEFAULT_WINDOW, DEFAULT_WINDOW)
     lengths = _lengths(config)
     calls = [_calls(config, window, length) for length in lengths]
     rows = None

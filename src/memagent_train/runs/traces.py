@@ -50,7 +50,7 @@ class TraceRow:
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     """T ids after the prompt; the last is the end token if the reply ended."""
-    loss_mask: tuple[int, ...]
+    loss_mask: tuple[float, ...]
     """T of 0 or 1: 1 if the id is to be learnt."""
 
     @property

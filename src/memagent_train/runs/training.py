@@ -10,7 +10,7 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from memagent.models.transformers.loading import text_counter
 from memagent.prompts import PromptSet
-from memagent_train.agents import MEMORY
+from memagent_train.agents import MEMORY, TOOLS
 from memagent_train.arguments import trl_arguments
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import Data, open_data
@@ -34,6 +34,7 @@ from memagent_train.runs.processes import Process
 from memagent_train.runs.progress import Board, SilentWatcher
 from memagent_train.runs.rolling import Rolling
 from memagent_train.runs.rollout_log import log_path, write_rollouts
+from memagent_train.sessions import SessionSettings
 from memagent_train.trainer import RolloutTrainer
 
 
@@ -101,10 +102,14 @@ class Training:
         return data, held_out
 
     def _wording(self) -> str:
-        """Saves the memory agent's prompt set with the run, and returns its identity."""
-        if self.config.agent.use != MEMORY:
+        """Saves the memory agent's prompt set with the run, and returns the wording's identity."""
+        agent = self.config.agent
+        if agent.use == TOOLS:
+            session = (agent.tools or SessionSettings()).wording()
+            return f"{session.name}:{session.hash}"
+        if agent.use != MEMORY:
             return ""
-        prompts = PromptSet.load(self.config.agent.prompts)
+        prompts = PromptSet.load(agent.prompts)
         if not self.folder.prompts.exists():
             self.folder.prompts.write_text(prompts.source, encoding="utf-8")
         return f"{prompts.name}:{prompts.hash}"

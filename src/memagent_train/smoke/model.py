@@ -14,12 +14,15 @@ INITIAL = 0.06
 slowly."""
 
 
-def tiny_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> Qwen3ForCausalLM:
+def tiny_model(
+    tokenizer: PreTrainedTokenizerFast, *, seed: int, window: int = WINDOW
+) -> Qwen3ForCausalLM:
     """Makes a Qwen3 with two layers and random weights (about 100,000).
 
     Args:
         tokenizer: defines the end and padding tokens, and the vocabulary size.
         seed: seed of the weights.
+        window: maximum number of positions.
     """
     torch.manual_seed(seed)
     ids = tokenizer.get_vocab()
@@ -32,7 +35,7 @@ def tiny_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> Qwen3ForCaus
             num_attention_heads=4,
             num_key_value_heads=4,
             head_dim=16,
-            max_position_embeddings=WINDOW,
+            max_position_embeddings=window,
             tie_word_embeddings=True,
             eos_token_id=ids[END],
             pad_token_id=ids[PAD],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -30,11 +31,14 @@ CHAT_TEMPLATE = (
 )
 
 
-def word_tokenizer() -> PreTrainedTokenizerFast:
+def word_tokenizer(more: Sequence[str] = ()) -> PreTrainedTokenizerFast:
     """Makes the tokenizer: one token per word, split at white space.
 
     Its chat template puts a role's token before each message and `<end>` after it, so a prompt is a prefix of
     the conversation that continues it.
+
+    Args:
+        more: words of another training.
     """
     words = (
         PAD,
@@ -45,6 +49,7 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
         *KINDS,
         *chain.from_iterable(KINDS.values()),
         *FILLER,
+        *more,
     )
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from blockbuster import BlockBuster
 from typer.testing import Result
 
 from memagent_bench.sessions.plot import PLOT
 from memagent_bench.sessions.record import read_sessions
+from memagent_bench.sessions.wire.plot import PLOT as STEPS
 
 Invoke = Callable[..., Result]
 SMALL = ("sessions", "--games", "deck,heaviest", "--difficulty", "30", "--working-context", "2048")
@@ -29,6 +31,37 @@ def test_from_nothing_to_a_table_and_a_picture(invoke: Invoke, tmp_path: Path) -
     assert {r.score for r in read_sessions(out) if r.arm.system in ("full", "summary")} == {1.0}
     again = invoke(*args)
     assert again.stdout.splitlines() == told[16:]
+
+
+def test_loops_work_shifts_at_a_server(
+    invoke: Invoke, tmp_path: Path, blockbuster: BlockBuster
+) -> None:
+    blockbuster.deactivate()  # the loops are measured as they are
+    out = tmp_path / "out"
+    loops = ("--systems", "tool-agent,openai", "--working-context", "6144")
+    args = ("sessions", "--games", "shifts", *loops, "--difficulty", "40", "--out", out)
+    done = invoke(*args)
+    assert (done.exit_code, done.stderr) == (0, "")
+    told = done.stdout.splitlines()
+    assert [line.split()[-1] == "s" or "OVERFLOW" in line for line in told[:4]] == [True] * 4
+    assert told[4].startswith("shift, 40 steps ")
+    assert told[5].split()[:5] == ["tool-agent", "W=6144", "1", "of", "1"]
+    assert told[6].split()[:5] == ["openai", "W=6144", "0", "of", "1"]
+    assert told[8].startswith("shift-huge, 40 steps ")
+    assert told[-1] == f"records in {out}, a picture in {out / STEPS}"
+    agent, whole, huge, _ = read_sessions(out)
+    assert agent.wired is not None
+    assert whole.wired is not None
+    assert agent.wired.own_milliseconds is not None
+    assert (agent.wired.overflows, whole.wired.overflows) == (0, 1)
+    assert huge.game == "shift-huge"
+    data = json.loads(invoke(*args, "--display", "json").stdout)
+    assert [row["label"] for row in data["wired"]] == ["tool-agent W=6144", "openai W=6144"] * 2
+    assert invoke("report", out).exit_code == 0
+    page = (out / "report.html").read_text()
+    assert "Work of 40 steps is finished by tool-agent W=6144 for" in page
+    assert "<h3>shift-huge, 40 steps</h3>" in page
+    assert "tokens/finished" in page
 
 
 def test_json(invoke: Invoke, tmp_path: Path) -> None:
@@ -69,6 +102,9 @@ def test_a_lost_session_is_a_result_and_no_failure(invoke: Invoke, tmp_path: Pat
         (("--working-context", "0"), "--working-context '0'"),
         (("--player", "model"), "no model to play"),
         (("--tokenizer", "nowhere.json"), "nowhere.json"),
+        (("--systems", "buffer"), "'buffer' doesn't play deck, heaviest"),
+        (("--games", "shift"), "'full' doesn't play shift: shifts"),
+        (("--systems", "loops", "--protocol", "text"), "leave out --model and --protocol"),
     ],
 )
 def test_wrong_options_are_named(

@@ -44,6 +44,15 @@ async def test_a_rollout_gets_its_reward() -> None:
     await rewards.aclose()
 
 
+async def test_an_agents_own_reward_replaces_the_tasks_and_no_other() -> None:
+    played = rollout("a wrong answer", reward=0.5)
+    task, other = RewardSettings(), RewardSettings(use="equivalent", beside=("exact_match",))
+    after = await open_rewards(task).verify(played)
+    assert (after.status, after.reward) == (Status.SCORED, 0.5)
+    after = await open_rewards(other).verify(played)
+    assert (after.status, after.reward) == (Status.SCORED, 0.0)
+
+
 async def test_no_answer_is_scored_and_a_failure_is_not() -> None:
     rewards = open_rewards(RewardSettings(use="equivalent"))
     assert (await rewards.verify(rollout(None))).reward == 0.0

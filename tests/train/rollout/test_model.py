@@ -14,7 +14,7 @@ from tests.models.transformers.policies import (
 from tests.train.rollout.policies import Echoes
 
 from memagent.errors import ConfigError, ContextOverflow, TokenizerError
-from memagent.messages import Completion, FinishReason, Sampling, ToolSpec, Usage
+from memagent.messages import Completion, FinishReason, Sampling, Usage
 from memagent.models.transformers.padded import PaddedSampler
 from memagent_train.rollout import model as rollout_model
 from memagent_train.rollout.continuous import ContinuousSampler
@@ -208,14 +208,3 @@ async def test_it_says_what_it_is() -> None:
     assert policy_model.name == "qwen"
     assert repr(policy_model) == f"RolloutModel('qwen', Echoes, window={WINDOW})"
     await policy_model.aclose()
-
-
-async def test_tools_are_refused_and_so_is_counting_them() -> None:
-    sampler, tools = Echoes(), (ToolSpec(name="look"),)
-    asked = request("Who came?", tools=tools)
-    with pytest.raises(ConfigError, match="text protocol"):
-        await model(sampler).complete(asked)
-    assert sampler.prompts == []
-    counter = await model(sampler).counter()
-    with pytest.raises(TokenizerError, match="text protocol"):
-        counter.count_messages(asked.messages, tools=tools)

@@ -32,7 +32,7 @@ from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.roll import RolloutRequest, roll
 from memagent_train.rollout.sampler import MeteredSampler
 from memagent_train.rollout.template import Template
-from memagent_train.rollouts import Rollout, Status
+from memagent_train.rollouts import Outcome, Rollout, Status
 
 NAMES = tokenizer()
 SMALL: dict[str, Any] = {"window": 640, "chunk_tokens": 150, "memory_tokens": 60}
@@ -341,6 +341,31 @@ def test_no_answer_is_scored_and_a_limit_is_overlong() -> None:
     (one,) = run(memory_agent(max_calls=2), asked=requests(1))
     assert (one.status, one.answer, one.overlong) == (Status.SCORED, None, True)
     assert len(one.rows) == 2
+
+
+def test_an_outcome_says_what_became_of_the_rollout() -> None:
+    async def agent(model: ChatModel, sample: Sample) -> Outcome:
+        await talk(model, [sample.question])
+        return Outcome(None, reward=0.25, overlong=True, scores={"steps": 9.0})
+
+    class Unpaid(Paid):
+        async def verify(self, rollout: Rollout) -> Rollout:
+            return rollout
+
+    (one,) = run(agent, asked=requests(1), verifier=Unpaid())
+    assert (one.status, one.answer, one.reward) == (Status.UNSCORED, None, 0.25)
+    assert (one.overlong, one.scores) == (True, {"steps": 9.0})
+
+
+@pytest.mark.parametrize("overlong", [False, True])
+def test_an_outcome_has_the_last_word_on_what_is_overlong(overlong: bool) -> None:
+    async def agent(model: ChatModel, sample: Sample) -> Outcome:
+        answer = await talk(model, [sample.question], max_tokens=1)
+        return Outcome(answer, overlong=overlong)
+
+    (one,) = run(agent, asked=requests(1))
+    assert one.rows[0].truncated
+    assert one.overlong is overlong
 
 
 def test_replies_that_cannot_be_used_are_the_policys_fault_and_are_scored() -> None:

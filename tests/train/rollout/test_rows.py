@@ -6,7 +6,7 @@ from memagent.messages import ChatRequest, Completion, FinishReason, Message, To
 from memagent_train.agents import Read
 from memagent_train.roles import role
 from memagent_train.rollout.rows import RolloutRecorder, with_reads
-from memagent_train.rollouts import Row
+from memagent_train.rollouts import Row, Span
 
 
 def completion(
@@ -37,6 +37,7 @@ async def test_a_call_is_a_row() -> None:
             kind="update",
             final=True,
             truncated=True,
+            spans=(Span(0, 2, "update"),),
         ),
     )
     assert recorder.rows()[0].sampled == 2
@@ -58,6 +59,42 @@ async def test_turns_are_one_row_with_gaps_that_are_masked() -> None:
     assert row.loss_mask == (1, 1, 0, 0, 1, 0, 1)
     assert row.logprobs == (-0.3, -0.4, 0.0, 0.0, -0.7, 0.0, -0.9)
     assert (row.kind, row.truncated, row.final) == ("update", True, True)
+
+
+async def test_spans_say_which_call_sampled_what() -> None:
+    replies = [
+        completion((1, 2), (3, 4), text="a"),
+        completion((1, 2, 3, 4, 5, 6), (7,), text="b"),
+        completion((9,), (8, 8), text="c"),
+    ]
+    recorder = RolloutRecorder(ScriptedModel(replies))
+    await role(recorder, "player").complete(request("q", kind="act"))
+    await recorder.complete(request("q", "a", "r", kind="summary"))
+    await recorder.complete(request("other", kind="act"))
+    first, second = recorder.rows()
+    assert first.spans == (Span(0, 2, "act", "player"), Span(4, 5, "summary"))
+    assert second.spans == (Span(0, 2, "act"),)
+
+
+async def test_replies_that_were_asked_for_again_are_rejected() -> None:
+    replies = [
+        completion((1, 2), (3,), text="a"),
+        completion((1, 2, 3, 4), (5, 5), text="unusable"),
+        completion((1, 2, 3, 4), (6,), text="usable"),
+        completion((1, 2, 3, 4), (7,), text="drawn once more"),
+    ]
+    recorder = RolloutRecorder(ScriptedModel(replies))
+    asked = request("q", "a", "sum up", kind="summary")
+    await recorder.complete(request("q", kind="act"))
+    await recorder.complete(asked)
+    await recorder.complete(asked.model_copy(update={"thinking": False}))
+    await recorder.complete(asked)  # nobody asks again for what was usable
+    found = [[(span.kind, span.rejected) for span in row.spans] for row in recorder.rows()]
+    assert found == [
+        [("act", False), ("summary", True)],
+        [("summary", False)],
+        [("summary", False)],
+    ]
 
 
 async def test_roles_mask_what_is_not_trained_call_by_call() -> None:

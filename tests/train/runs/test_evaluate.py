@@ -12,7 +12,7 @@ from tests.train.runs.tiny import write_run
 from memagent_train.config.train import TrainConfig, load_train
 from memagent_train.rollouts import Rollout, Status
 from memagent_train.runs.evaluate import cells, evaluate
-from memagent_train.runs.grpo import Outcome, train
+from memagent_train.runs.grpo import TrainingResult, train
 from memagent_train.runs.target import Target, run_target
 
 
@@ -27,12 +27,12 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
 
 
 @pytest.fixture(scope="module")
-def trained(config: TrainConfig) -> Outcome:
+def trained(config: TrainConfig) -> TrainingResult:
     return train(config, Path(config.model.path).parent / "run")
 
 
 def test_a_checkpoint_does_as_well_as_its_training_said(
-    config: TrainConfig, trained: Outcome, tmp_path: Path
+    config: TrainConfig, trained: TrainingResult, tmp_path: Path
 ) -> None:
     out = tmp_path / "results.jsonl"
     seen: list[Rollout] = []
@@ -50,7 +50,7 @@ def test_a_checkpoint_does_as_well_as_its_training_said(
     assert lines[0]["scores"].keys() == {"words"}
 
 
-def test_a_model_that_no_run_made(config: TrainConfig, trained: Outcome) -> None:
+def test_a_model_that_no_run_made(config: TrainConfig, trained: TrainingResult) -> None:
     (cell,) = evaluate(Target(config.model), config, lengths=[0], n=3)
     assert cell.estimate.mean == pytest.approx(trained.evaluations[0]["0"]["mean"])
 

@@ -20,7 +20,7 @@ from memagent_train.errors import CheckpointMismatch, RewardFailed
 from memagent_train.runs import metrics
 from memagent_train.runs.checkpoints import list_checkpoints
 from memagent_train.runs.folder import RunFolder, open_run
-from memagent_train.runs.grpo import Outcome, train
+from memagent_train.runs.grpo import TrainingResult, train
 from memagent_train.runs.rollout_log import read_rollouts
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,7 +36,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(settings: Path) -> Outcome:
+def whole(settings: Path) -> TrainingResult:
     """A training that nothing interrupts."""
     return train(load_train(settings), settings.parent / "whole")
 
@@ -66,7 +66,7 @@ def rolled_out(out: Path) -> list[dict[str, Any]]:
     return [{name: one for name, one in row.items() if name not in varying} for row in rows]
 
 
-def test_it_leaves_a_line_a_step_and_an_evaluation(whole: Outcome) -> None:
+def test_it_leaves_a_line_a_step_and_an_evaluation(whole: TrainingResult) -> None:
     lines = metrics.read(RunFolder(whole.out).metrics)
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3]
     assert [line["step"] for line in lines if "evaluation" in line] == [0, 2, 3]
@@ -78,7 +78,7 @@ def test_it_leaves_a_line_a_step_and_an_evaluation(whole: Outcome) -> None:
     assert whole.reward is not None
 
 
-def test_it_leaves_the_rollouts_of_every_step(whole: Outcome) -> None:
+def test_it_leaves_the_rollouts_of_every_step(whole: TrainingResult) -> None:
     rows = rolled_out(whole.out)
     assert {row["step"] for row in rows} == {1, 2, 3}
     assert len({row["rollout_id"] for row in rows}) == STEPS * 2 * 2
@@ -92,7 +92,7 @@ def test_it_leaves_the_rollouts_of_every_step(whole: Outcome) -> None:
     assert all(row["kind"] == "answer" for row in rows if row["is_final"])
 
 
-def test_it_leaves_the_newest_checkpoints_whole(whole: Outcome) -> None:
+def test_it_leaves_the_newest_checkpoints_whole(whole: TrainingResult) -> None:
     folder = RunFolder(whole.out)
     assert [(one.step, one.updates) for one in list_checkpoints(folder.checkpoints)] == [
         (2, 4),
@@ -100,7 +100,9 @@ def test_it_leaves_the_newest_checkpoints_whole(whole: Outcome) -> None:
     ]
 
 
-def test_memagent_show_opens_a_rollout(whole: Outcome, capsys: pytest.CaptureFixture[str]) -> None:
+def test_memagent_show_opens_a_rollout(
+    whole: TrainingResult, capsys: pytest.CaptureFixture[str]
+) -> None:
     row = next(row for row in rolled_out(whole.out) if row["answer"])
     show(row["rollout_id"], store=RunFolder(whole.out).runs)
     shown = capsys.readouterr().out
@@ -109,13 +111,15 @@ def test_memagent_show_opens_a_rollout(whole: Outcome, capsys: pytest.CaptureFix
     assert not list(RunFolder(whole.out).runs.with_name("runs.sqlite.locks").iterdir())
 
 
-def test_the_same_command_again_does_nothing_more(settings: Path, whole: Outcome) -> None:
+def test_the_same_command_again_does_nothing_more(settings: Path, whole: TrainingResult) -> None:
     before = RunFolder(whole.out).metrics.read_bytes()
     assert train(load_train(settings), whole.out) == whole
     assert RunFolder(whole.out).metrics.read_bytes() == before
 
 
-def test_more_steps_go_on_from_the_last(settings: Path, whole: Outcome, tmp_path: Path) -> None:
+def test_more_steps_go_on_from_the_last(
+    settings: Path, whole: TrainingResult, tmp_path: Path
+) -> None:
     out = tmp_path / "more"
     shutil.copytree(whole.out, out)
     longer = train(load_train(settings, ["optimizer.steps=4"]), out)
@@ -133,7 +137,7 @@ def test_more_steps_go_on_from_the_last(settings: Path, whole: Outcome, tmp_path
     ],
 )
 def test_after_kill_9_it_goes_on_with_the_next_batch(
-    where: str, left: list[int], settings: Path, whole: Outcome, tmp_path: Path
+    where: str, left: list[int], settings: Path, whole: TrainingResult, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
     killed = run(settings, out, KILL=where)
@@ -148,7 +152,7 @@ def test_after_kill_9_it_goes_on_with_the_next_batch(
 
 
 def test_more_micro_batches_change_nothing_but_memory(
-    settings: Path, whole: Outcome, tmp_path: Path
+    settings: Path, whole: TrainingResult, tmp_path: Path
 ) -> None:
     out = tmp_path / "smaller"
     train(load_train(settings, ["optimizer.steps=2"]), out)
@@ -207,7 +211,7 @@ def test_a_signal_ends_it_at_once_and_says_how_to_go_on(settings: Path, tmp_path
         pass
 
 
-def test_other_settings_and_other_data_are_refused(settings: Path, whole: Outcome) -> None:
+def test_other_settings_and_other_data_are_refused(settings: Path, whole: TrainingResult) -> None:
     with pytest.raises(CheckpointMismatch, match=r"optimizer.learning_rate was 0.001, is 0.1"):
         train(load_train(settings, ["optimizer.learning_rate=0.1"]), whole.out)
     with pytest.raises(CheckpointMismatch, match=r"other data: .*3.*4"):
@@ -224,7 +228,7 @@ def test_a_reward_that_never_scores_stops_it(settings: Path, tmp_path: Path) -> 
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_whole(
-    settings: Path, whole: Outcome, tmp_path: Path
+    settings: Path, whole: TrainingResult, tmp_path: Path
 ) -> None:
     out = tmp_path / "full"
     full = run(settings, out, FULL="2")

@@ -61,6 +61,17 @@ def test_an_agent_of_ones_own_cannot_be_planned(tmp_path: Path) -> None:
     assert lines["conversations per pass"] == "unknown"
 
 
+def test_a_tool_agents_window_is_its_working_context(tmp_path: Path) -> None:
+    file = tmp_path / "train.toml"
+    game = 'kind = "game"\ngames = ["deck"]'
+    tools = 'use = "tools"\ntools = { working_context = 4096 }'
+    text = QWEN.partition("[agent]")[0].replace(
+        'kind = "hotpotqa"\nlengths = [10_000, 30_000]', game
+    )
+    file.write_text(f"{text}\n[agent]\n{tools}\n")
+    assert step_cost(load_train(file)).window == 4096
+
+
 def test_calls_end_at_their_limit(tmp_path: Path) -> None:
     assert cost(tmp_path, "agent.max_calls=4").conversations == (32 * 3, 32 * 4)
 

@@ -1,0 +1,41 @@
+"""Writes the table of loops at a server into a page.
+
+Usage: python -m memagent_bench.sessions.wire FOLDER [--write docs/measure.md]
+
+Shown is the work of the most steps. The folder is one of `memagent-bench sessions --games shifts --systems loops`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from memagent.texts import plural
+from memagent_bench.perf.measure import write_section
+from memagent_bench.sessions.record import read_sessions
+from memagent_bench.sessions.wire.figures import markdown, rows
+
+COMMAND = "sessions"
+SHOWN = ("deepagents", "langchain", "openai-agents", "pydantic-ai-slim")
+
+
+def main() -> None:
+    """Prints the tables, and puts them into a page if one is given."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--write", type=Path, help="put the tables into this page")
+    given = parser.parse_args()
+    records = read_sessions(given.folder)
+    most = max(record.difficulty for record in records)
+    records = [record for record in records if record.difficulty == most]
+    origin, seeds = records[-1].origin, {record.seed for record in records}
+    packages = (f"{name} {origin.packages[name]}" for name in SHOWN if name in origin.packages)
+    where = f"{origin.machine}; {', '.join(packages)}; n = {plural(len(seeds), 'deal')} each"
+    text = "\n".join([f"{where}.", "", *markdown(rows(records)), ""])
+    print(text)
+    if given.write is not None:
+        write_section(given.write, COMMAND, text)
+
+
+if __name__ == "__main__":
+    main()

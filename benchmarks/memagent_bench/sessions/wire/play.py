@@ -1,0 +1,100 @@
+"""Plays a shift with one loop at a server, and adds up what came of it."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from memagent.messages import Usage
+from memagent.texts import name_error
+from memagent.threads import in_thread
+from memagent_bench.sessions.counter import ChatCounter
+from memagent_bench.sessions.record import Reason
+from memagent_bench.sessions.seat import Ended
+from memagent_bench.sessions.wire.desk import Desk, Refusal, WriteSummary
+from memagent_bench.sessions.wire.loops import Play
+from memagent_bench.sessions.wire.post import Post
+from memagent_bench.sessions.wire.server import MODEL, serving
+from memagent_bench.sessions.wire.wired import Wired
+from memagent_bench.shift.rules import LOST
+from memagent_bench.shift.shift import Shift
+
+REASONS = {
+    Refusal.OVERFLOW: Reason.OVERFLOW,
+    Refusal.BROKEN_PAIR: Reason.BROKEN_PAIR,
+    Refusal.OUT_OF_STEPS: Reason.OUT_OF_STEPS,
+}
+OVERFLOW = re.compile("ContextOverflow|ContextWindow|WindowTooSmall")
+"""What frameworks call errors that say, before anything is sent, that the prompt will not fit."""
+
+
+class Worked(NamedTuple):
+    """How a session went."""
+
+    ended: Ended
+    usage: Usage
+    largest: int
+    """Tokens of the largest prompt."""
+    wired: Wired | None = None
+
+
+async def work(
+    play: Play,
+    shift: Shift,
+    counter: ChatCounter,
+    *,
+    window: int,
+    max_steps: int,
+    alone: bool,
+    write: WriteSummary | None = None,
+) -> Worked:
+    """Works off a shift, and hands in the answer.
+
+    Args:
+        play: the loop.
+        shift: as it was dealt.
+        counter: counts for the server.
+        window: the server's, in tokens.
+        max_steps: tool calls after which the server ends the session.
+        alone: nothing else runs in this process: its processor time is the loop's and the server's.
+        write: writes the summaries in the rules' place.
+    """
+    desk = Desk(shift, counter, window, max_steps, write)
+    with ExitStack() as stack:
+        server = await in_thread(stack.enter_context, serving(desk))
+        before = time.process_time()
+        ended = await _end(play, Post(server.url, MODEL, window, shift.task, shift.tools), desk)
+        own = time.process_time() - before - server.cpu
+        await in_thread(stack.close)
+    if ended.answer is not None:
+        shift.finish(ended.answer)
+    refusals = [why for why, _ in desk.refused]
+    wired = Wired(
+        probes=shift.probes,
+        repeated=shift.repeated,
+        overflows=refusals.count(Refusal.OVERFLOW),
+        broken_pairs=refusals.count(Refusal.BROKEN_PAIR),
+        own_seconds=own if alone else None,
+        prompts=tuple(desk.prompts),
+        kept=tuple(round(share, 3) for share in desk.kept),
+    )
+    ended = ended.model_copy(update={"summaries": desk.summaries})
+    return Worked(ended, desk.usage, max(desk.prompts, default=0), wired)
+
+
+async def _end(play: Play, post: Post, desk: Desk) -> Ended:
+    try:
+        ended = await play(post)
+    except Exception as error:  # noqa: BLE001 - each framework has errors of its own
+        reason = REASONS.get(desk.refused[-1][0]) if desk.refused else None
+        if reason is None and OVERFLOW.search(
+            " ".join(kind.__name__ for kind in type(error).__mro__)
+        ):
+            reason = Reason.OVERFLOW
+        return Ended(reason=reason or Reason.ERROR, detail=name_error(error))
+    if ended.answer == LOST:
+        detail = f"the prompt of step {desk.lost_at} held neither the task nor a summary of it"
+        return Ended(reason=Reason.TASK_LOST, detail=detail)
+    return ended

@@ -1,0 +1,242 @@
+"""`Shift`: tickets to work off in order, dealt from a seed, and the questions of the review at the end."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, cast
+
+from pydantic import Field
+
+from memagent.errors import ToolError
+from memagent.messages import Leaf
+from memagent_bench.games.base import Deal, Game, act, query, within
+
+COLOURS = ("amber", "blue", "green", "grey")
+DEFAULT = "main"
+"""The channel of a colour about which nothing was decided."""
+RECALLED = {
+    "the id of the vault": "{0:08x}-{1:04x}",
+    "the path of the backup": "/var/backup/{1:04x}/{0:08x}.img",
+    "the number of the vendor": "{0}",
+    "the host of the mirror": "mirror-{1:04x}.internal",
+}
+"""What tickets say in passing, and the form of its values."""
+ARTIFACTS = 3
+BLOCKED = 4
+"""Most of them: what has to be remembered doesn't grow with the work."""
+EARLY = 0.3
+"""The share of the tickets in which everything stands that is asked at the end."""
+LINES = (8, 32)
+"""Least and most lines of a ticket's log: some 150 to 600 tokens."""
+HUGE_CHARS = 200_000
+HOSTS = ("edge", "queue", "store", "batch")
+EVENTS = (
+    "moved a shard and went back to its queue",
+    "closed a socket that nobody had used for a while",
+    "read a block again, and the checksum was right",
+    "sent its batch after the second attempt",
+    "waited for a lock that another worker held",
+)
+
+
+class Probes(Leaf):
+    """What came through, each as a share from 0 to 1."""
+
+    recall: float = Field(ge=0, le=1)
+    """Of the ids, paths and numbers that tickets said in passing: those in the answer."""
+    artifacts: float = Field(ge=0, le=1)
+    """Of the files that closing a ticket wrote for the review: those in the answer."""
+    continuation: float = Field(ge=0, le=1)
+    """Of all tickets: those closed exactly once, or left alone and named as pending in the answer."""
+    decisions: float = Field(ge=0, le=1)
+    """Of the tickets whose colour was decided about: those that were closed on the channel that was decided."""
+
+
+class Ticket(NamedTuple):
+    """As it was dealt."""
+
+    colour: str
+    channel: str
+    """The right one."""
+    decided: bool
+    """Whether a decision says so."""
+    blocked: bool
+    log: str
+    wrote: str | None
+    """The file that closing it writes for the review."""
+    told: Mapping[str, str]
+    """What its text says that matters later: names and values."""
+
+
+class Shift(Game):
+    """Work off n tickets, then answer the review: n / 2 tickets."""
+
+    name = "shift"
+    huge: ClassVar[bool] = False
+    """Whether the log of one ticket is larger than any window."""
+
+    def _deal(self, rng: random.Random, difficulty: int) -> Deal:
+        blocked_count = max(1, min(BLOCKED, difficulty // 20))
+        count = (difficulty - 1 + blocked_count) // 2
+        early = range(max(4, int(count * EARLY)))
+        facts = dict(zip(rng.sample(early, len(RECALLED)), RECALLED, strict=True))
+        blocked = {rng.choice(early), *rng.sample(range(count), blocked_count - 1)}
+        open_early = [n for n in early if n not in blocked]
+        writing = set(rng.sample(open_early, ARTIFACTS))
+        colours = rng.sample(COLOURS, 2)
+        # Each colour is decided about early, and one of them again halfway.
+        decided = dict(zip(rng.sample(range(max(2, count // 10)), 2), colours, strict=True))
+        decided[count // 2] = colours[0]
+        large = int(count * 0.4) if self.huge else -1
+        channels: dict[str, str] = {}
+        self._tickets: list[Ticket] = []
+        for number in range(count):
+            told: dict[str, str] = {}
+            lines = _log(rng)
+            if name := facts.get(number):
+                told[name] = RECALLED[name].format(rng.getrandbits(32), rng.getrandbits(16))
+                lines.insert(rng.randrange(len(lines)), f"For the review: {name} is {told[name]}.")
+            if colour := decided.get(number):
+                channels[colour] = f"{rng.choice(('north', 'south', 'east'))}-{rng.randint(10, 99)}"
+                told[f"the channel of {colour}"] = channels[colour]
+                said = (
+                    f"Decision at ticket {number + 1}: from here on {colour} tickets go to channel "
+                )
+                lines.insert(rng.randrange(len(lines)), f"{said}{channels[colour]}.")
+            if number == large:
+                lines += _log(rng, HUGE_CHARS)
+            own = rng.choice(COLOURS)
+            wrote = f"/srv/shift/{number + 1:05}-{rng.getrandbits(16):04x}.tar"
+            self._tickets.append(
+                Ticket(
+                    own,
+                    channels.get(own, DEFAULT),
+                    own in channels,
+                    number in blocked,
+                    "\n".join(lines),
+                    wrote if number in writing else None,
+                    told,
+                )
+            )
+        self.told: dict[str, str] = {}
+        """What has to be remembered of the results so far: names and values, the newest of each."""
+        self.probes: Probes | None = None
+        """None while there is no answer."""
+        self._closed: list[list[str]] = [[] for _ in range(count)]
+        self._asked = {
+            name: value
+            for ticket in self._tickets
+            for name, value in ticket.told.items()
+            if name in RECALLED
+        }
+        self._asked |= {_file(n): t.wrote for n, t in enumerate(self._tickets) if t.wrote}
+        task = (
+            f"There are {count} tickets on this shift, numbered from 1. Work them off in order: read each, then close "
+            f"it on the channel of its colour, which is {DEFAULT} unless a decision in a ticket says otherwise. Leave "
+            f"blocked tickets pending. What tickets tell for the review, the files that are written for it and the "
+            f"pending tickets are asked for at the end. After the last ticket call `review`, and answer with one JSON "
+            f"object."
+        )
+        return Deal(task, "")
+
+    @query
+    def read_ticket(self, ticket: int) -> str:
+        """Reads a ticket: its colour, whether it is open or blocked, and its log."""
+        found = self._tickets[within("ticket", ticket, len(self._tickets))]
+        self.told |= found.told
+        state = "blocked. Leave it pending" if found.blocked else "open"
+        if found.blocked:
+            self.told[f"pending {ticket}"] = "yes"
+        return f"Ticket {ticket} is {found.colour} and {state}.\n{found.log}"
+
+    @act
+    def close_ticket(self, ticket: int, channel: str) -> str:
+        """Closes an open ticket on a channel. This cannot be undone."""
+        number = within("ticket", ticket, len(self._tickets))
+        found = self._tickets[number]
+        if found.blocked:
+            raise ToolError(f"ticket {ticket} is blocked: leave it pending")
+        self._closed[number].append(channel)
+        wrote = ""
+        if found.wrote:
+            self.told[_file(number)] = found.wrote
+            wrote = f" Wrote {found.wrote} for the review."
+        return f"Ticket {ticket} is closed on channel {channel}.{wrote}"
+
+    @query
+    def review(self) -> str:
+        """Tells what the review asks for. Call it after the last ticket."""
+        return (
+            f"The review asks for {', '.join(self._asked)}; and, as a list of numbers, for pending."
+        )
+
+    @property
+    def repeated(self) -> int:
+        """Tickets that were closed more than once."""
+        return sum(len(times) > 1 for times in self._closed)
+
+    def _judge(self, answer: str) -> bool:
+        """Right where everything came through."""
+        said = _object(answer)
+        names = {
+            "recall": [*RECALLED],
+            "artifacts": [name for name in self._asked if name.startswith("the file")],
+        }
+        shares = {
+            what: sum(str(said.get(name)) == self._asked[name] for name in of) / len(of)
+            for what, of in names.items()
+        }
+        pending: Any = said.get("pending")
+        listed = cast("list[Any]", pending) if isinstance(pending, list) else []
+        well = [
+            (number + 1 in listed and not times) if ticket.blocked else len(times) == 1
+            for number, (ticket, times) in enumerate(zip(self._tickets, self._closed, strict=True))
+        ]
+        decided = [
+            {ticket.channel} == set(times)
+            for ticket, times in zip(self._tickets, self._closed, strict=True)
+            if ticket.decided and not ticket.blocked
+        ]
+        self.probes = Probes(
+            **shares,
+            continuation=sum(well) / len(well),
+            decisions=sum(decided) / len(decided) if decided else 1.0,
+        )
+        return all(share == 1 for _, share in self.probes)
+
+
+class HugeShift(Shift):
+    """The same, and one ticket has a log of 200,000 characters."""
+
+    name = "shift-huge"
+    huge = True
+
+
+SHIFTS: dict[str, type[Shift]] = {kind.name: kind for kind in (Shift, HugeShift)}
+"""By name."""
+
+
+def _file(number: int) -> str:
+    return f"the file of ticket {number + 1}"
+
+
+def _log(rng: random.Random, chars: int = 0) -> list[str]:
+    """Lines of a log that say nothing of use, at least so many characters."""
+    lines: list[str] = []
+    least, length = rng.randint(*LINES), 0
+    while len(lines) < least or length < chars:
+        host = f"{rng.choice(HOSTS)}-{rng.randint(1, 40)}"
+        line = f"{host}: {rng.choice(EVENTS)} ({rng.randrange(900)} ms)"
+        lines.append(line)
+        length += len(line) + 1
+    return lines
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        made: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", made) if isinstance(made, dict) else {}

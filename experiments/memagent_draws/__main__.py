@@ -1,0 +1,5 @@
+"""`python -m memagent_draws`; see `command`."""
+
+from memagent_draws.command import app
+
+app()

@@ -1,0 +1,59 @@
+"""`python -m memagent_draws`: trains the arms that are missing, and prints the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memagent.errors import ConfigError
+from memagent_train.cli.going import Going, training
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def command(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder of all output; a second run resumes.")
+    ],
+    seeds: Annotated[str, typer.Option(metavar="LIST", help="Such as 0,1,2.")] = "0",
+    only: Annotated[
+        str, typer.Option(metavar="LIST", help="Arms. Default: all.", show_default=False)
+    ] = "",
+) -> None:
+    """Train a tiny policy to play a game in a context that holds a third of it."""
+    with training(Going()):
+        from memagent_draws.arms import ARMS, FIGURES, note, perform, prepare
+
+        names = only.split(",") if only else list(ARMS)
+        if unknown := set(names) - set(ARMS):
+            raise ConfigError(f"there is no arm {sorted(unknown)}; the arms are {', '.join(ARMS)}")
+        for seed in map(int, seeds.split(",")):
+            folder = out / str(seed)
+            prepare(folder, seed=seed)
+            for name in names:
+                if not (folder / name / FIGURES).exists():
+                    note(folder, name, perform(folder, name, seed=seed))
+    for line in table(out):
+        typer.echo(line)
+
+
+def table(out: Path) -> list[str]:
+    """The table of everything measured in a folder, in Markdown."""
+    from memagent_draws.arms import ARMS, FIGURES
+
+    lines = ["| Arm | Seed | Before | After | n |", "|---|---|---|---|---|"]
+    for name, arm in ARMS.items():
+        for file in sorted(out.glob(f"*/{name}/{FIGURES}")):
+            found = json.loads(file.read_text(encoding="utf-8"))
+            steps = sorted(found, key=int)
+            before, after = (
+                f"{one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
+                for one in (found[steps[0]], found[steps[-1]])
+            )
+            n = found[steps[-1]]["n"]
+            lines.append(f"| {arm.says} | {file.parts[-3]} | {before} | {after} | {n} |")
+    return lines

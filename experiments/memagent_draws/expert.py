@@ -1,0 +1,70 @@
+"""The expert that the policy imitates: it plays perfectly, but for summaries that sometimes forget."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from transformers import PreTrainedTokenizerFast
+
+from memagent.messages import FinishReason, Sampling
+from memagent.models.transformers.sampler import Sampled
+from memagent_draws.game import LAST
+from memagent_draws.tokenizer import CALL
+from memagent_train.smoke.tokenizer import END, KINDS, NOTHING
+
+SUM_UP, NOTE = "write", "note"
+"""Words of prompts.toml: the request for a summary, and what precedes one."""
+
+
+class Expert:
+    """Continues the prompts of a session, as if it were an engine with a policy.
+
+    Args:
+        tokenizer: of the policy.
+        window: tokens of prompt plus reply.
+        forgets: probability that a summary loses the value, 0 to 1.
+        seed: seed of the forgetting.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, *, window: int, forgets: float, seed: int
+    ) -> None:
+        self._tokenizer: Any = tokenizer
+        self.window = window
+        self._forgets, self._seed = forgets, seed
+
+    def generating(self) -> AbstractContextManager[None]:
+        """Does nothing: there is no engine."""
+        return nullcontext()
+
+    async def sample(
+        self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
+    ) -> Sampled:
+        """The expert's reply in ids, with log-probabilities of 0."""
+        text = self._tokenizer.decode(list(prompt_ids))
+        ids: list[int] = self._tokenizer.convert_tokens_to_ids([self.reply(text), END])
+        return Sampled(tuple(ids), (0.0,) * len(ids), FinishReason.STOP)
+
+    def reply(self, prompt: str) -> str:
+        """A call, the answer, or a summary: one word."""
+        said = [message.split() for message in prompt.split(END)]
+        task = next(words for words in said if "ask" in words)
+        values = KINDS[task[task.index("ask") + 1]]
+        known = next((word for word in _seen(said, task) if word in values), NOTHING)
+        last = said[-2]
+        if SUM_UP in last:
+            forgets = random.Random(f"{self._seed}:{prompt}").random() < self._forgets
+            return NOTHING if forgets else known
+        return known if LAST in last else CALL
+
+
+def _seen(said: Sequence[Sequence[str]], task: Sequence[str]) -> Iterator[str]:
+    """The words of results and of the last summary."""
+    if NOTE in task:
+        yield task[task.index(NOTE) + 1]
+    for words in said:
+        if words[1:2] == ["->"]:
+            yield from words

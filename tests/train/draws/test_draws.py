@@ -1,0 +1,91 @@
+"""The experiment with draws: its game, the expert and what it writes down, and the settings of the arms."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from memagent.errors import ConfigError, ToolError
+from memagent_draws import material
+from memagent_draws.arms import ARMS
+from memagent_draws.command import app, table
+from memagent_draws.game import LAST, WORDS, Draws
+from memagent_draws.material import GRPO, SFT, START, TRACES, lay_out
+from memagent_train.config.sft import load_sft
+from memagent_train.config.train import load_train
+from memagent_train.rollout.template import Template
+from memagent_train.rollouts import Rollout, Status
+from memagent_train.runs.policy import load_tokenizer
+from memagent_train.runs.traces import read_traces
+from memagent_train.smoke.tokenizer import KINDS
+
+
+def test_one_draw_shows_the_value_and_draws_do_not_come_back() -> None:
+    game = Draws(seed=3, difficulty=12)
+    values = KINDS[game.task.removeprefix("ask ")]
+    cards = [game.draw().split() for _ in range(12)]
+    shown = [[word for word in card if word in values] for card in cards]
+    assert [found for found in shown if found] == [[game.value]]
+    assert {len(card) for card in cards[:-1]} == {WORDS}
+    assert cards[-1][-1] == LAST
+    with pytest.raises(ToolError, match=LAST):
+        game.draw()
+    assert (game.steps, game.over, game.verdict()) == (13, False, 0.0)
+    assert Draws(seed=3, difficulty=12).draw().split() == cards[0]
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_only_the_first_answer_counts(right: bool) -> None:
+    game = Draws(seed=3, difficulty=12)
+    assert game.finish(game.value if right else "none") is right
+    game.finish(game.value)
+    assert game.verdict() == float(right)
+
+
+@pytest.fixture(scope="module")
+def perfect(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Rollout]]:
+    """The folder, and what an expert did that forgets nothing."""
+    folder = tmp_path_factory.mktemp("draws") / "0"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(material, "FORGETS", 0.0)
+        return folder, lay_out(folder, seed=0, games=16)
+
+
+def test_the_expert_is_right_and_its_context_holds_four_draws(
+    perfect: tuple[Path, list[Rollout]],
+) -> None:
+    for one in perfect[1]:
+        assert (one.status, one.reward, one.overlong) == (Status.SCORED, 1.0, False)
+        assert one.scores["summaries"] == 3
+        for row in one.rows:
+            kinds = [span.kind for span in row.spans]
+            assert kinds.count("act") <= 5
+            assert len(row.prompt_ids) + len(row.response_ids) <= 256
+
+
+def test_what_it_did_is_imitated_and_every_arm_loads(
+    perfect: tuple[Path, list[Rollout]],
+) -> None:
+    folder, rollouts = perfect
+    sft = load_sft(folder / SFT)
+    tokenizer = load_tokenizer(sft.model)
+    assert sft.model.path == str(folder / START)
+    traces = read_traces(sft.traces, Template(tokenizer), tokenizer.eos_token_id)
+    assert len(traces.rows) == sum(len(one.rows) for one in rollouts)
+    for arm in ARMS.values():
+        assert load_train(folder / GRPO, arm.settings).agent.use == "tools"
+    assert (folder / TRACES).is_file()
+    with pytest.raises(ConfigError, match="not empty"):
+        lay_out(folder, seed=0, games=1)
+
+
+def test_an_expert_that_forgets_is_wrong_sometimes(tmp_path: Path) -> None:
+    rewards = [one.reward for one in lay_out(tmp_path / "0", seed=0, games=24)]
+    assert 0.4 < sum(reward or 0.0 for reward in rewards) / len(rewards) < 1.0
+
+
+def test_an_unknown_arm_is_named(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["--out", str(tmp_path), "--only", "supo,magic"])
+    assert ran.exit_code == 2
+    assert "there is no arm ['magic']" in ran.output
+    assert table(tmp_path)[2:] == []

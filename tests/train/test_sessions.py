@@ -1,0 +1,173 @@
+"""The tool agent as what is trained: whole sessions on a policy, and what is left of them for training."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.transformers.policies import tokenizer
+from tests.train.rollout.policies import sample as document
+
+from memagent import RunStore, ScriptedModel
+from memagent.errors import ConfigError
+from memagent.messages import FinishReason, Sampling
+from memagent.models.transformers.sampler import Sampled
+from memagent_bench.games import make
+from memagent_train.agents import AgentSettings, load_agent
+from memagent_train.data.games import GameTask
+from memagent_train.rewards.open import open_rewards
+from memagent_train.rewards.settings import RewardSettings
+from memagent_train.rollout.model import RolloutModel
+from memagent_train.rollout.roll import RolloutRequest, roll
+from memagent_train.rollouts import Outcome, Rollout, Status
+
+NAMES = tokenizer()
+W = 640
+SMALL = {"working_context": W, "summary_tokens": 32, "reply_tokens": 24, "protocol": "compact"}
+DECK = GameTask("deck", 30, seed=1).sample(0)
+
+
+class Player:
+    """An engine that draws until the deck is empty, sums up when asked, and then answers.
+
+    Args:
+        answer: what it answers.
+        wrong: share of the summaries that are calls instead; each is asked for again.
+    """
+
+    window = 1024
+
+    def __init__(self, answer: str = "1, 2", *, wrong: float = 0.0, never: bool = False) -> None:
+        self.answer, self.wrong, self.never = answer, wrong, never
+        self.drawn = 0
+        self._chance = random.Random(5)
+
+    async def sample(
+        self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
+    ) -> Sampled:
+        last = NAMES.decode(list(prompt_ids)).rpartition("user\n")[2]
+        if "Sum up what" in last:
+            bad = self._chance.random() < self.wrong
+            text = "draw()" if bad else f"sum {self._chance.randrange(100)}"
+        else:
+            text = self.answer if "the deck is empty" in last and not self.never else "draw()"
+        ids = tuple([*NAMES(text, add_special_tokens=False)["input_ids"], 2][:max_tokens])
+        self.drawn += len(ids)
+        ended = FinishReason.STOP if ids[-1] == 2 else FinishReason.LENGTH
+        return Sampled(ids, (-1.0,) * len(ids), ended)
+
+    def generating(self) -> Any:
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+
+def play(engine: Player, count: int = 1, **tools: Any) -> list[Rollout]:
+    settings = AgentSettings.model_validate({"use": "tools", "tools": {**SMALL, **tools}})
+    agent = load_agent(settings, store=None)
+    asked = [RolloutRequest(DECK, "g", f"r{n}", n) for n in range(count)]
+
+    async def rolled() -> list[Rollout]:
+        rewards = open_rewards(RewardSettings())
+        return await roll(asked, model=RolloutModel(engine, NAMES), agent=agent, verifier=rewards)
+
+    return asyncio.run(rolled())
+
+
+def answer_of(task: GameTask) -> str:
+    game: Any = make("deck", seed=task.sample(0).seed, difficulty=30)
+    return game._answer
+
+
+def test_a_session_is_rows_in_which_each_sampled_token_is_trained_once() -> None:
+    engine = Player()
+    (one,) = play(engine)
+    assert (one.status, one.reward, one.overlong, one.error) == (Status.SCORED, 0.0, False, "")
+    assert one.scores["steps"] == 31
+    assert one.scores["summaries"] >= 2
+    assert sum(row.sampled for row in one.rows) == engine.drawn
+    kinds = [span.kind for row in one.rows for span in row.spans]
+    assert kinds.count("summary") == one.scores["summaries"]
+    assert kinds.count("act") == 32
+    assert all(len(row.prompt_ids) + len(row.response_ids) <= W for row in one.rows)
+
+
+def test_the_verdict_is_the_reward() -> None:
+    (one,) = play(Player(answer_of(GameTask("deck", 30, seed=1))))
+    assert (one.reward, one.overlong) == (1.0, False)
+
+
+@pytest.mark.parametrize("limit", [{"max_steps": 9}, {"max_summaries": 1}])
+def test_a_session_that_a_limit_ends_is_overlong(limit: dict[str, int]) -> None:
+    engine = Player()
+    (one,) = play(engine, **limit)
+    assert (one.status, one.answer, one.reward, one.overlong) == (Status.SCORED, None, 0.0, True)
+    assert sum(row.sampled for row in one.rows) == engine.drawn
+
+
+def test_summaries_that_were_asked_for_again_are_rejected() -> None:
+    engine = Player(wrong=0.5)
+    (one,) = play(engine)
+    spans = [span for row in one.rows for span in row.spans if span.kind == "summary"]
+    rejected = [span for span in spans if span.rejected]
+    assert rejected
+    assert len(spans) - len(rejected) == one.scores["summaries"]
+    assert sum(row.sampled for row in one.rows) == engine.drawn
+
+
+def test_a_summary_that_stays_unusable_is_scored() -> None:
+    (one,) = play(Player(wrong=1.0))
+    assert (one.status, one.answer, one.reward, one.overlong) == (Status.SCORED, None, 0.0, False)
+
+
+def test_a_session_in_circles_is_scored() -> None:
+    (one,) = play(Player(never=True), max_steps=1000, max_summaries=1000)
+    assert (one.status, one.reward, one.overlong) == (Status.SCORED, 0.0, False)
+
+
+def test_runs_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
+    async def kept() -> None:
+        store = await asyncio.to_thread(RunStore, tmp_path / "runs.sqlite")
+        settings = AgentSettings.model_validate({"use": "tools", "tools": SMALL})
+        agent = await asyncio.to_thread(lambda: load_agent(settings, store=store))
+        request = RolloutRequest(DECK, "g", "kept", 0)
+        for _ in range(2):  # the second finds the run of a killed process
+            await roll(
+                [request],
+                model=RolloutModel(Player(), NAMES),
+                agent=agent,
+                verifier=open_rewards(RewardSettings()),
+            )
+        assert [run.id for run in await asyncio.to_thread(store.runs)] == ["kept"]
+
+    asyncio.run(kept())
+
+
+async def test_only_games_can_be_played() -> None:
+    settings = AgentSettings.model_validate({"use": "tools"})
+    agent = await asyncio.to_thread(lambda: load_agent(settings, store=None))
+    with pytest.raises(ConfigError, match=r"is not a game: .* needs data of kind 'game'"):
+        await agent(ScriptedModel([]), document())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"use": "tools", "window": 512}, "window: these are settings of the memory agent"),
+        ({"tools": {}}, "tools: these are settings of the tool agent"),
+        ({"use": "m:f", "tools": {}}, "tools: these are settings of the tool agent"),
+    ],
+)
+def test_settings_of_another_agent_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_agent(AgentSettings.model_validate(settings), store=None)
+
+
+async def test_a_limit_of_calls_is_overlong() -> None:
+    settings = AgentSettings.model_validate({"use": "tools", "tools": SMALL, "max_calls": 3})
+    agent = await asyncio.to_thread(lambda: load_agent(settings, store=None))
+    outcome = await agent(RolloutModel(Player(), NAMES), DECK)
+    assert isinstance(outcome, Outcome)
+    assert (outcome.answer, outcome.overlong) == (None, True)
