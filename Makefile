@@ -3,7 +3,8 @@ JOBS ?= 2
 ENGINES ?= vllm sglang
 LAYERS ?= 16
 TOKENS ?= 64k
-EXTRAS ?= bench langchain mcp openai-agents peers pydantic-ai tiktoken train transformers
+LENGTHS ?= 8k,32k,128k
+EXTRAS ?= bench formats langchain mcp openai-agents peers pydantic-ai ray tiktoken train transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,7 +24,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
+.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -75,7 +76,7 @@ test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiment
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/tutorials/train.md]"
 
 test-extra: $(STAMP_EXTRA) ## Check and test what needs other frameworks; writes tests/extra-result.txt
-	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py tests/bench/systems/test_peers.py \
+	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py benchmarks/memagent_bench/perf/in_l*.py tests/bench/systems/test_peers.py \
 	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations tests/integrations
 	$(EXTRA)/python -m tests.extra
 
@@ -158,6 +159,13 @@ fmt: $(STAMP) ## Format the code and apply the safe lint fixes
 bench: $(STAMP_EXTRA) ## Measure the runtime's own speed, other frameworks beside it (TOKENIZER=FILE, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(EXTRA)/python -m memagent_bench.perf \
 	    $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) $(if $(WRITE),--write $(WRITE))
+	$(EXTRA)/memagent-bench perf --tokenizer $(or $(TOKENIZER),tests/data/tokenizer/tokenizer.json) $(if $(WRITE),--write $(WRITE))
+
+bench-smol: engines smol $(STAMP_EXTRA) ## Measure memagent beside other frameworks with `smol` on a real vLLM server (LENGTHS=8k,32k,128k, ROUNDS=3, WRITE=docs/performance.md)
+	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --smol bfloat16 -- sh -c \
+	    '$(EXTRA)/memagent-bench perf --base-url $$MEMAGENT_BASE_URL --model $${MEMAGENT_MODEL#*:} \
+	    --tokenizer $$MODEL_FOLDER/tokenizer.json --window 2048 --chunk 1200 --reply 128 --prompts small \
+	    --lengths $(LENGTHS) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(WRITE),--write $(WRITE))'
 
 bench-ahead: $(STAMP) ## Measure what reading ahead saves, with a model of fixed latency (WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf.ahead $(if $(WRITE),--write $(WRITE))

@@ -47,6 +47,7 @@ TEST_TOOLS = ("blockbuster", "hypothesis", "pytest", "pytest-asyncio", "pytest-t
 """What tests/conftest.py and the settings of pytest need."""
 IMPORTS = {
     "bench": "matplotlib, numpy, scipy, tiktoken, memagent_bench.cli, memagent_bench.games",
+    "formats": "pypdfium2",
     "langchain": "memagent.integrations.langchain",
     "mcp": "memagent.tools.mcp, mcp",
     "openai-agents": "memagent.integrations.openai_agents",

@@ -57,7 +57,7 @@ class DocumentError(MemagentError):
 
 
 class DocumentNotFound(DocumentError):
-    """The path does not exist, is a directory, or may not be read."""
+    """The path does not exist, is a folder without files, or may not be read."""
 
 
 class EmptyDocument(DocumentError):

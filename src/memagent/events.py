@@ -54,6 +54,8 @@ class ChunkRead(_Event):
     tokens: int
     last: bool
     """True for the document's last chunk."""
+    place: str = ""
+    """Where the chunk comes from, such as `p. 3 to p. 5`, if the document's format has places."""
 
 
 class Neutralised(_Event):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from memagent.errors import ConfigError, MemagentError
 from memagent.tokens.local import TokenizerFile
-from memagent_bench.perf import run
+from memagent_bench.perf import compare
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, write
 from memagent_bench.perf.process import python
+from memagent_bench.perf.readers import READERS
 
 CHARS = 60_000
 
@@ -28,7 +30,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(document: Path) -> Iterator[str]:
-    with run.serving(SMALL_TOKENIZER, document) as base_url:
+    with compare.serving(SMALL_TOKENIZER, document) as base_url:
         yield base_url
 
 
@@ -43,20 +45,99 @@ def test_the_instant_server_reports_what_prompts_and_replies_take(url: str) -> N
     assert httpx.get(f"{url}/tokenize").status_code == 404
 
 
-def test_the_agent_and_the_floor_send_as_many_prompts_of_the_same_size(
-    url: str, document: Path
-) -> None:
-    read = ("-m", "memagent_bench.perf.reading")
-    rest = (url, str(SMALL_TOKENIZER), str(document))
-    ours = json.loads(python(*read, "agent", *rest, "4"))
-    flat = json.loads(python(*read, "floor", *rest, str(ours["calls"])))
-    assert ours["calls"] == flat["calls"] > 3
-    # Few calls: that for the answer, which shows no text, counts for much.
-    assert flat["prompts"] == pytest.approx(ours["prompts"], rel=0.15)
-    assert 0 < ours["quarter"] <= ours["peak"]
-    # The kernel keeps the two numbers apart and rounds each by up to a few pages for each thread.
-    assert 0 < ours["end"] <= ours["peak"] + 1
-    assert min(ours["cpu"], flat["cpu"]) > 0
+def test_all_read_the_same_document_at_the_instant_server(document: Path) -> None:
+    readers = ("memagent", "floor", "plain script")
+    setting = compare.Setting(
+        lengths=(8192, 16384, 32768), readers=readers, rounds=1, tokenizer=SMALL_TOKENIZER
+    )
+    found = compare.measure(setting)
+    for passes in found.values():
+        ours, flat, script = (passes[name][0] for name in readers)
+        assert ours["calls"] == flat["calls"] >= 3
+        # Few calls: that for the answer, which shows no text, counts for much.
+        assert flat["prompts"] == pytest.approx(ours["prompts"], rel=0.1)
+        assert script["prompts"] == pytest.approx(ours["prompts"], rel=0.1)
+        for reading in (ours, flat, script):
+            assert 0 < reading["first"] < reading["wall"]
+            assert 0 < reading["end"] <= reading["peak"] + 1  # the kernel rounds each by some pages
+            assert reading["cpu"] > 0
+            assert reading["replies"] == reading["calls"] * 600
+    page = compare.tables(found, answers=False)
+    assert [line.split(" |")[0].strip() for line in page.splitlines() if "tokens |" in line] == [
+        f"| {length} tokens" for length in ("8K", "16K", "32K")
+    ]
+    (row,) = compare.rows(found)
+    assert row.values[0] < 0.1
+    # Of the tokens paid for a line, a line is exact.
+    for length, passes in found.items():
+        passes["memagent"][0] |= {"prompts": 500 + 2 * length, "replies": 0}
+    assert compare.bend(found) < 1e-9
+
+
+@pytest.mark.extra
+@pytest.mark.timeout(300)
+def test_the_frameworks_read_all_of_it(document: Path) -> None:
+    setting = compare.Setting(lengths=(16384,), rounds=1, tokenizer=SMALL_TOKENIZER)
+    (passes,) = compare.measure(setting).values()
+    assert list(passes) == list(READERS)
+    flat = passes["floor"][0]["prompts"]
+    for name, (reading,) in passes.items():
+        assert reading["prompts"] == pytest.approx(flat, rel=0.2), name
+        assert reading["answer"], name
+    shown = {name: reading["first"] < reading["wall"] for name, (reading,) in passes.items()}
+    assert [name for name in shown if not shown[name]] == [
+        "LangChain map-reduce",
+        "LlamaIndex TreeSummarize",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        ([1.0, 2.0], [2.0, 3.0], "win (0.58)"),
+        ([3.0, 3.0], [2.0, 2.0], "loss (1.50)"),
+        ([3.0, 1.0], [2.0, 2.0], "tie (1.00)"),
+        ([2.0, 2.0], [2.02, 2.01], "tie (0.99)"),
+    ],
+)
+def test_a_verdict_needs_every_round(ours: list[float], theirs: list[float], said: str) -> None:
+    left, right = ([{"wall": value} for value in values] for values in (ours, theirs))
+    assert compare.verdict(left, right, "wall") == said
+
+
+def test_the_question_has_one_answer_in_the_document(tmp_path: Path) -> None:
+    path, counter = tmp_path / "document.txt", TokenizerFile(SMALL_TOKENIZER)
+    said = [compare.write_document(path, 8192, counter, seed) for seed in (0, 1)]
+    text = path.read_text()
+    assert said[0][1] != said[1][1]
+    assert text.count(said[1][1]) == 1
+    assert f". The code of the lighthouse is {said[1][1]}. " in text
+    assert counter.count(text) == pytest.approx(8192, rel=0.1)
+
+
+def test_a_reader_that_fails_is_named(document: Path) -> None:
+    setting = compare.Setting(
+        lengths=(8192,),
+        readers=("memagent",),
+        tokenizer=SMALL_TOKENIZER,
+        base_url="http://127.0.0.1:9/v1",
+    )
+    with pytest.raises(MemagentError, match="memagent failed"):
+        compare.measure(setting)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"readers": ("memagent", "grep")}, "no reader 'grep': choose from memagent, floor,"),
+        ({"readers": ("floor",)}, "compared with 'memagent'"),
+        ({"tokenizer": Path("none.json")}, "'none.json' is not a file"),
+    ],
+)
+def test_wrong_settings(changed: dict[str, Any], said: str) -> None:
+    given: dict[str, Any] = {"lengths": (8192,), "tokenizer": SMALL_TOKENIZER, **changed}
+    with pytest.raises(ConfigError, match=said):
+        compare.Setting(**given)
 
 
 def test_the_path_to_the_model_is_short() -> None:

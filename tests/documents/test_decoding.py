@@ -150,7 +150,7 @@ def test_ascii_with_a_sample_border_inside_a_character_is_utf8() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"%PDF-1.4 ...", "a PDF file.*pdftotext"),
+        (b"%PDF-1.4 ...", "a PDF file.*pass its path"),
         (b"text\0text", "NUL byte at offset 4"),
         (bytes(range(1, 32)) * 30, "control characters"),
         (random.Random(0).randbytes(4000), "NUL"),

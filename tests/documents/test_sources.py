@@ -96,7 +96,7 @@ def test_a_path_document_knows_its_file(tmp_path: Path, monkeypatch: pytest.Monk
 def test_missing_directory_and_forbidden_paths_are_not_found(tmp_path: Path) -> None:
     with pytest.raises(DocumentNotFound, match=r"none\.txt.*No such file"):
         open_document(tmp_path / "none.txt")
-    with pytest.raises(DocumentNotFound, match="is a directory"):
+    with pytest.raises(DocumentNotFound, match="has no files"):
         open_document(tmp_path)
     with pytest.raises(DocumentNotFound):
         open_document(Path("a\0b"))

@@ -177,3 +177,21 @@ def test_a_removed_run_leaves_no_lock(tmp_path: Path) -> None:
     store.remove("r1")
     assert not list((tmp_path / "runs.sqlite.locks").iterdir())
     store.close()
+
+
+def test_two_stores_in_a_process_and_another_process_share_a_file(tmp_path: Path) -> None:
+    """Opening the second one must not drop the first one's locks: the other process would delete its log."""
+    path = tmp_path / "runs.sqlite"
+    create = (
+        "import sys; from memagent import RunStore; s = RunStore(sys.argv[1]); "
+        "s.create(sys.argv[2], {}, {}, {}); s.close()"
+    )
+    first = RunStore(path)
+    first.create("a", {}, {}, {})
+    second = RunStore(path)
+    subprocess.run([sys.executable, "-c", create, str(path), "b"], check=True)
+    assert (tmp_path / "runs.sqlite-wal").exists()
+    for number in range(50):
+        first.create(f"c{number}", {"questions": ["q" * 500]}, {}, {})
+    subprocess.run([sys.executable, "-c", create, str(path), "d"], check=True)
+    assert len(first.runs()) == len(second.runs()) == len(RunStore(path).runs()) == 53

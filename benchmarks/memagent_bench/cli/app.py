@@ -8,6 +8,7 @@ from memagent_bench.cli.generate import generate
 from memagent_bench.cli.measure import measure
 from memagent_bench.cli.options import Generate, Measure, MeasureFile, Reproduce
 from memagent_bench.cli.pages import diagnose, report, systems, tasks
+from memagent_bench.cli.perf import Perf, perf
 from memagent_bench.cli.quick import LEFT_OUT, Quick, quick
 from memagent_bench.cli.reproduce import reproduce
 from memagent_bench.cli.score import score
@@ -70,6 +71,7 @@ app.command("samples")(
 )
 app.command("sessions")(command_of(Sessions, sessions))
 app.command("quick")(command_of(Quick, quick, without=LEFT_OUT))
+app.command("perf")(command_of(Perf, perf))
 app.command()(score)
 app.command("generate")(command_of(Generate, generate))
 app.command("reproduce")(command_of(Reproduce, reproduce))

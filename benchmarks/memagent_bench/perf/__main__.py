@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from memagent.tasks.origin import machine
 from memagent.tokens.local import TokenizerFile
-from memagent_bench.perf import chunks, loop, process, run
+from memagent_bench.perf import chunks, loop, process
 from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, table, write
 
 
@@ -33,12 +33,9 @@ def main() -> int:
     rows.append(chunks.measure(TokenizerFile(given.tokenizer), tokenizer, given.megabytes))
     rows += process.memory()
     print(table(rows))
-    whole = run.measure(given.tokenizer)
-    print(f"\n{table(whole)}")
     if given.write is not None:
         write(given.write, "make bench", rows)
-        write(given.write, run.COMMAND, whole)
-    return 0 if all(row.good is not False for row in (*rows, *whole)) else 1
+    return 0 if all(row.good is not False for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -38,14 +38,20 @@ def _show(value: float) -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table."""
-    head = ("measured", "target", "median", "spread", "met")
-    lines = [head, tuple("-" * len(cell) for cell in head), *(row.cells() for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return markdown(
+        [("measured", "target", "median", "spread", "met"), *(row.cells() for row in rows)]
+    )
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first line is its head."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    dashes = ["-" * len(cell) for cell in lines[0]]
     return "\n".join(
         "| "
         + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         + " |"
-        for line in lines
+        for line in (lines[0], dashes, *lines[1:])
     )
 
 
@@ -56,20 +62,16 @@ def measure_resident(field: str = "VmHWM") -> float:
     return int(dict(line.split(":", 1) for line in status.splitlines())[field].split()[0]) / 1024
 
 
-def write(page: Path, command: str, rows: Sequence[Row], where: str | None = None) -> None:
+def write(page: Path, command: str, rows: Sequence[Row] | str, where: str | None = None) -> None:
     """Puts a table into a page, between the marks of the command that measured it.
 
     Args:
         page: holds the marks already.
         command: `make bench`, say.
-        rows: what was measured.
+        rows: what was measured, or Markdown.
         where: the machine, and what else the reader has to know; default the machine alone.
     """
-    write_section(page, command, f"{where or machine()}\n\n{table(rows)}\n")
-
-
-def write_section(page: Path, command: str, section: str) -> None:
-    """Puts a text into a page, between the marks of the command that measured it, which are there already."""
     begin, end = f"<!-- measured: {command} -->\n", "<!-- end of measured -->"
     before, rest = page.read_text().split(begin)
+    section = f"{where or machine()}\n\n{rows if isinstance(rows, str) else table(rows)}\n"
     page.write_text(before + begin + section + end + rest.split(end, 1)[1])

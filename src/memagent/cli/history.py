@@ -113,6 +113,7 @@ class History:
         where = how = ""
         if self._span is not None and self._span.chunk == event.chunk:
             where = f"  characters {self._span.start:,} to {self._span.end:,}"
+            where += f", {self._span.place}" if self._span.place else ""
         if cut is not None:
             how = f"  cut from {cut.tokens_before:,} to {cut.tokens_after:,}"
         where += f"  memory {event.tokens:,} tokens"

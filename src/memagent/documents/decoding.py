@@ -102,8 +102,12 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
         if sample.startswith(mark):
             return encoding
     if (found := recognise(sample[:64])) is not None:
-        tool = " (pdftotext)" if "PDF" in found else ""
-        raise BinaryDocument(f"{name!r} is {found}: convert it to plain text first{tool}")
+        advice = (
+            "save it to a file and pass its path"
+            if "PDF" in found
+            else "convert it to plain text first"
+        )
+        raise BinaryDocument(f"{name!r} is {found}: {advice}")
     if b"\0" in sample:
         guess = _wide(sample, name)
     elif control_share(sample) > BINARY_SHARE:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from memagent.chunking import Chunk, ResumePoint, chunks
 from memagent.chunking.chunker import CHANGED
 from memagent.documents import Document, Source, open_document
+from memagent.documents.places import find_place
 from memagent.errors import DocumentRequired, LimitReached, RunMismatch
 from memagent.events import (
     Answered,
@@ -202,6 +203,7 @@ class MemoryLoop(Loop[list[Result]]):
                 end=chunk.end,
                 tokens=chunk.tokens,
                 last=chunk.last,
+                place=find_place(self._document, chunk.start, chunk.end),
             )
             events: list[Event] = [read]
             if chunk.neutralised:

@@ -66,6 +66,7 @@ def read_results(
     limits: Limits | None,
 ) -> list[Result]:
     """One result per question, priced by the limits. Blocks."""
+    source = store.get(run_id).source
     results: list[Result] = []
     for state in states:
         usage = store.usage(run_id, state.question)
@@ -78,6 +79,7 @@ def read_results(
             stop_reason=reason,
             usage=usage,
             chunks=state.next_chunk,
+            source=source,
             run_id=run_id,
             trajectory=Trajectory(conversations, state.answer, reason),
             detail=state.detail,

@@ -5,11 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from html import escape
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from memagent.documents import Source, open_document
+from memagent.errors import DocumentRequired
 from memagent.messages import Usage
 from memagent.texts import plural
+from memagent.threads import run_sync
 from memagent.trajectory import StopReason, Trajectory
+
+if TYPE_CHECKING:
+    from memagent.quotes import Quote
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -41,8 +48,12 @@ class RunResult(ABC):
         """The question or task."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, without the trajectory."""
-        flat = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "trajectory"}
+        """All fields as JSON values, without trajectory and source."""
+        flat = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in ("trajectory", "source")
+        }
         if (output := flat.get("output")) is not None:
             flat["output"] = output.model_dump(mode="json")
         return flat | {"stop_reason": self.stop_reason.value, "usage": self.usage.model_dump()}
@@ -87,12 +98,34 @@ class Result(RunResult):
     """The last memory; empty before the first update."""
     chunks: int
     """Chunks read for this question."""
+    source: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """How to reopen the document, if it is a file: `path` and `options`."""
     _counted: ClassVar[dict[str, str]] = {"chunks": "chunk"}
 
     @property
     def asked(self) -> str:
         """The question."""
         return self.question
+
+    def quotes(self, document: Source | None = None) -> list[Quote]:
+        """Reads the document again, and finds the sentences that share the words of the answer, then of the memory.
+
+        Args:
+            document: the same one; needed unless it was a path.
+
+        Raises:
+            DocumentRequired: the document was not a path.
+            DocumentError: it can't be read.
+        """
+        from memagent.quotes import align
+
+        if document is None:
+            if self.source.get("path") is None:
+                raise DocumentRequired(
+                    f"the document of run {self.run_id!r} was not a path: pass it to quotes() again"
+                )
+            document = open_document(Path(self.source["path"]), **self.source["options"])
+        return run_sync(align(open_document(document), (self.answer or "", self.memory)))
 
     def _body(self) -> str:
         style = "white-space:pre-wrap"

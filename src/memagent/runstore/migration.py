@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from memagent.errors import RunBusy, StoreError
@@ -196,8 +196,13 @@ def make_file(path: Path) -> None:
     """Creates the file with mode 0600 before SQLite would create it with the umask's (WAL files inherit it)."""
     if path.name == ":memory:":
         raise StoreError("':memory:' would name a file; None is a temporary store")
+    if path.is_dir():
+        raise IsADirectoryError("it is a directory")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    # Only if it's missing: closing a file drops all locks that this process has on it, and another process would then
+    # delete the log that our connections still use.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _back_up(path: Path, copy: Path) -> None:

@@ -213,13 +213,17 @@ class RunStore:
             events: events to log with it.
         """
         place = (run_id, *split_key(key))
+        try:  # most scripts aren't ASCII, and an escape takes six bytes
+            raw = to_json(body)
+        except PydanticSerializationError:  # lone surrogates, which SQLite rejects unescaped
+            raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
             db.execute(
                 "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
                 "CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
-                (*place, time.time(), _add_usage(db, place, usage), _dump(body)),
+                (*place, time.time(), _add_usage(db, place, usage), raw.decode()),
             )
             return _log(db, run_id, events)
 
@@ -317,14 +321,6 @@ class RunStore:
 def _record(row: tuple[Any, ...]) -> RunRecord:
     run_id, created, updated, status, *parts = row
     return RunRecord(run_id, created, updated, status, *map(json.loads, parts))
-
-
-def _dump(body: dict[str, Any]) -> str:
-    """As JSON in UTF-8: most scripts aren't ASCII, and an escape takes six bytes."""
-    try:
-        return to_json(body).decode()
-    except PydanticSerializationError:  # lone surrogates, which SQLite rejects unescaped
-        return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:

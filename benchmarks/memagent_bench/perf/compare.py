@@ -1,0 +1,294 @@
+"""memagent beside other ways to read the same document: time, tokens, memory and answers at several lengths.
+
+The floor is what nobody can do without: to tokenize the text once, and to send as many prompts of the same size with
+the bare client. Each reading is a process of its own, and readers take turns. Processor time and memory are those of
+the reading process, not the server's.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from memagent.errors import ConfigError, MemagentError
+from memagent.prompts import PromptSet
+from memagent.tasks.origin import machine, versions
+from memagent.texts import show_length
+from memagent.tokens.local import TokenizerFile
+from memagent_bench.perf.chunks import book
+from memagent_bench.perf.measure import Row, markdown
+from memagent_bench.perf.readers import READERS, Request
+from memagent_bench.server.vllm import VLLM
+
+OURS, FLOOR = "memagent", "floor"
+FRAMEWORKS = ("langchain-classic", "langchain-openai", "llama-index-core", "openai", "vllm")
+MOST_CPU = 1.3
+MOST_MIB = 152
+"""160 MB."""
+MOST_GROWTH = 10
+"""MiB between a quarter of the document and its end."""
+MOST_BEND = 0.02
+"""Of the tokens paid, between the cost of a length and a line through all of them."""
+NEARLY = 0.02
+"""A difference of less than this is a tie, whatever the spread."""
+TARGETS_FROM = 1_000_000
+"""Tokens. In shorter documents, imports are most of a process's time and memory."""
+
+Reading = dict[str, Any]
+"""What a reading cost: see `readers.main`."""
+Found = dict[int, dict[str, list[Reading]]]
+"""By length and reader, a reading per round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Who reads how much, and with which model."""
+
+    lengths: Sequence[int]
+    """Tokens of the documents."""
+    readers: Sequence[str] = tuple(READERS)
+    rounds: int = 3
+    tokenizer: Path
+    """The model's `tokenizer.json`."""
+    base_url: str | None = None
+    """Of a server with a real model; None starts one that answers at once with a memory of 600 tokens."""
+    model: str = "instant"
+    window: int = 8192
+    chunk: int = 5000
+    reply: int = 1024
+    prompts: str = "plain"
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.readers if name not in READERS]:
+            raise ConfigError(f"no reader {unknown[0]!r}: choose from {', '.join(READERS)}")
+        if OURS not in self.readers:
+            raise ConfigError(f"the others are compared with {OURS!r}: add it to the readers")
+        if not self.tokenizer.is_file():
+            raise ConfigError(
+                f"{str(self.tokenizer)!r} is not a file: give the model's tokenizer.json"
+            )
+
+
+@contextmanager
+def serving(tokenizer: Path, text: Path) -> Generator[str]:
+    """The instant server in a process of its own, as its base URL."""
+    command = [sys.executable, "-m", "memagent_bench.perf.instant", str(tokenizer), str(text)]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+        finally:
+            server.stdin.close()
+
+
+def read(reader: str, request: Request) -> Reading:
+    """One reading in a fresh process.
+
+    Raises:
+        MemagentError: it failed; the message has the end of its output.
+    """
+    command = [sys.executable, "-m", "memagent_bench.perf.readers", reader]
+    said = subprocess.run(
+        [*command, json.dumps(asdict(request))], capture_output=True, text=True, check=False
+    )
+    if said.returncode:
+        raise MemagentError(f"{reader} failed: {said.stderr.strip()[-500:]}")
+    return json.loads(said.stdout)
+
+
+def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -> tuple[str, str]:
+    """The shipped novel, repeated up to a number of tokens, with a code at a drawn place; its question and the code."""
+    novel, draw = book(), random.Random(f"{seed}-{tokens}")
+    chars, code = tokens * len(novel) // counter.count(novel), str(draw.randrange(10_000, 100_000))
+    text = (novel * (chars // len(novel) + 1))[:chars]
+    place = text.find(". ", draw.randrange(chars * 9 // 10)) + 2
+    text = f"{text[:place]}The code of the lighthouse is {code}. {text[place:]}"
+    path.write_text(text, encoding="utf-8")
+    return "What is the code of the lighthouse?", code
+
+
+def measure(setting: Setting) -> Found:
+    """All readings, each length in turns of all readers; progress goes to standard error.
+
+    Raises:
+        MemagentError: a reader failed.
+    """
+    counter = TokenizerFile(setting.tokenizer)
+    frame = PromptSet.load("plain").render("update", question="", memory="")
+    found: Found = {length: {name: [] for name in setting.readers} for length in setting.lengths}
+    with tempfile.TemporaryDirectory() as folder:
+        document = Path(folder) / "document.txt"
+        write_document(document, 100_000, counter, 0)
+        with _opened(setting, document) as url:
+            for length, passes in found.items():
+                request = Request(
+                    base_url=url,
+                    model=setting.model,
+                    tokenizer=str(setting.tokenizer),
+                    document=str(document),
+                    question="",
+                    window=setting.window,
+                    chunk=setting.chunk,
+                    reply=setting.reply,
+                    prompts=setting.prompts,
+                    calls=length // setting.chunk,
+                    frame="\n".join(message.content for message in frame),
+                )
+                for seed in range(setting.rounds):
+                    question, code = write_document(document, length, counter, seed)
+                    request = replace(request, question=question)
+                    for name, readings in passes.items():
+                        reading = _read(name, request, setting.base_url)
+                        reading["right"] = code in reading["answer"]
+                        readings.append(reading)
+                        request = replace(request, calls=passes[OURS][-1]["calls"])
+                        _show(length, name, reading)
+    return found
+
+
+@contextmanager
+def _opened(setting: Setting, document: Path) -> Generator[str]:
+    if setting.base_url is not None:
+        yield setting.base_url
+    else:
+        with serving(setting.tokenizer, document) as url:
+            yield url
+
+
+def _read(name: str, request: Request, server: str | None) -> Reading:
+    """A reading, with the server's own seconds if it is a vLLM server that tells them."""
+    metric = {"server": "vllm:e2e_request_latency_seconds_sum"}
+    if server is None:
+        return read(name, request)
+    vllm = VLLM(server)
+    try:
+        vllm.reset()
+        before = vllm.metrics(metric)["server"]
+    except httpx.HTTPError:
+        return read(name, request)
+    reading = read(name, request)
+    return reading | {"server": vllm.metrics(metric)["server"] - before}
+
+
+def _show(length: int, name: str, reading: Reading) -> None:
+    numbers = {key: round(reading[key], 2) for key in ("wall", "cpu", "calls", "prompts", "peak")}
+    print(f"{show_length(length)} {name}: {numbers}", file=sys.stderr, flush=True)
+
+
+def tables(found: Found, *, answers: bool) -> str:
+    """A Markdown table a length. With `answers`, a real model gave them, and right ones are counted."""
+    head = ["", "time, s", "first result, s", "processor, s", "calls", "tokens", "peak, MiB"]
+    columns = ("wall", "first", "cpu", "calls", "paid", "peak")
+    parts: list[str] = []
+    for length, passes in found.items():
+        lines = [[*head, *(["right"] if answers else []), "memagent's time", "tokens", "memory"]]
+        ours = passes[OURS]
+        lines[0][0] = f"{show_length(length)} tokens"
+        for name, readings in passes.items():
+            cells = [spread([_value(r, column) for r in readings]) for column in columns]
+            if answers:
+                cells.append(f"{sum(r['right'] for r in readings)} of {len(readings)}")
+            verdicts = [
+                "" if name == OURS else verdict(ours, readings, column)
+                for column in ("wall", "paid", "peak")
+            ]
+            lines.append([name, *cells, *verdicts])
+        parts.append(markdown(lines))
+    return "\n\n".join(parts)
+
+
+def verdict(ours: Sequence[Reading], theirs: Sequence[Reading], column: str) -> str:
+    """Whether memagent's values are smaller in every round (win), larger in every round (loss), or neither (tie)."""
+    pairs = zip(ours, theirs, strict=True)
+    ratios = [_value(a, column) / _value(b, column) for a, b in pairs]
+    middle = statistics.median(ratios)
+    if abs(middle - 1) < NEARLY or min(ratios) < 1 < max(ratios):
+        return f"tie ({middle:.2f})"
+    return f"{'win' if middle < 1 else 'loss'} ({middle:.2f})"
+
+
+def rows(found: Found) -> list[Row]:
+    """What has a target: processor time and memory at the longest length, and how straight the cost is."""
+    longest = max(found)
+    made: list[Row] = []
+    if longest >= TARGETS_FROM:
+        ours = found[longest][OURS]
+        what = f"{show_length(longest)} tokens, {ours[0]['calls']} calls"
+        if (floor := found[longest].get(FLOOR)) is not None:
+            shares = [a["prompts"] / b["prompts"] for a, b in zip(ours, floor, strict=True)]
+            if not all(abs(share - 1) < 0.03 for share in shares):
+                raise MemagentError(f"memagent's prompts are {shares} of the floor's: not the same")
+            ratios = [a["cpu"] / b["cpu"] for a, b in zip(ours, floor, strict=True)]
+            made.append(_row(f"{what}: processor time against the floor", ratios, MOST_CPU))
+        made.append(_row(f"{what}: peak memory", [r["peak"] for r in ours], MOST_MIB, "MiB"))
+        growth = [r["end"] - r["quarter"] for r in ours]
+        made.append(_row("the same: end against a quarter of the way", growth, MOST_GROWTH, "MiB"))
+    if len(found) > 2:
+        made.append(_row("tokens paid: largest distance from a line", [bend(found)], MOST_BEND))
+    return made
+
+
+def bend(found: Found) -> float:
+    """The largest relative distance of memagent's tokens from a line over the length, fitted to relative errors."""
+    points = [
+        (length, statistics.median(_value(r, "paid") for r in passes[OURS]))
+        for length, passes in found.items()
+    ]
+    # Least squares of (a + b x) / y - 1: two normal equations.
+    u, v = [1 / y for _, y in points], [x / y for x, y in points]
+    uu, uv, vv = (_dot(a, b) for a, b in ((u, u), (u, v), (v, v)))
+    su, sv, det = sum(u), sum(v), uu * vv - uv * uv
+    a, b = (su * vv - sv * uv) / det, (sv * uu - su * uv) / det
+    return max(abs(a * left + b * right - 1) for left, right in zip(u, v, strict=True))
+
+
+def where(setting: Setting) -> str:
+    """The machine, the server and the versions of what is compared."""
+    server = "a server that answers at once"
+    if setting.base_url is not None:
+        try:
+            engine = f"vLLM {VLLM(setting.base_url).version()}"
+        except (httpx.HTTPError, KeyError, ValueError):
+            engine = "a server"
+        server = f"{engine} on the same machine with {setting.model}"
+    known = ", ".join(f"{name} {version}" for name, version in versions(FRAMEWORKS).items())
+    return (
+        f"{machine()}, {server}. Tokens of {setting.tokenizer.name}. {known}. "
+        f"Medians of {setting.rounds}, with the smallest and largest."
+    )
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, with the smallest and largest value where they differ."""
+    middle, low, high = (_number(f(values)) for f in (statistics.median, min, max))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _value(reading: Reading, column: str) -> float:
+    return reading["prompts"] + reading["replies"] if column == "paid" else reading[column]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _dot(left: Iterable[float], right: Iterable[float]) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+def _row(what: str, values: list[float], most: float, unit: str = "") -> Row:
+    return Row(
+        what, f"<= {most} {unit}".strip(), values, unit, good=statistics.median(values) <= most
+    )

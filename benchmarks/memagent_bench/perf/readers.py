@@ -1,0 +1,251 @@
+"""Reads one document once, in a process of its own, with memagent or another framework; prints what it cost.
+
+Usage: python -m memagent_bench.perf.readers READER REQUEST (both as in `READERS` and `Request`; prints JSON)
+
+Other frameworks run as their documentation shows: their own splitter, prompts and loop, all with chunks of the same
+size and the same client underneath, whose traffic is counted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from openai import OpenAI
+from tokenizers import Tokenizer
+
+from memagent_bench.perf.measure import measure_resident
+
+PIECE = 65536
+TEMPERATURE = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to read, and with which model."""
+
+    base_url: str
+    model: str
+    tokenizer: str
+    """The model's own `tokenizer.json`."""
+    document: str
+    """A text file."""
+    question: str
+    window: int
+    """Tokens of prompt and reply."""
+    chunk: int
+    """Tokens of a chunk; memagent derives its own from the window."""
+    reply: int
+    """Most tokens of a reply."""
+    prompts: str = "plain"
+    """memagent's prompt set."""
+    calls: int = 0
+    """For `floor`: how many to send. For `memagent`: about as many as it will make, to look at its memory midway."""
+    frame: str = ""
+    """For `floor`: what memagent's prompt says besides question, memory and chunk."""
+
+    def encoder(self) -> Tokenizer:
+        """The tokenizer."""
+        raw = Path(self.tokenizer).read_bytes()
+        return Tokenizer.from_buffer(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+
+    def size(self) -> Callable[[str], int]:
+        """Counts tokens, for the splitters of other frameworks."""
+        encoder = self.encoder()
+        return lambda text: len(encoder.encode(text, add_special_tokens=False))
+
+    def text(self) -> str:
+        """The document."""
+        return Path(self.document).read_text(encoding="utf-8")
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What a reading cost so far."""
+
+    calls: int = 0
+    prompts: int = 0
+    """Tokens."""
+    replies: int = 0
+    """Tokens."""
+    answer: str = ""
+    first: float | None = None
+    """Seconds until there was something to show: a memory, or an answer so far."""
+    quarter: float = 0
+    """MiB resident after a quarter of the calls; 0 if it wasn't looked at."""
+    refines: bool = False
+    """Each reply is an answer so far."""
+    start: float = field(default_factory=time.perf_counter)
+
+    def client(self) -> Any:
+        """A client that counts what goes through it; typed for any release of the openai package."""
+        return httpx.Client(event_hooks={"response": [self._count]}, timeout=3600)
+
+    def _count(self, response: httpx.Response) -> None:
+        if not response.request.url.path.endswith("/chat/completions"):
+            return
+        usage = json.loads(response.read())["usage"]
+        self.calls += 1
+        self.prompts += usage["prompt_tokens"]
+        self.replies += usage["completion_tokens"]
+        if self.refines:
+            self.show()
+
+    def begin(self) -> None:
+        """Starts the clock: what a reader needs is imported."""
+        self.start = time.perf_counter()
+
+    def show(self) -> None:
+        """There is something to show."""
+        self.first = self.first or time.perf_counter() - self.start
+
+
+def ask(request: Request, client: OpenAI, prompt: str) -> str:
+    """One call of the bare client."""
+    reply = client.chat.completions.create(
+        model=request.model,
+        messages=[{"role": "user", "content": prompt}],
+        max_tokens=request.reply,
+        temperature=TEMPERATURE,
+    )
+    return reply.choices[0].message.content or ""
+
+
+def open_client(request: Request, tally: Tally) -> OpenAI:
+    """The openai package's client."""
+    return OpenAI(
+        base_url=request.base_url, api_key="EMPTY", max_retries=0, http_client=tally.client()
+    )
+
+
+def read_floor(request: Request, tally: Tally) -> None:
+    """Tokenizes the text once, and sends as many prompts of the same size as memagent."""
+    tally.begin()
+    size, document = request.size(), request.text()
+    for start in range(0, len(document), PIECE):
+        size(document[start : start + PIECE])
+    share, memory = -(-len(document) // request.calls), ""
+    tally.refines = True
+    with open_client(request, tally) as client:
+        for start in range(0, share * request.calls, share):
+            chunk = document[start : start + share]
+            memory = ask(request, client, f"{request.frame}\n{request.question}\n{memory}\n{chunk}")
+    tally.answer = memory
+
+
+def read_script(request: Request, tally: Tally) -> None:
+    """A script written in ten minutes: fixed numbers of characters, and notes that the model rewrites."""
+    tally.begin()
+    document, notes, step = request.text(), "", 4 * request.chunk
+    tally.refines = True
+    with open_client(request, tally) as client:
+        for start in range(0, len(document), step):
+            notes = ask(
+                request,
+                client,
+                f"Question: {request.question}\n\nNotes so far:\n{notes}\n\nText:\n{document[start : start + step]}\n\n"
+                "Rewrite the notes: keep and add what helps to answer the question.",
+            )
+        tally.answer = ask(
+            request, client, f"Notes:\n{notes}\n\nAnswer the question: {request.question}"
+        )
+
+
+def read_memagent(request: Request, tally: Tally) -> None:
+    """`MemoryAgent.ask` over the file, with a run store in a file."""
+    from memagent import MemoryAgent, Sampling, open_model
+    from memagent.events import Event
+
+    def listen(event: Event) -> None:
+        if event.type in ("memory_updated", "memory_kept"):
+            tally.show()
+            tally.calls += 1
+            if tally.calls == request.calls // 4:
+                tally.quarter = measure_resident("VmRSS")
+
+    tally.begin()
+    store = Path(request.document).with_suffix(".sqlite")
+    store.unlink(missing_ok=True)
+    model = open_model(
+        f"openai:{request.model}", base_url=request.base_url, tokenizer=Path(request.tokenizer)
+    )
+    with MemoryAgent(
+        model,
+        store=store,
+        window=request.window,
+        prompts=request.prompts,
+        memory_tokens=request.reply if request.reply < 1024 else None,
+        degenerate="take",
+        sampling=Sampling(temperature=TEMPERATURE),
+    ) as agent:
+        result = agent.ask(Path(request.document), request.question, on_event=listen)
+    usage = result.usage
+    tally.calls, tally.prompts, tally.replies = (
+        usage.calls,
+        usage.prompt_tokens,
+        usage.completion_tokens,
+    )
+    tally.answer = result.answer or ""
+
+
+def read_langchain_refine(request: Request, tally: Tally) -> None:
+    """See `in_langchain`."""
+    from memagent_bench.perf.in_langchain import read
+
+    read(request, tally, "refine")
+
+
+def read_langchain_map_reduce(request: Request, tally: Tally) -> None:
+    """See `in_langchain`."""
+    from memagent_bench.perf.in_langchain import read
+
+    read(request, tally, "map_reduce")
+
+
+def read_llamaindex_refine(request: Request, tally: Tally) -> None:
+    """See `in_llamaindex`."""
+    from memagent_bench.perf.in_llamaindex import read
+
+    read(request, tally, "refine")
+
+
+def read_llamaindex_tree(request: Request, tally: Tally) -> None:
+    """See `in_llamaindex`."""
+    from memagent_bench.perf.in_llamaindex import read
+
+    read(request, tally, "tree_summarize")
+
+
+READERS: dict[str, Callable[[Request, Tally], None]] = {
+    "memagent": read_memagent,
+    "floor": read_floor,
+    "plain script": read_script,
+    "LangChain refine": read_langchain_refine,
+    "LangChain map-reduce": read_langchain_map_reduce,
+    "LlamaIndex Refine": read_llamaindex_refine,
+    "LlamaIndex TreeSummarize": read_llamaindex_tree,
+}
+
+
+def main(reader: str, request: Request) -> dict[str, Any]:
+    """Reads, and returns the tally with seconds of the clock and of the processor, and MiB at the peak and the end.
+
+    Imports count for the processor's seconds, and not for the clock's.
+    """
+    tally = Tally()
+    READERS[reader](request, tally)
+    wall = time.perf_counter() - tally.start
+    end, peak = measure_resident("VmRSS"), measure_resident()
+    found = asdict(tally) | {"wall": wall, "cpu": time.process_time(), "peak": peak, "end": end}
+    return found | {"first": wall if tally.first is None else tally.first}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], Request(**json.loads(sys.argv[2])))))

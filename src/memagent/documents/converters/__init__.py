@@ -1,0 +1,58 @@
+"""Formats that are converted to text, and how each is recognised.
+
+A converter is a generator of passages: text, and the place that begins with it. Text formats get decoded text, so they
+come in any encoding, also compressed; the others get a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, cast
+
+
+class Passage(NamedTuple):
+    """A piece of a document's text."""
+
+    text: str
+    place: str | None = None
+    """The place that begins here; None continues the one before."""
+
+
+OfText: TypeAlias = Callable[[Iterator[str], str], Generator[Passage]]
+"""Text and the document's name -> passages."""
+OfFile: TypeAlias = Callable[[Path, str], Generator[Passage]]
+"""A path and the document's name -> passages."""
+
+TEXTS = {
+    ".htm": "html",
+    ".html": "html",
+    ".xhtml": "html",
+    ".markdown": "markdown",
+    ".md": "markdown",
+    ".srt": "subtitles",
+    ".vtt": "subtitles",
+}
+"""Module by suffix."""
+FILES = {".docx": "docx", ".eml": "mail", ".epub": "epub"}
+PDF = b"%PDF-"
+
+
+def text_converter(path: Path) -> OfText | None:
+    """The converter of a text format, by the suffix; `.gz` at its end is ignored."""
+    suffix = Path(path.stem).suffix if path.suffix.lower() == ".gz" else path.suffix
+    name = TEXTS.get(suffix.lower())
+    return None if name is None else cast("OfText", _load(name))
+
+
+def file_converter(path: Path, start: bytes) -> OfFile | None:
+    """The converter of another format, by the suffix, or the first bytes for PDF."""
+    name = "pdf" if start.startswith(PDF) else FILES.get(path.suffix.lower())
+    if name in ("docx", "epub") and not start.startswith(b"PK"):
+        return None
+    return None if name is None else cast("OfFile", _load(name))
+
+
+def _load(name: str) -> object:
+    return import_module(f"{__name__}.{name}").read

@@ -1,0 +1,24 @@
+"""Lines of a stream of text."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+MAX_LINE = 1_000_000
+"""A longer line comes in parts."""
+
+
+def lines_of(pieces: Iterator[str]) -> Generator[str]:
+    """The lines with their ends, LF or CRLF; an empty piece is passed on."""
+    rest = ""
+    for piece in pieces:
+        if not piece:
+            yield ""
+            continue
+        *lines, rest = (rest + piece).split("\n")
+        yield from (f"{line}\n" for line in lines)
+        if len(rest) > MAX_LINE:
+            yield rest
+            rest = ""
+    if rest:
+        yield rest

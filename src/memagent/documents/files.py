@@ -1,0 +1,156 @@
+"""Documents that come from files: text, formats that are converted to text, and several files as one document."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+from memagent.documents.converters import Passage, file_converter, text_converter
+from memagent.documents.decoding import decode
+from memagent.documents.filters import gunzip, parts, text_of
+from memagent.documents.places import Places
+from memagent.documents.streams import IterableSource, blocks
+from memagent.errors import DocumentNotFound
+
+
+class _Placed(IterableSource):
+    """A source whose text comes in passages, which have places."""
+
+    def __init__(self, source: Any, name: str, encoding: str | None, errors: str) -> None:
+        super().__init__(source, name, encoding, errors)
+        self.places = Places()
+
+    def read(self) -> Generator[str]:
+        """Like `pieces`, without an event loop; notes where places begin."""
+        with closing(self._text_of_passages()) as texts:
+            yield from filter(None, text_of(texts, self.name, None, "strict"))
+
+    def passages(self) -> Generator[Passage]:
+        """The text, and the places that begin in it."""
+        raise NotImplementedError
+
+    def _text_of_passages(self) -> Generator[str]:
+        places, at = Places(), 0
+        self.places = places
+        with closing(self.passages()) as passages:
+            for text, place in passages:
+                if place:
+                    places.begin(at, place)
+                at += len(text)
+                yield text
+
+
+class FileSource(_Placed):
+    """A file named by its path: text, plain or gzip, or one of the formats in `converters`."""
+
+    def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
+        super().__init__(Path(path), name or path, encoding, errors)
+        try:
+            self._source = self._source.expanduser()
+            status = self._source.stat()
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, no such home
+            raise self._not_found(error) from error
+        self.path = str(self._source.absolute())  # with half surrogate pairs, or it would not open
+        # Pipes and devices have no length, and can't be read twice.
+        self.rereadable = stat.S_ISREG(status.st_mode)
+        self.size = status.st_size if self.rereadable else None
+
+    def read(self) -> Generator[str]:
+        """Like `pieces`, without an event loop."""
+        return super().read() if self._convert() else IterableSource.read(self)
+
+    def passages(self) -> Generator[Passage]:
+        """See `_Placed.passages`."""
+        convert = self._convert()
+        if convert is None:
+            yield from map(Passage, self._text(self._items()))
+        else:
+            yield from convert()
+
+    def _convert(self) -> Callable[[], Generator[Passage]] | None:
+        """Converts the file to text, if it has a format that needs that."""
+        path, name = self._source, self.name
+        if (of_text := text_converter(path)) is not None:
+            return lambda: of_text(self._decoded(), name)
+        if not self.rereadable:
+            return None
+        with closing(self._items()) as items:
+            start = next(items, b"")
+        of_file = file_converter(path, cast("bytes", start))
+        return None if of_file is None else lambda: of_file(path, name)
+
+    def _decoded(self) -> Generator[str]:
+        with closing(self._items()) as items:
+            yield from decode(
+                gunzip(parts(items, bytes, self.name), self.name), self.name, *self._decoding
+            )
+
+    def _items(self) -> Generator[object]:
+        try:
+            file = self._source.open("rb", buffering=0)
+        except OSError as error:
+            raise self._not_found(error) from error
+        with file:
+            yield from blocks(file, self.name)
+
+    def _not_found(self, error: Exception) -> DocumentNotFound:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        advice = "check the path and its permissions"
+        if str(self._source).startswith(("http:/", "https:/")):
+            advice = "memagent doesn't download documents: fetch the file first, and give its path"
+        return DocumentNotFound(f"{str(self._source)!r} cannot be read: {why}; {advice}")
+
+
+class FilesSource(_Placed):
+    """Several files as one document, in the given order, each under a line with its name.
+
+    Their formats may differ. Each file is a place, and so are the places in it: `minutes.pdf: p. 3`.
+    """
+
+    path: str | None = None
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        name: str,
+        encoding: str | None,
+        errors: str,
+        names: Sequence[str] = (),
+    ) -> None:
+        super().__init__(paths, name, encoding, errors)
+        self._files = [FileSource(str(path), None, encoding, errors) for path in paths]
+        self._names = names or [file.name for file in self._files]
+        self.rereadable = all(file.rereadable for file in self._files)
+        sizes = [file.size for file in self._files]
+        self.size = None if None in sizes else sum(filter(None, sizes))
+
+    def passages(self) -> Generator[Passage]:
+        """See `_Placed.passages`."""
+        for name, file in zip(self._names, self._files, strict=True):
+            yield Passage(f"[file {name}]\n\n", name)
+            with closing(file.passages()) as passages:
+                for text, place in passages:
+                    yield Passage(text, place and f"{name}: {place}")
+            yield Passage("\n\n")
+
+
+class FolderSource(FilesSource):
+    """All files in a folder, at any depth, sorted by their paths; those with a leading dot are left out."""
+
+    def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
+        folder = Path(path).expanduser().absolute()
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        found = sorted((path.relative_to(folder).as_posix(), path) for path in paths)
+        found = [
+            (label, path)
+            for label, path in found
+            if not label.startswith(".") and "/." not in label
+        ]
+        if not found:
+            raise DocumentNotFound(f"the folder {path!r} has no files")
+        labels, paths = zip(*found, strict=True)
+        super().__init__(paths, name or path, encoding, errors, labels)
+        self.path = str(folder)

@@ -1,0 +1,177 @@
+"""Documents that come from memory, an open file, or an iterator."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
+from contextlib import aclosing, closing
+from itertools import takewhile
+from typing import IO, Any, cast
+
+from memagent.documents.filters import BLOCK_BYTES, check, parts, text_of
+from memagent.documents.threaded import pull_in_threads
+from memagent.errors import DecodingError, DocumentError
+
+_LONGEST_PATH = 4096
+"""PATH_MAX of Linux."""
+_INLINE_ITEM = 4096
+"""Items of an async source up to this length are decoded on the event loop: a thread would cost more."""
+
+
+class IterableSource:
+    """Text or bytes from an iterable; an iterator can be read only once.
+
+    A generator is closed when reading ends, even early; other iterators are left alone.
+    """
+
+    path: str | None = None
+
+    def __init__(
+        self, source: Any, name: str, encoding: str | None, errors: str, size: int | None = None
+    ) -> None:
+        # Lone surrogates are escaped, so that JSON, databases and terminals accept the name.
+        self.name = name.encode("utf-8", "backslashreplace").decode("utf-8")
+        self.size = size
+        self.rereadable = not isinstance(source, (Iterator, AsyncIterator))
+        self.options: dict[str, str | None] = {"encoding": encoding, "errors": errors}
+        self._decoding = encoding, errors
+        self._source = source
+        self._begun = False
+
+    def read(self) -> Generator[str]:
+        """Like `pieces`, without an event loop; blocks while the source does."""
+        with closing(self._items()) as items:
+            yield from filter(None, self._text(items))
+
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text in order; see `Document.pieces`."""
+        async with aclosing(pull_in_threads(self.read())) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _items(self) -> Generator[object]:
+        """The source's str or bytes, in order."""
+        items = iter(self._source)
+        try:
+            for item in items:  # noqa: UP028 - `yield from` closes whatever has a `close`
+                yield item
+        finally:
+            if isinstance(items, Generator):
+                cast("Generator[object]", items).close()
+
+    def _text(self, items: Iterable[object]) -> Generator[str]:
+        if self._begun and not self.rereadable:
+            raise DocumentError(
+                f"{self.name!r} is a stream, which can be read only once; pass a new one, or a path"
+            )
+        self._begun = True
+        return text_of(items, self.name, *self._decoding)
+
+
+class TextSource(IterableSource):
+    """A `str`, which needs no thread, decoding or splitting."""
+
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text in order; see `Document.pieces`."""
+        (text,) = self._source
+        if len(text) <= _LONGEST_PATH and "\n" not in text:
+            await asyncio.to_thread(_warn_of_a_place, text)
+        for piece in check(parts(self._source, str, self.name), self.name):
+            yield piece
+
+
+class OpenFileSource(IterableSource):
+    """An open file, text or binary, from its current position."""
+
+    def __init__(self, file: Any, name: str | None, encoding: str | None, errors: str) -> None:
+        file_name = getattr(file, "name", None)
+        name = name or (file_name if isinstance(file_name, str) else "<file>")
+        super().__init__(file, name, encoding, errors)
+        try:
+            self._start = file.tell() if file.seekable() else None
+        except (AttributeError, OSError, ValueError):
+            self._start = None  # reading will say it if the file is closed
+        self.rereadable = self._start is not None
+
+    def _items(self) -> Generator[object]:
+        if self._start is not None:
+            try:
+                self._source.seek(self._start)
+            except (OSError, ValueError) as error:
+                raise DocumentError(f"{self.name!r} cannot be read: {error}") from error
+        yield from blocks(self._source, self.name)
+
+
+class AsyncSource(IterableSource):
+    """Text or bytes from an async iterable, awaited item by item.
+
+    An async generator is closed when reading ends, even early; other iterators are left alone.
+    """
+
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text in order; see `Document.pieces`."""
+        item: Any = ""
+        ended = False
+
+        def items_so_far() -> Generator[object]:
+            while not ended:
+                current = item
+                yield current
+                if current:
+                    yield current[:0]  # the filters give what they have, and wait
+
+        text = self._text(items_so_far())
+        items = aiter(self._source)
+        try:
+            async for item in items:
+                if isinstance(item, (str, bytes)) and len(item) <= _INLINE_ITEM:
+                    for piece in takewhile(bool, text):
+                        yield piece
+                    continue
+                ready = (piece for piece in takewhile(bool, text))
+                async with aclosing(pull_in_threads(ready)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+        finally:
+            if isinstance(items, AsyncGenerator):
+                await cast("AsyncGenerator[object]", items).aclose()
+        ended = True
+        async with aclosing(pull_in_threads(text)) as pieces:
+            async for piece in pieces:
+                if piece:
+                    yield piece
+
+
+def _warn_of_a_place(text: str) -> None:
+    """Warns if a text is a file name or a URL, which was probably meant to be read."""
+    if re.fullmatch(r"https?://\S+", text.strip()):
+        advice = "memagent doesn't fetch URLs: download it, and pass its text or a Path"
+    elif os.path.isfile(os.path.expanduser(text)):  # noqa: PTH111, PTH113 - these raise for no text
+        advice = f"there is a file of that name: pass Path({text!r}) to read it"
+    else:
+        return
+    message = f"the document {text!r} is taken as the text itself; {advice}"
+    # It is read in a thread, whose stack doesn't include the caller's line.
+    warnings.warn_explicit(message, UserWarning, "memagent", 1)
+
+
+def blocks(file: IO[Any], name: str) -> Iterator[object]:
+    """Reads a file to its end in blocks, unchanged."""
+    while True:
+        try:
+            block = file.read(BLOCK_BYTES)
+        except UnicodeDecodeError as error:
+            raise DecodingError(
+                f"{name!r} was opened as text and does not decode as {error.encoding!r} "
+                f"({error.reason}); open it in binary mode, or with another encoding"
+            ) from error
+        except (OSError, ValueError) as error:  # io.UnsupportedOperation is both
+            raise DocumentError(f"{name!r} cannot be read: {error}") from error
+        if block is None:
+            raise DocumentError(f"{name!r} is in non-blocking mode; open it in blocking mode")
+        if not block:
+            return
+        yield block

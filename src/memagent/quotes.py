@@ -1,0 +1,97 @@
+"""Which sentences of a document share the words of an answer: lexical alignment, computed, never asked of a model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, cast
+
+from memagent.documents import Document
+from memagent.documents.places import find_place
+
+MIN_SCORE = 0.5
+"""At least half of a sentence's words, weighted by rarity, have to be in its quote."""
+# A stop with white space after it ends a sentence, and so does an empty line, but not the line break of wrapped text.
+_END = r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|\Z)|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
+_SENTENCE = re.compile(rf"(?:(?!{_END})[\s\S])++(?:{_END})?\s*+|(?:{_END})\s*+")
+_WORD = re.compile(r"\w+")
+MOST_CHARS = 2000
+"""A longer sentence is looked at in parts."""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A sentence of the answer or memory, and the sentence of the document that shares most of its words."""
+
+    sentence: str
+    text: str = ""
+    """As it stands in the document; empty if no sentence shares enough."""
+    place: str = ""
+    """Such as `p. 12`, if the document's format has places."""
+    start: int = 0
+    """First character in the document's text."""
+    end: int = 0
+    """One past the last."""
+    score: float = 0.0
+    """Share (0 to 1) of the sentence's words that are in `text`, weighted by rarity; 1 if it is word for word."""
+
+
+async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
+    """Quotes for each sentence of some texts, in order. Reads the document twice; memory doesn't grow with it.
+
+    Raises:
+        DocumentError: the document can't be read.
+    """
+    sentences = [s for text in texts for s in dict.fromkeys(map(str.strip, split(text))) if s]
+    wanted = [set(words(sentence)) for sentence in sentences]
+    vocabulary, seen, count = set[str]().union(*wanted), Counter[str](), 0
+    async for _, text in _read(document):
+        seen.update(vocabulary.intersection(words(text)))
+        count += 1
+    weights = {word: math.log1p(count / (1 + seen[word])) for word in vocabulary}
+    totals = [sum(weights[word] for word in own) for own in wanted]
+    exact = [" ".join(words(sentence)) for sentence in sentences]
+    best = list(map(Quote, sentences))
+    async for start, text in _read(document):
+        found = words(text)
+        if not (shared := vocabulary.intersection(found)):
+            continue
+        for number, own in enumerate(wanted):
+            score = sum(weights[word] for word in own & shared) / totals[number] if own else 0.0
+            if (score < 1 and score <= best[number].score) or score < MIN_SCORE:
+                continue
+            # All words in another order are almost, but not quite, word for word.
+            score = 1.0 if exact[number] in " ".join(found) else min(score, 0.99)
+            if score > best[number].score:
+                end = start + len(text)
+                place, said = find_place(document, start, end), best[number].sentence
+                best[number] = Quote(said, text.strip(), place, start, end, score)
+    return best
+
+
+def split(text: str) -> list[str]:
+    """The sentences of a text, with the white space after them."""
+    found = (match[0] for match in _SENTENCE.finditer(text))
+    return [part[at : at + MOST_CHARS] for part in found for at in range(0, len(part), MOST_CHARS)]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in lower case."""
+    return _WORD.findall(text.casefold())
+
+
+async def _read(document: Document) -> AsyncGenerator[tuple[int, str]]:
+    """The document's sentences, each with the position of its first character."""
+    at, rest = 0, ""
+    async with aclosing(cast("AsyncGenerator[str, Any]", document.pieces())) as pieces:
+        async for piece in pieces:
+            *whole, rest = split(rest + piece) or [""]
+            for sentence in whole:
+                yield at, sentence
+                at += len(sentence)
+    if rest:
+        yield at, rest

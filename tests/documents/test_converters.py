@@ -1,0 +1,381 @@
+"""Documents in formats that are converted to text, several files as one, and files made to do harm."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import time
+import zipfile
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from tests.documents import made
+
+from memagent import MemoryAgent, open_document
+from memagent.documents.files import FileSource, FilesSource
+from memagent.errors import BinaryDocument, DocumentError, DocumentNotFound, EmptyDocument
+from memagent.run.result import Result
+from memagent.tasks.origin import machine
+from memagent.threads import run_sync
+from memagent_bench.perf.process import python
+
+
+def read(source: Path | Sequence[Path]) -> tuple[str, list[tuple[str, str]]]:
+    """The text, and each place with the text that it has."""
+    document = open_document(source)
+    assert isinstance(document, FileSource | FilesSource)
+    text = "".join(document.read())
+    found: list[tuple[str, str]] = []
+    for at in range(len(text)):  # places are found in order
+        place = document.places.find(at, at + 1)
+        if place and (not found or found[-1][0] != place):
+            found.append((place, ""))
+        if place:
+            found[-1] = (place, found[-1][1] + text[at])
+    return text, found
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+# --- PDF
+
+
+def test_pdf_has_pages(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bin", made.pdf(["Anna rents the boat.", "It costs (exactly) 40."]))
+    text, places = read(path)
+    assert text == "Anna rents the boat.\n\nIt costs (exactly) 40.\n\n"
+    assert [label for label, _ in places] == ["p. 1", "p. 2"]
+    assert places[1][1] == "It costs (exactly) 40.\n\n"
+
+
+def test_pages_without_text_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "a.pdf", made.pdf(["One.", "", "Three.", "", "", ""]))
+    with caplog.at_level(logging.WARNING):
+        _, places = read(path)
+    assert [label for label, _ in places] == ["p. 1", "p. 3"]
+    assert "no text on 4 of 6 pages: 2, 4-6" in caplog.text
+
+
+def test_a_scan_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "scan.pdf", made.pdf(["", ""]))
+    with pytest.raises(BinaryDocument, match=r"scan\.pdf' has 2 pages and no text.*OCR"):
+        read(path)
+
+
+def test_a_broken_pdf_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", b"%PDF-1.7 and then nothing")
+    with pytest.raises(BinaryDocument, match="is broken: repair the PDF file first"):
+        read(path)
+
+
+def test_an_agent_reads_a_pdf_and_says_where(tmp_path: Path) -> None:
+    pages = [f"Page {n} tells of the sea and the weather, and no more. " * 3 for n in range(30)]
+    pages[20] = "The code of the lighthouse is 4812. " + pages[20]
+    path = write(tmp_path / "a.pdf", made.pdf(pages))
+    with MemoryAgent("extractive", window=2048, store=None) as agent:
+        places: list[str] = []
+        result = agent.ask(
+            path,
+            "What is the code of the lighthouse?",
+            on_event=lambda e: places.append(e.place) if e.type == "chunk_read" else None,
+        )
+    assert result.answer == "The code of the lighthouse is 4812."
+    assert len(places) > 2
+    assert places[0].startswith("p. 1 to p. ")
+    assert places[-1].endswith("p. 30")
+
+
+# --- text formats
+
+
+def test_html_shows_what_a_reader_sees(tmp_path: Path) -> None:
+    page = """<!doctype html><html><head><title>no</title><style>p {}</style></head><body>
+        <h1>The <em>boat</em></h1><p>Anna &amp; Ben\n  rent it.<br>Every day.</p>
+        <script>var no = "<p>no</p>";</script>
+        <table><tr><td>day</td><td>price</td></tr><tr><td>Mon</td><td>40</td></tr></table>
+        <pre>a\n  b</pre><h2>The end</h2><ul><li>one<li>two</ul></body></html>"""
+    text, places = read(write(tmp_path / "a.html", page))
+    paragraphs = text.strip().split("\n\n")
+    assert paragraphs == [
+        "The boat",
+        "Anna & Ben rent it.\nEvery day.",
+        "day\tprice",
+        "Mon\t40",
+        "a\n  b",
+        "The end",
+        "one",
+        "two",
+    ]
+    assert [label for label, _ in places] == ["The boat", "The end"]
+
+
+def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
+    page = "<p>Grüße aus Köln, schöne Grüße, und für später noch mehr Wörter</p>" * 20
+    path = write(tmp_path / "a.html.gz", gzip.compress(page.encode("cp1252")))
+    document = open_document(path, encoding="cp1252")
+    assert isinstance(document, FileSource)
+    assert "Grüße aus Köln" in "".join(document.read())
+
+
+def test_markdown_is_unchanged(tmp_path: Path) -> None:
+    page = "intro\n# One #\ntext\n```\n# no heading\n```\n## Two\r\nend"
+    text, places = read(write(tmp_path / "a.md", page))
+    assert text == page
+    assert [label for label, _ in places] == ["One", "Two"]
+    assert places[0][1].endswith("```\n")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        (
+            ".vtt",
+            (
+                "WEBVTT - a talk\n\nNOTE no\n\n1\n00:01.000 --> 00:04.000 align:start\n"
+                "<v Anna>Hello <i>there</i>.\n\n01:00:05.500 --> 01:00:07.000\nYes,\nindeed.\n"
+            ),
+        ),
+        (
+            ".srt",
+            (
+                "1\n00:00:01,000 --> 00:00:04,000\n{\\an8}Anna: Hello there.\n\n2\n"
+                "01:00:05,500 --> 01:00:07,000\nYes,\nindeed.\n"
+            ),
+        ),
+    ],
+)
+def test_subtitles_have_times(tmp_path: Path, suffix: str, text: str) -> None:
+    said, places = read(write(tmp_path / f"talk{suffix}", text))
+    assert said == "Anna: Hello there.\nYes,\nindeed.\n"
+    first = {".vtt": "00:01", ".srt": "00:00:01"}
+    assert [label for label, _ in places] == [first[suffix], "01:00:05"]
+
+
+# --- archives and mail
+
+
+def test_docx_has_headings_tables_and_notes(tmp_path: Path) -> None:
+    row = "<w:tr>" + "".join(f"<w:tc>{made.paragraph(t)}</w:tc>" for t in ("Mon", "40")) + "</w:tr>"
+    body = (
+        made.paragraph("The boat", "Heading1")
+        + made.paragraph("Anna rents it.")
+        + f"<w:tbl>{row}</w:tbl>"
+    )
+    notes = f'<w:footnotes xmlns:w="{made.WORD}">{made.paragraph("See the log.")}</w:footnotes>'
+    text, places = read(made.docx(tmp_path / "a.docx", body, {"word/footnotes.xml": notes}))
+    assert text == "The boat\n\nAnna rents it.\n\nMon\t40\nSee the log.\n\n"
+    assert [label for label, _ in places] == ["The boat"]
+
+
+def test_epub_is_read_in_the_order_of_its_spine(tmp_path: Path) -> None:
+    chapters = {
+        "two%20b.xhtml": "",
+        "one.xhtml": "<html><body><h1>One</h1><p>First.</p></body></html>",
+        "two b.xhtml": "<html><body><h1>Two</h1><p>Second.</p></body></html>".encode("utf-16"),
+    }
+    del chapters["two%20b.xhtml"]
+    text, places = read(made.epub(tmp_path / "a.epub", chapters, ["two b.xhtml", "one.xhtml"]))
+    assert text == "Two\n\nSecond.\n\nOne\n\nFirst.\n\n"
+    assert [label for label, _ in places] == ["Two", "One"]
+
+
+def test_mail_has_headers_and_text_and_names_attachments(tmp_path: Path) -> None:
+    from email.message import EmailMessage
+
+    message = EmailMessage()
+    message["From"], message["Subject"] = "anna@example.org", "Die Küche"
+    message.set_content("The oven is broken.\n")
+    message.add_alternative("<p>The oven is <b>broken</b>.</p>", subtype="html")
+    message.add_attachment(b"x", maintype="image", subtype="png", filename="oven.png")
+    text, _ = read(write(tmp_path / "a.eml", bytes(message)))
+    assert text == (
+        "From: anna@example.org\nSubject: Die Küche\n\nThe oven is broken.\n\nAttachments (not read): oven.png\n"
+    )
+
+
+# --- several files
+
+
+def test_a_folder_is_one_document(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    (folder / "sub").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    write(folder / ".git" / "config", "no")
+    write(folder / "b.md", "# Boat\nIt is red.\n")
+    write(folder / "sub" / "c.txt", "The end.")
+    write(folder / "a.pdf", made.pdf(["One.", "Two."]))
+    text, places = read(folder)
+    assert text.startswith("[file a.pdf]\n\nOne.\n\nTwo.\n\n\n\n[file b.md]\n\n# Boat\n")
+    assert "no" not in text
+    assert [label for label, _ in places] == [
+        *("a.pdf", "a.pdf: p. 1", "a.pdf: p. 2"),
+        *("b.md", "b.md: Boat", "sub/c.txt"),
+    ]
+    document = open_document(folder)
+    assert document.rereadable
+    assert document.path == str(folder)
+    text_of_list, _ = read([folder / "b.md", folder / "sub" / "c.txt"])
+    assert "".join(text_of_list.split()) in "".join(
+        text.replace("[file ", f"[file {folder}/").split()
+    )
+
+
+def test_a_run_over_a_folder_resumes_by_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number in range(20):
+        write(
+            folder / f"{number:02}.txt",
+            f"The gate {number} has the code {number + 500}. " + "The sea is calm. " * 60,
+        )
+    with MemoryAgent("extractive", window=1024, store=tmp_path / "s.sqlite") as agent:
+        stream = agent.stream(folder, "Which code has the gate 17?", run_id="r")
+
+        async def begin() -> None:
+            async with aclosing(stream) as events:
+                async for event in events:
+                    if event.type == "memory_updated" and event.chunk == 2:
+                        return
+
+        run_sync(begin())
+        result = agent.resume("r")
+    assert isinstance(result, Result)
+    assert result.answer == "The gate 17 has the code 517."
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 50)
+    with pytest.raises(BinaryDocument, match=r"b\.png' is a PNG image"):
+        read(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DocumentNotFound, match="has no files"):
+        read(tmp_path / "empty")
+    with pytest.raises(DocumentNotFound, match=r"none\.txt"):
+        read([tmp_path / "a.txt", tmp_path / "none.txt"])
+
+
+# --- hostile files
+
+
+def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
+    bomb = made.archive(tmp_path / "a.docx", {"word/document.xml": b"\0" * 30_000_000})
+    with pytest.raises(BinaryDocument, match=r"expands from [\d,]+ to 30,000,000 bytes"):
+        read(bomb)
+
+
+def test_a_bomb_of_entities_is_refused(tmp_path: Path) -> None:
+    lines = ['<!ENTITY a0 "ha">']
+    lines += [f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12)]
+    document = (
+        f'<!DOCTYPE x [{"".join(lines)}]><w:document xmlns:w="{made.WORD}">&a11;</w:document>'
+    )
+    bomb = made.archive(tmp_path / "a.docx", {"word/document.xml": document})
+    start = time.monotonic()
+    with pytest.raises(BinaryDocument, match="is broken"):
+        read(bomb)
+    assert time.monotonic() - start < 20
+
+
+def test_external_entities_are_not_fetched(tmp_path: Path) -> None:
+    secret = write(tmp_path / "secret.txt", "TOP SECRET")
+    document = (
+        f'<!DOCTYPE x [<!ENTITY s SYSTEM "{secret.as_uri()}">]>'
+        f'<w:document xmlns:w="{made.WORD}"><w:body>{made.paragraph("&s; rest")}</w:body></w:document>'
+    )
+    path = made.archive(tmp_path / "a.docx", {"word/document.xml": document})
+    with pytest.raises(DocumentError) as caught:
+        read(path)
+    assert "TOP SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.docx", b"PK\x03\x04 and no more", "is not a readable zip archive"),
+        ("a.epub", b"PK\x05\x06" + b"\0" * 18, "has no 'META-INF/container.xml'"),
+        ("a.docx", b"plain bytes \0\0", "is not plain text"),
+        ("a.eml", b"Content-Type: image/png\n\nxx", "has no text"),
+        ("a.eml", b"Content-Type: text/plain; charset=none-such\n\nxx", "unknown encoding"),
+    ],
+)
+def test_broken_files_are_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    with pytest.raises(BinaryDocument, match=said):
+        read(write(tmp_path / name, content))
+
+
+def test_an_epub_without_its_chapter_is_refused(tmp_path: Path) -> None:
+    path = made.epub(tmp_path / "a.epub", {"a.xhtml": "<p>x</p>"}, ["a.xhtml"])
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist() if name != "OPS/a.xhtml"}
+    with pytest.raises(BinaryDocument, match=r"has no 'OPS/a\.xhtml'"):
+        read(made.archive(tmp_path / "b.epub", members))
+
+
+def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
+    path = made.docx(tmp_path / "a.docx", made.paragraph("text"))
+    raw = bytearray(path.read_bytes())
+    for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        raw[raw.index(signature) + at] |= 1  # the flag of the local header, and of the directory
+    with pytest.raises(BinaryDocument, match="is encrypted"):
+        read(write(path, bytes(raw)))
+
+
+def test_markup_that_never_ends_is_refused_in_time(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.html", "<p>x</p><!--" + "x" * 20_000_000)
+    with pytest.raises(BinaryDocument, match="tag, comment or script of more than 8,000,000"):
+        read(path)
+
+
+def test_deep_html_is_read(tmp_path: Path) -> None:
+    text, _ = read(write(tmp_path / "a.html", "<div>" * 200_000 + "deep" + "</div>" * 200_000))
+    assert text.strip() == "deep"
+
+
+@pytest.mark.parametrize("content", ["<html><head><title>x</title>", "<!-- -->", "<p> </p>"])
+def test_a_page_without_text_is_empty(tmp_path: Path, content: str) -> None:
+    with pytest.raises(EmptyDocument):
+        read(write(tmp_path / "a.html", content))
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from memagent import open_document
+from memagent_bench.perf.measure import measure_resident
+chars = sum(map(len, open_document(Path(sys.argv[1])).read()))
+print(chars, measure_resident())
+"""
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.md", "a.docx", "many"])
+def test_memory_stays_flat(tmp_path: Path, name: str) -> None:
+    """For 20 MB of a format, or 2,000 files, less than 60 MiB more than for a small one."""
+    peaks: list[float] = []
+    for size in (1, 200):
+        path = tmp_path / str(size) / name
+        path.parent.mkdir()
+        line = "A line of the text, which says little about the sea. "
+        if name == "many":
+            path.mkdir()
+            for number in range(10 * size):
+                write(path / f"{number}.txt", line * 100)
+        elif name == "a.docx":
+            # Not all alike, or it would be taken for a bomb.
+            made.docx(
+                path,
+                "".join(
+                    made.paragraph(f"{line * 3}{n * n}{n**3:x}{n**5}") for n in range(500 * size)
+                ),
+            )
+        else:
+            write(path, f"<p>{line}</p>\n# {line}\n" * (1000 * size))
+        chars, peak = python("-c", MEMORY, str(path)).split()
+        assert int(chars) > 50_000 * size
+        peaks.append(float(peak))
+    assert peaks[1] - peaks[0] < 60, machine()

@@ -1,0 +1,105 @@
+"""Quotes: which sentences of a document share the words of an answer."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from tests.documents import made
+
+from memagent import MemoryAgent, Result, ScriptedModel, open_document
+from memagent.documents import PIECE_CHARS
+from memagent.errors import DocumentRequired
+from memagent.quotes import Quote, align, split
+from memagent.threads import run_sync
+
+TEXT = (
+    "Anna rents the red boat every\nsummer. Ben does not like the sea.\n\n"
+    "The boat costs 40 a day, which Anna finds too much. They go home in August."
+)
+
+
+def quotes(text: str, said: str) -> list[Quote]:
+    return run_sync(align(open_document(text), [said]))
+
+
+def test_a_sentence_of_the_document_is_found_word_for_word() -> None:
+    (found,) = quotes(TEXT, "anna rents the red boat every summer")
+    assert found.text == "Anna rents the red boat every\nsummer."
+    assert found.score == 1
+    assert TEXT[found.start : found.end].strip() == found.text
+
+
+def test_other_words_and_another_order_score_less() -> None:
+    (exact, fuzzy, other) = quotes(
+        TEXT, "They go home in August. A day costs Anna 40. Whales sing."
+    )
+    assert exact.score == 1
+    assert fuzzy.text.startswith("The boat costs 40 a day")
+    assert 0.5 <= fuzzy.score < 1
+    assert (other.text, other.score, other.sentence) == ("", 0, "Whales sing.")
+
+
+def test_rare_words_count_more() -> None:
+    text = (
+        "The cat is in the house of the man. " * 30
+        + "Zebras eat grass. "
+        + "The dog is in it. " * 30
+    )
+    (found,) = quotes(text, "Zebras in the house.")
+    assert found.text == "Zebras eat grass."
+
+
+@pytest.mark.parametrize("text", ["", "   ", "...", "\n\n"])
+def test_nothing_to_quote(text: str) -> None:
+    assert [(q.text, q.score) for q in quotes(TEXT, text)] in ([], [("", 0)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["v1.2 is out... ok?", "“Yes,” he said.” No", "私は。そう思う。", "a" * 4500, ".\n" * 3000],
+)
+def test_sentences_give_the_text_back(text: str) -> None:
+    assert "".join(split(text)) == text
+
+
+@pytest.mark.parametrize("unit", [".", ". ", "\n", "\n \t", ".”", "。", "a\n", "” "])
+def test_splitting_is_linear(unit: str) -> None:
+    times: list[float] = []
+    for size in (20_000, 200_000):
+        start = time.perf_counter()
+        split(unit * size + "x")
+        times.append(time.perf_counter() - start)
+    assert times[1] < 40 * times[0] + 0.5
+
+
+def test_pieces_don_t_matter() -> None:
+    """Sentences that lie across two pieces of a stream are whole."""
+    draw = random.Random(0)
+    filler = "".join(f"Sentence {n} speaks of {draw.random()}. " for n in range(4000))
+    text = f"{filler[: PIECE_CHARS - 30]}. The purse of Ada holds 4711 coins. {filler}"
+    (found,) = quotes(text, "The purse of Ada holds 4711 coins.")
+    assert (found.text, found.score) == ("The purse of Ada holds 4711 coins.", 1)
+    assert text[found.start : found.end].strip() == found.text
+
+
+def test_a_result_quotes_its_document_with_pages(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(made.pdf(["The sea is calm.", "The code is 4812.", "The end."]))
+    with MemoryAgent("extractive", store=tmp_path / "runs.sqlite") as agent:
+        result = agent.ask(path, "What is the code?", run_id="r")
+        again = agent.resume("r")
+    assert isinstance(again, Result)
+    for found in (result.quotes()[0], again.quotes()[0], result.quotes(path)[0]):
+        assert (found.text, found.place, found.score) == ("The code is 4812.", "p. 2", 1)
+    assert "source" not in result.to_dict()
+
+
+def test_a_text_must_be_given_again() -> None:
+    with MemoryAgent(ScriptedModel(lambda request: "Anna."), store=None, window=4096) as agent:
+        result = agent.ask(TEXT, "Who?")
+    with pytest.raises(DocumentRequired, match=r"pass it to quotes\(\) again"):
+        result.quotes()
+    assert [q.sentence for q in result.quotes(TEXT)] == ["Anna.", "Anna."]
