@@ -55,7 +55,7 @@ class Probes(Leaf):
 
 
 class Ticket(NamedTuple):
-    """As it was dealt."""
+    """One ticket, with its right handling."""
 
     colour: str
     channel: str
@@ -223,7 +223,7 @@ def _file(number: int) -> str:
 
 
 def _log(rng: random.Random, chars: int = 0) -> list[str]:
-    """Lines of a log that say nothing of use, at least so many characters."""
+    """Useless lines of a log, at least `chars` characters."""
     lines: list[str] = []
     least, length = rng.randint(*LINES), 0
     while len(lines) < least or length < chars:

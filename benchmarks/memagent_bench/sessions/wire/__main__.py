@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from memagent.texts import plural
-from memagent_bench.perf.measure import write_section
+from memagent_bench.perf.measure import write
 from memagent_bench.sessions.record import read_sessions
 from memagent_bench.sessions.wire.figures import markdown, rows
 
@@ -31,10 +31,10 @@ def main() -> None:
     origin, seeds = records[-1].origin, {record.seed for record in records}
     packages = (f"{name} {origin.packages[name]}" for name in SHOWN if name in origin.packages)
     where = f"{origin.machine}; {', '.join(packages)}; n = {plural(len(seeds), 'deal')} each"
-    text = "\n".join([f"{where}.", "", *markdown(rows(records)), ""])
-    print(text)
+    tables = "\n".join(markdown(rows(records)))
+    print(f"{where}.\n\n{tables}")
     if given.write is not None:
-        write_section(given.write, COMMAND, text)
+        write(given.write, COMMAND, tables, f"{where}.")
 
 
 if __name__ == "__main__":

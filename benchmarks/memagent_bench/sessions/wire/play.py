@@ -54,7 +54,7 @@ async def work(
 
     Args:
         play: the loop.
-        shift: as it was dealt.
+        shift: a fresh one.
         counter: counts for the server.
         window: the server's, in tokens.
         max_steps: tool calls after which the server ends the session.

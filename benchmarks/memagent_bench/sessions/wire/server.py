@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
 
     def log_request(self, code: object = "-", size: object = "-") -> None:
-        """Says nothing."""
+        """Logs no request."""
 
 
 @contextmanager
