@@ -36,7 +36,7 @@ ARMS = {
 }
 """By name."""
 FIGURES = "figures.json"
-"""In a seed's folder: mean, interval and n by arm, before and after."""
+"""In an arm's folder: mean, interval and n, before and after."""
 
 
 def prepare(folder: Path, *, seed: int) -> None:
@@ -69,6 +69,5 @@ def perform(folder: Path, name: str, *, seed: int) -> dict[str, Any]:
 
 
 def note(folder: Path, name: str, found: dict[str, Any]) -> None:
-    """Adds an arm's evaluations to the figures of a seed."""
-    file = folder / name / FIGURES
-    file.write_text(json.dumps(found), encoding="utf-8")
+    """Writes down an arm's evaluations, which also says that it is done."""
+    (folder / name / FIGURES).write_text(json.dumps(found), encoding="utf-8")

@@ -42,10 +42,16 @@ def command(
 
 
 def table(out: Path) -> list[str]:
-    """The table of everything measured in a folder, in Markdown."""
-    from memagent_draws.arms import ARMS, FIGURES
+    """The table of everything measured in a folder, in Markdown.
 
-    lines = ["| Arm | Seed | Before | After | n |", "|---|---|---|---|---|"]
+    `Value kept`: of the summaries whose context showed the value, the share that says it, at each logged step;
+    `Overlong`: the share of overlong sessions in the last ten steps.
+    """
+    from memagent_draws.arms import ARMS, FIGURES
+    from memagent_draws.kept import count_kept, overlong_share
+
+    titles = ("Arm", "Seed", "Right before", "Right after", "Value kept", "Overlong")
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name, arm in ARMS.items():
         for file in sorted(out.glob(f"*/{name}/{FIGURES}")):
             found = json.loads(file.read_text(encoding="utf-8"))
@@ -54,6 +60,10 @@ def table(out: Path) -> list[str]:
                 f"{one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
                 for one in (found[steps[0]], found[steps[-1]])
             )
-            n = found[steps[-1]]["n"]
-            lines.append(f"| {arm.says} | {file.parts[-3]} | {before} | {after} | {n} |")
+            logs = sorted((file.parent / "rollouts").glob("*.parquet"))
+            shares = [share.kept / max(1, share.all) for share in map(count_kept, logs)]
+            kept = ", ".join(f"{share:.2f}" for share in shares)
+            overlong = f"{overlong_share(file.parent):.2f}"
+            cells = (arm.says, file.parts[-3], before, after, kept, overlong)
+            lines.append(f"| {' | '.join(cells)} |")
     return lines

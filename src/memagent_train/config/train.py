@@ -39,6 +39,9 @@ FREE = (
 )
 """What may change when a run is resumed: how long, how fast and what is logged, but not what is learnt."""
 
+LATER = ("weights", "rejected")
+"""Settings of the algorithm that earlier versions lack: left out where they aren't given, so that their runs resume."""
+
 
 class TrainConfig(Leaf):
     """The settings of `memagent-train grpo`, section by section."""
@@ -97,6 +100,9 @@ def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
 def dump_config(config: TrainConfig) -> dict[str, Any]:
     """The settings as plain data that reads back the same; None is left out, since TOML doesn't have it."""
     dumped = config.model_dump(mode="json", exclude_none=True)
+    for name in LATER:
+        if name not in config.algorithm.model_fields_set:
+            del dumped["algorithm"][name]
     if config.agent.use != MEMORY:
         dumped["agent"] = config.agent.model_dump(mode="json", exclude_unset=True)
     return {name: section for name, section in dumped.items() if not _is_empty(section)}

@@ -46,6 +46,24 @@ def test_an_agent_of_ones_own_reads_back_without_settings_of_the_memory_agent(
     assert load_train(again).agent.model_fields_set == {"use"}
 
 
+def test_settings_of_the_tool_agent_read_back_the_same(file: Path, tmp_path: Path) -> None:
+    given = ["agent.use=tools", "agent.tools={working_context=256, prompts='mine.toml'}"]
+    config = load_train(file, [*given, "algorithm.weights={summary=0.5}"])
+    assert config.agent.tools is not None
+    assert config.agent.tools.prompts == file.parent / "mine.toml"
+    again = tmp_path / "config.toml"
+    again.write_text(tomli_w.dumps(dump_config(config)))
+    assert load_train(again) == config
+    assert dump_config(config)["algorithm"]["weights"] == {"summary": 0.5}
+
+
+def test_settings_that_earlier_versions_lack_do_not_keep_their_runs_from_resuming(
+    file: Path,
+) -> None:
+    dumped = dump_config(load_train(file))["algorithm"]
+    assert not {"weights", "rejected"} & dumped.keys()
+
+
 def test_names_of_what_lies_beside_the_file_are_its_paths(file: Path) -> None:
     folder = file.parent
     (folder / "m").mkdir()

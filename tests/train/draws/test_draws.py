@@ -10,6 +10,7 @@ from memagent_draws import material
 from memagent_draws.arms import ARMS
 from memagent_draws.command import app, table
 from memagent_draws.game import LAST, WORDS, Draws
+from memagent_draws.kept import count_kept
 from memagent_draws.material import GRPO, SFT, START, TRACES, lay_out
 from memagent_train.config.sft import load_sft
 from memagent_train.config.train import load_train
@@ -89,3 +90,13 @@ def test_an_unknown_arm_is_named(tmp_path: Path) -> None:
     assert ran.exit_code == 2
     assert "there is no arm ['magic']" in ran.output
     assert table(tmp_path)[2:] == []
+
+
+def test_summaries_that_kept_the_value_are_counted(
+    perfect: tuple[Path, list[Rollout]], tmp_path: Path
+) -> None:
+    kept, shown = count_kept(perfect[0] / TRACES)
+    assert kept == shown > 16
+    lay_out(tmp_path / "0", seed=0, games=24)
+    kept, shown = count_kept(tmp_path / "0" / TRACES)
+    assert 0.6 < kept / shown < 1.0
