@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from memagent.documents import Document
-from memagent.documents.places import find_place
 
 MIN_SCORE = 0.5
 """At least half of a sentence's words, weighted by rarity, have to be in its quote."""
@@ -68,7 +67,8 @@ async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
             score = 1.0 if exact[number] in " ".join(found) else min(score, 0.99)
             if score > best[number].score:
                 end = start + len(text)
-                place, said = find_place(document, start, end), best[number].sentence
+                places = getattr(document, "places", None)
+                place, said = places.find(start, end) if places else "", best[number].sentence
                 best[number] = Quote(said, text.strip(), place, start, end, score)
     return best
 

@@ -25,9 +25,3 @@ class Places:
         if not labels:
             return ""
         return labels[0] if labels[0] == labels[-1] else f"{labels[0]} to {labels[-1]}"
-
-
-def find_place(document: object, start: int, end: int) -> str:
-    """The place in a document that is being read; empty if its format has none."""
-    places: Places | None = getattr(document, "places", None)
-    return "" if places is None else places.find(start, end)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from memagent.chunking import Chunk, ResumePoint, chunks
 from memagent.chunking.chunker import CHANGED
 from memagent.documents import Document, Source, open_document
-from memagent.documents.places import find_place
 from memagent.errors import DocumentRequired, LimitReached, RunMismatch
 from memagent.events import (
     Answered,
@@ -77,6 +76,7 @@ class MemoryLoop(Loop[list[Result]]):
             document = self._document = await in_thread(open_document, self._given)
             path = document.path if document.rereadable else None
             self.source = {"name": document.name, "path": path, "options": document.options}
+        self._reopens = self.source if known is None else known.source
         window = None if known is None else known.binding["budget"]["window"]
         self.plan = await self._make_plan(window)
         return self.plan
@@ -104,9 +104,8 @@ class MemoryLoop(Loop[list[Result]]):
             await self._ask(*map(self._answer, filter(State.waits, self._states)))
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
-        return await in_thread(
-            read_results, log.store, log.run_id, plan.questions, self._states, self.host.limits
-        )
+        given = (log.store, log.run_id, plan.questions, self._states, self.host.limits)
+        return await in_thread(read_results, *given, self._reopens)
 
     # --- reading
 
@@ -197,13 +196,14 @@ class MemoryLoop(Loop[list[Result]]):
         async with self._keeping:
             if self._last is not None and chunk.index <= self._last["chunk"]:
                 return
+            places = getattr(self._document, "places", None)  # not all documents have them
             read = ChunkRead(
                 chunk=chunk.index,
                 start=chunk.start,
                 end=chunk.end,
                 tokens=chunk.tokens,
                 last=chunk.last,
-                place=find_place(self._document, chunk.start, chunk.end),
+                place="" if places is None else places.find(chunk.start, chunk.end),
             )
             events: list[Event] = [read]
             if chunk.neutralised:

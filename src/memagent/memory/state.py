@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memagent.models.limit import Limits
 from memagent.run.result import Result
@@ -64,9 +65,9 @@ def read_results(
     questions: Sequence[str],
     states: Sequence[State],
     limits: Limits | None,
+    source: dict[str, Any],
 ) -> list[Result]:
     """One result per question, priced by the limits. Blocks."""
-    source = store.get(run_id).source
     results: list[Result] = []
     for state in states:
         usage = store.usage(run_id, state.question)
