@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from memagent.texts import plural
-from memagent_bench.perf.measure import write
+from memagent_bench.perf.measure import write_section
 from memagent_bench.sessions.record import read_sessions
 from memagent_bench.sessions.wire.figures import markdown, rows
 
@@ -34,7 +34,7 @@ def main() -> None:
     tables = "\n".join(markdown(rows(records)))
     print(f"{where}.\n\n{tables}")
     if given.write is not None:
-        write(given.write, COMMAND, tables, f"{where}.")
+        write_section(given.write, COMMAND, f"{where}.\n\n{tables}\n")
 
 
 if __name__ == "__main__":
