@@ -1,4 +1,7 @@
-"""Plays one multi-turn task of BFCL inside a sandbox: one line of JSON in, one out."""
+"""Plays one multi-turn task of BFCL inside a sandbox: one line of JSON in, one out.
+
+A sandbox gets this text and nothing of memagent, so both players have a loop of their own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Plays one environment of CodeGym inside a sandbox: one line of JSON in, one out. Standard library only."""
+"""Plays one environment of CodeGym inside a sandbox: one line of JSON in, one out. Standard library only.
+
+A sandbox gets this text and nothing of memagent, so both players have a loop of their own.
+"""
 
 from __future__ import annotations
 

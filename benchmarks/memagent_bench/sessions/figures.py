@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -91,15 +91,21 @@ def lines(found: Sequence[Cell], *, spread: bool = True) -> list[str]:
     for cell in found:
         head = (f"{cell.difficulty:,} steps", *HEAD[1:])
         blocks.setdefault(cell.difficulty, [head]).append(cell.row(spread=spread))
-    every = [row for block in blocks.values() for row in block]
+    made = pad(blocks.values())
+    return [*made, LEGEND + (SPREAD if spread else "")] if made else []
+
+
+def pad(blocks: Collection[Sequence[Sequence[str]]]) -> list[str]:
+    """Blocks of rows as lines with columns of one width, an empty line after each block."""
+    every = [row for block in blocks for row in block]
     widths = [max(map(len, column)) for column in zip(*every, strict=True)]
     made: list[str] = []
-    for block in blocks.values():
+    for block in blocks:
         for row in block:
             padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
             made.append("  ".join(padded).rstrip())
         made.append("")
-    return [*made, LEGEND + (SPREAD if spread else "")] if made else []
+    return made
 
 
 def _cell(difficulty: int, arm: Arm, records: Sequence[SessionRecord]) -> Cell:

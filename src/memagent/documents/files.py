@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import DocumentNotFound
 
 
-class _Placed(IterableSource):
+class _Placed(IterableSource, ABC):
     """A source whose text comes in passages, which have places."""
 
     def __init__(self, source: Any, name: str, encoding: str | None, errors: str) -> None:
@@ -28,9 +29,9 @@ class _Placed(IterableSource):
         with closing(self._text_of_passages()) as texts:
             yield from filter(None, text_of(texts, self.name, None, "strict"))
 
+    @abstractmethod
     def passages(self) -> Generator[Passage]:
         """The text, and the places that begin in it."""
-        raise NotImplementedError
 
     def _text_of_passages(self) -> Generator[str]:
         places, at = Places(), 0

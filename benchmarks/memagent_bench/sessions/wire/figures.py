@@ -9,6 +9,7 @@ from statistics import mean, median
 from typing import Any
 
 from memagent.terminal import amount
+from memagent_bench.sessions.figures import pad
 from memagent_bench.sessions.record import Reason, SessionRecord
 from memagent_bench.shift.shift import Probes
 
@@ -91,14 +92,7 @@ def lines(found: Sequence[Row]) -> list[str]:
     blocks: dict[str, list[tuple[str, ...]]] = {}
     for row in found:
         blocks.setdefault(row.work, [(row.work, *HEAD)]).append((row.label, *row.cells()))
-    every = [cells for block in blocks.values() for cells in block]
-    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
-    made: list[str] = []
-    for block in blocks.values():
-        for cells in block:
-            padded = (text.ljust(width) for text, width in zip(cells, widths, strict=True))
-            made.append("  ".join(padded).rstrip())
-        made.append("")
+    made = pad(blocks.values())
     return [*made, LEGEND] if made else []
 
 
