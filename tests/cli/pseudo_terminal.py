@@ -37,11 +37,19 @@ def converse(
             continue
         seen += os.read(ours, 65536)
         if typed and until in texts(seen.decode(errors="replace")):
+            sleeps(process.pid, deadline)
             os.write(ours, typed)
             typed = b""
     os.close(ours)
     os.close(theirs)
     return process.wait(), seen.decode()
+
+
+def sleeps(pid: int, deadline: float) -> None:
+    """Waits until a process waits. A Ctrl-C between its prompt and its read would only count after the read."""
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < deadline, f"process {pid} shows its prompt and goes on working"
+        time.sleep(0.01)
 
 
 def texts(screen: str) -> str:
