@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
@@ -28,15 +29,12 @@ TITLE = 200
 
 def show(
     run_id: opt.RunArgument,
-    question: Annotated[
-        int | None, opt.option("Only this question of several, from 0.", "N", low=0)
-    ] = None,
-    chunk: Annotated[
-        int | None, opt.option("The full conversation about this chunk, from 0.", "N", low=0)
-    ] = None,
-    step: Annotated[
-        int | None, opt.option("This step of a tool session in full, from 0.", "N", low=0)
-    ] = None,
+    question: Annotated[int | None, opt.option("Only question N, from 0.", "N", low=0)] = None,
+    chunk: Annotated[int | None, opt.option("All said about chunk N, from 0.", "N", low=0)] = None,
+    step: Annotated[int | None, opt.option("All of a session's step N.", "N", low=0)] = None,
+    html: Annotated[Path | None, opt.option("Write the run as one web page.", "FILE")] = None,
+    live: Annotated[bool, opt.option("Serve that page while it runs.", "", "--live")] = False,
+    beside: Annotated[str | None, opt.option("Another run, beside it on the page.", "ID")] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
     json: opt.Json = False,
@@ -49,6 +47,11 @@ def show(
     with report_errors(outcome):
         outcome.store = opened = existing_store(store)
         record = opened.get(run_id)
+        if live or html is not None or beside is not None:
+            from memagent_viewer.command import show_page
+
+            show_page(opened, run_id, beside, html, outcome, live=live)
+            return
         asked = range(len(record.binding["questions"]))
         if question is not None and question not in asked:
             raise ConfigError(
@@ -79,7 +82,7 @@ def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome
         for number in chosen:
             print(tally.notebooks[number].answer or "")
         return
-    paper.table(_header(store, record, tally))
+    paper.table(list_facts(store, record, tally))
     if is_session(record):
         paper.line("")
         Steps(paper, turns_of(store.events(record.id))).write(store.events(record.id))
@@ -91,7 +94,8 @@ def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome
         History(paper, number).write(store.events(record.id))
 
 
-def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
+def list_facts(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
+    """What to know of a run before its history, as names and values."""
     binding, settings, budget = record.binding, record.settings, record.binding["budget"]
     questions: list[str] = binding["questions"]
     model = f"{binding['model']}, prompt set {binding['prompts'].partition(':')[0]}"

@@ -1,0 +1,171 @@
+// One run: facts, answer, chart, the list of its entries, and the one that is open.
+
+class RunView {
+    constructor(data, number, page) {
+        Object.assign(this, {data, number, page, question: 0, mode: "changes", onlyChanges: false, place: 0})
+        this.element = make("section", {class: "run", "aria-label": "run " + data.id})
+        this.load(data)
+    }
+
+    /** Shows new data of the run; whoever stands at the end stays there. */
+    load(data) {
+        const wasLast = !this.entries || this.place >= this.entries.length - 2
+        const first = !this.entries
+        this.data = data
+        this.tokensBefore = 0
+        const book = data.kind === "reading" ? data.books[this.question] : null
+        this.entries = book ? readingEntries(data, book, this) : sessionEntries(data, this)
+        this.task = book ? book.question : data.items[0].text
+        const waits = data.status === "running"
+        const last = this.entries.length - (book && waits && this.entries.length > 1 ? 2 : 1)
+        this.place = first ? this.firstPlace() : LIVE && wasLast ? last : Math.min(this.place, this.entries.length - 1)
+        this.render()
+    }
+
+    /** A run is best looked at where its memory first changed. */
+    firstPlace() {
+        const found = this.entries.findIndex((entry) => entry.changed && entry.type !== "message")
+        return LIVE ? this.entries.length - 1 : Math.max(0, found)
+    }
+
+    render() {
+        const carried = this.data.kind === "reading" ? "memory" : "context"
+        this.chart = new Chart(this.entries, carried, (place) => this.open(place))
+        this.list = make("ol", {class: "entries", "aria-label": "chunks or steps"})
+        this.rows = this.entries.map((entry, place) => this.makeRow(entry, place))
+        this.list.append(...this.rows)
+        this.detail = make("article", {class: "detail"})
+        this.element.replaceChildren(
+            this.makeHead(),
+            this.chart.element,
+            make(
+                "div",
+                {class: "body"},
+                make(
+                    "nav",
+                    {"aria-label": "chunks or steps"},
+                    make("label", {class: "only"}, this.makeOnly(), " only changes ", make("kbd", {}, "c")),
+                    this.list,
+                ),
+                this.detail,
+            ),
+        )
+        this.search()
+        this.open(this.place, {quiet: true})
+    }
+
+    makeHead() {
+        const {status, facts, books} = this.data
+        const answer = this.entries.findLast((entry) => entry.isEnd)
+        const stopped = this.entries.findLast((entry) => entry.item?.stopped)
+        const said_ = answer?.text || answer?.answer?.stopped || stopped?.item.text
+        const several = books && books.length > 1
+        return make(
+            "div",
+            {class: "head"},
+            make("p", {class: "name"}, make("b", {}, this.data.id), " ", make("span", {class: "status " + status}, status)),
+            several ? this.makeQuestions(books) : null,
+            said("h1", this.task, "task"),
+            make("div", {class: "answer"}, make("h2", {}, answer?.text ? "Answer" : "No answer"), said("p", said_ || "The run has not ended.")),
+            make(
+                "details",
+                {open: this.page.runs?.length === 2 || null},
+                make("summary", {}, "About the run"),
+                make("dl", {class: "facts"}, facts.map(([name, value]) => this.makeFact(name, value))),
+            ),
+        )
+    }
+
+    makeFact(name, value) {
+        const other = this.page.factsBeside(this, name)
+        const differs = other !== undefined && other !== value && !["run", "when"].includes(name)
+        return [make("dt", {}, name), make("dd", {class: "said" + (differs ? " differs" : ""), dir: "auto"}, showHidden(value), differs ? make("span", {class: "soft"}, " (differs)") : null)]
+    }
+
+    makeQuestions(books) {
+        const options = books.map((book, place) => make("option", {value: place, selected: place === this.question}, place + ": " + book.question.slice(0, 100)))
+        const choose = (event) => {
+            this.question = Number(event.target.value)
+            this.load(this.data)
+        }
+        return make("label", {class: "questions"}, "Question ", make("select", {onchange: choose}, options))
+    }
+
+    makeOnly() {
+        const box = make("input", {type: "checkbox", onchange: () => this.setOnly(box.checked)})
+        box.checked = this.onlyChanges
+        this.only = box
+        this.list.classList.toggle("only-changes", this.onlyChanges)
+        return box
+    }
+
+    makeRow(entry, place) {
+        const tag = {"+": "ins", "-": "del", "=": "span"}[entry.gist?.[0] ?? "="]
+        const gist = (entry.gist?.[1] ?? "").slice(0, 160)
+        const kinds = ["entry", entry.type ?? "", entry.changed || entry.isEnd ? "changed" : "same", entry.left ? "left" : ""]
+        return make(
+            "li",
+            {class: kinds.join(" ")},
+            make(
+                "button",
+                {type: "button", tabindex: "-1", onclick: () => this.open(place)},
+                make("span", {class: "label"}, entry.label),
+                make("span", {class: "gist", dir: "auto"}, entry.how ? make("i", {}, entry.how + " ") : null, gist ? make(tag, {}, showHidden(gist)) : null),
+                entry.warns ? make("span", {class: "warns", title: "has notes"}, "!") : null,
+                entry.place ? make("span", {class: "place"}, showHidden(entry.place)) : null,
+            ),
+        )
+    }
+
+    open(place, {quiet = false, focus = false} = {}) {
+        if (!this.entries[place]) return
+        this.rows[this.place]?.firstChild.setAttribute("tabindex", "-1")
+        this.rows[this.place]?.firstChild.removeAttribute("aria-current")
+        this.place = place
+        const row = this.rows[place].firstChild
+        row.setAttribute("tabindex", "0")
+        row.setAttribute("aria-current", "true")
+        const top = this.rows[place].offsetTop - this.list.offsetTop
+        if (top < this.list.scrollTop || top + 60 > this.list.scrollTop + this.list.clientHeight) {
+            this.list.scrollTop = Math.max(0, top - this.list.clientHeight / 3)
+        }
+        if (focus) row.focus({preventScroll: true})
+        this.chart.point(place)
+        this.detail.replaceChildren(...[this.entries[place].render()].flat(9).filter(Boolean))
+        if (!quiet) this.page.opened(this)
+    }
+
+    openId(id) {
+        this.open(this.entries.findIndex((entry) => entry.id === id), {focus: true})
+    }
+
+    /** Opens the next entry, or the one before, that `wanted` accepts. */
+    move(by, wanted = (place) => !this.onlyChanges || !this.rows[place].classList.contains("same")) {
+        for (let place = this.place + by; this.entries[place]; place += by) {
+            if (wanted(place)) return this.open(place)
+        }
+    }
+
+    moveToChange(by) {
+        const searched = this.hits.some(Boolean)
+        this.move(by, (place) => (searched ? this.hits[place] : this.entries[place].changed))
+    }
+
+    setMode(mode) {
+        this.mode = mode
+        this.open(this.place, {quiet: true})
+        this.detail.querySelector('[aria-pressed="true"]')?.focus({preventScroll: true})
+    }
+
+    setOnly(only) {
+        this.onlyChanges = this.only.checked = only
+        this.list.classList.toggle("only-changes", only)
+    }
+
+    /** Marks the entries that hold what is searched for. */
+    search() {
+        this.hits = this.entries.map((entry) => find.isIn(entry))
+        this.rows.forEach((row, place) => row.classList.toggle("hit", this.hits[place]))
+        this.chart.markHits(this.hits)
+    }
+}
