@@ -1,5 +1,6 @@
 // Two rows of bars over the entries of a run: what the context carries, and what each entry cost.
 
+const WIDEST = 3
 const SVG = "http://www.w3.org/2000/svg"
 
 function makeSvg(tag, attributes, ...children) {
@@ -19,10 +20,11 @@ class Chart {
         this.hits = makeSvg("path", {class: "hits"})
         const strip = makeSvg("svg", {viewBox: "0 0 " + entries.length + " 1", preserveAspectRatio: "none", "aria-hidden": "true"}, this.hits)
         this.element = make("div", {class: "chart"}, this.rows.map((row) => row.element), make("div", {class: "strip"}, strip))
+        this.element.style.maxWidth = entries.length * WIDEST + "rem"
     }
 
     makeRow(name, values, open) {
-        const most = Math.max(1, ...values)
+        const most = Math.max(0, ...values)
         const bars = (wanted) =>
             values
                 .map((value, place) => (wanted(this.entries[place]) && value ? bar(place, (100 * value) / most) : ""))

@@ -13,7 +13,7 @@ const page = {
         for (const run of this.runs) run.element.addEventListener("focusin", () => (this.active = run))
         const id = decodeURIComponent(location.hash.slice(1))
         if (this.active.entries.some((entry) => entry.id === id)) this.active.openId(id)
-        document.documentElement.dataset.ready = "yes"
+        document.documentElement.dataset.ready = Math.round(performance.now())
     },
 
     update(found) {
@@ -22,7 +22,7 @@ const page = {
         this.tell()
     },
 
-    factsBeside(run, name) {
+    factBeside(run, name) {
         const other = this.data.length === 2 ? this.data[1 - run.number] : null
         return other?.facts.find(([fact]) => fact === name)?.[1]
     },

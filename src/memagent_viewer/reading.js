@@ -21,9 +21,9 @@ class ChunkEntry {
         this.chunk = data.chunks[this.step.chunk]
         this.place = this.chunk[3]
         this.end = this.chunk[1]
-        this.changed = this.step.how === "updated"
+        this.changed = this.stands = this.step.how === "updated"
         this.gist = this.changed ? gistOf(textOf(this.before), this.step.delta) : null
-        this.how = {updated: "", kept: "kept", unchanged: "rewritten unchanged", waiting: "no reply yet"}[this.step.how]
+        this.how = {updated: "", kept: "kept", unchanged: "rewritten unchanged", waiting: "no reply"}[this.step.how]
         this.warns = this.step.notes.length > 0
         this.tokens = this.step.tokens ?? (index ? view.tokensBefore : 0)
         view.tokensBefore = this.tokens
@@ -99,12 +99,18 @@ class ChunkEntry {
             : [make("span", {class: isNew ? "part new" : "part"}, show(part.text)), tag]
     }
 
+    tellMissing() {
+        const command = "memagent show " + this.view.data.id + " --chunk " + this.step.chunk
+        return [make("em", {class: "soft"}, "Not in this page, which would be too large with it: "), make("code", {}, command)]
+    }
+
     renderText() {
         const box = make("div", {class: "said text source", dir: "auto", tabindex: "0", "aria-label": "text of the chunk"})
         readText(this.textKey).then((text) => {
             if (text !== null) box.append(...show(text))
-            else box.append(make("em", {class: "soft"}, "Not in this page, which would be too large with it: "), make("code", {}, "memagent show " + this.view.data.id + " --chunk " + this.step.chunk))
-            box.querySelector("mark")?.scrollIntoView({block: "nearest"})
+            else box.append(...this.tellMissing())
+            const mark = box.querySelector("mark")
+            if (mark) box.scrollTop = mark.offsetTop - box.clientHeight / 3
         })
         return box
     }
@@ -115,7 +121,8 @@ class AnswerEntry {
         this.answer = answer
         this.id = "answer"
         this.label = "✓"
-        this.changed = this.warns = false
+        this.changed = false
+        this.stands = true
         this.how = answer.text === null ? "no answer" : "answer"
         this.gist = answer.text === null ? null : ["=", answer.text]
         this.warns = answer.notes.length > 0 || answer.text === null

@@ -24,7 +24,7 @@ class RunView {
 
     /** A run is best looked at where its memory first changed. */
     firstPlace() {
-        const found = this.entries.findIndex((entry) => entry.changed && entry.type !== "message")
+        const found = this.entries.findIndex((entry) => entry.changed || entry.type === "step")
         return LIVE ? this.entries.length - 1 : Math.max(0, found)
     }
 
@@ -44,7 +44,7 @@ class RunView {
                 make(
                     "nav",
                     {"aria-label": "chunks or steps"},
-                    make("label", {class: "only"}, this.makeOnly(), " only changes ", make("kbd", {}, "c")),
+                    make("label", {class: "only"}, this.makeOnly(), " only " + (this.data.kind === "reading" ? "changes " : "messages and compactions "), make("kbd", {}, "c")),
                     this.list,
                 ),
                 this.detail,
@@ -66,20 +66,30 @@ class RunView {
             make("p", {class: "name"}, make("b", {}, this.data.id), " ", make("span", {class: "status " + status}, status)),
             several ? this.makeQuestions(books) : null,
             said("h1", this.task, "task"),
-            make("div", {class: "answer"}, make("h2", {}, answer?.text ? "Answer" : "No answer"), said("p", said_ || "The run has not ended.")),
+            make("div", {class: "outcome"}, make("h2", {}, answer?.text ? "Answer" : "No answer"), said("p", said_ || "The run has not ended.")),
             make(
                 "details",
-                {open: this.page.runs?.length === 2 || null},
-                make("summary", {}, "About the run"),
+                {},
+                make("summary", {}, "About the run", this.tellDifferences()),
                 make("dl", {class: "facts"}, facts.map(([name, value]) => this.makeFact(name, value))),
             ),
         )
     }
 
+    tellDifferences() {
+        const names = this.data.facts.filter(([name, value]) => this.differs(name, value)).map(([name]) => name)
+        return names.length ? ", which differs in " + names.join(", ") : ""
+    }
+
+    differs(name, value) {
+        const other = this.page.factBeside(this, name)
+        return other !== undefined && other !== value && !["run", "when"].includes(name)
+    }
+
     makeFact(name, value) {
-        const other = this.page.factsBeside(this, name)
-        const differs = other !== undefined && other !== value && !["run", "when"].includes(name)
-        return [make("dt", {}, name), make("dd", {class: "said" + (differs ? " differs" : ""), dir: "auto"}, showHidden(value), differs ? make("span", {class: "soft"}, " (differs)") : null)]
+        const differs = this.differs(name, value)
+        const note = differs ? make("span", {class: "soft"}, " (differs)") : null
+        return [make("dt", {}, name), make("dd", {class: differs ? "said differs" : "said", dir: "auto"}, showHidden(value), note)]
     }
 
     makeQuestions(books) {
@@ -102,7 +112,7 @@ class RunView {
     makeRow(entry, place) {
         const tag = {"+": "ins", "-": "del", "=": "span"}[entry.gist?.[0] ?? "="]
         const gist = (entry.gist?.[1] ?? "").slice(0, 160)
-        const kinds = ["entry", entry.type ?? "", entry.changed || entry.isEnd ? "changed" : "same", entry.left ? "left" : ""]
+        const kinds = ["entry", entry.type ?? "", entry.stands ? "changed" : "same", entry.left ? "left" : ""]
         return make(
             "li",
             {class: kinds.join(" ")},

@@ -6,7 +6,7 @@ const find = {
 
     set(text) {
         this.needle = fold(text).trim()
-        const words = this.needle.split(" ").map((word) => word.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"))
+        const words = this.needle.split(" ").map((word) => word.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"))
         this.pattern = this.needle ? new RegExp(words.join("[\\s\\u2060]+"), "giu") : null
     },
 

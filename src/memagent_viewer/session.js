@@ -24,7 +24,8 @@ class SessionEntry {
         this.gist = ["=", described.gist]
         this.type = item.type
         this.left = (item.left ?? []).length > 0
-        this.changed = item.type !== "step" || this.left
+        this.changed = item.type === "compaction"
+        this.stands = item.type !== "step"
         this.warns = (item.notes ?? []).length > 0 || (item.calls ?? []).some((call) => call.ok === false) || item.type === "note"
         this.spent = item.cost ? item.cost[1] + item.cost[2] : 0
         this.isEnd = item.type === "answer"
@@ -53,7 +54,7 @@ const describe = {
         label: "⇣",
         id: "compaction-" + item.step,
         how: item.delta ? "summary " + item.stage : "compacted",
-        gist: count(item.before) + " to " + count(item.after) + " tokens",
+        gist: count(item.before) + " → " + count(item.after),
     }),
 }
 
@@ -63,7 +64,6 @@ const renderItem = {
     answer: ({item}) => [make("h3", {}, "Answer"), tellNotes(item.notes), said("div", item.text, "text")],
     step: ({item, view}) => [
         make("h3", {}, "Step " + item.step),
-        make("p", {class: "soft"}, "prompt of " + plural(item.prompt, "token")),
         tellCost(item.cost),
         tellNotes(item.notes),
         item.left.length ? make("ul", {class: "left"}, item.left.map((row) => make("li", {}, tellLeft(row, view)))) : null,
