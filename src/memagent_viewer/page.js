@@ -18,7 +18,7 @@ const page = {
 
     update(found) {
         this.data = found
-        found.forEach((data, number) => this.runs[number].load(data))
+        found.forEach((data, number) => this.runs[number].load(data, {isNews: true}))
         this.tell()
     },
 

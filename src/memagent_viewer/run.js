@@ -7,34 +7,40 @@ class RunView {
         this.load(data)
     }
 
-    /** Shows new data of the run; whoever stands at the end stays there. */
-    load(data) {
-        const wasLast = !this.entries || this.place >= this.entries.length - 2
-        const first = !this.entries
+    /** Shows a run's data, or news of it: whoever stands at the end stays there, and what else is open stays as it is. */
+    load(data, {isNews = false} = {}) {
+        const follows = isNews && this.place >= this.entries.length - 2
         this.data = data
         this.tokensBefore = 0
         const book = data.kind === "reading" ? data.books[this.question] : null
         this.entries = book ? readingEntries(data, book, this) : sessionEntries(data, this)
         this.task = book ? book.question : data.items[0].text
-        const waits = data.status === "running"
-        const last = this.entries.length - (book && waits && this.entries.length > 1 ? 2 : 1)
-        this.place = first ? this.firstPlace() : LIVE && wasLast ? last : Math.min(this.place, this.entries.length - 1)
-        this.render()
+        if (follows) this.place = this.lastPlace()
+        else if (!isNews) this.place = this.firstPlace()
+        this.render({keep: isNews && !follows})
     }
 
     /** A run is best looked at where its memory first changed. */
     firstPlace() {
         const found = this.entries.findIndex((entry) => entry.changed || entry.type === "step")
-        return LIVE ? this.entries.length - 1 : Math.max(0, found)
+        return LIVE ? this.lastPlace() : Math.max(0, found)
     }
 
-    render() {
+    /** The answer, or what was done last while there is none to come. */
+    lastPlace() {
+        const waits = this.data.kind === "reading" && this.data.status === "running" && this.entries.length > 1
+        return this.entries.length - (waits ? 2 : 1)
+    }
+
+    render({keep}) {
+        const about = this.element.querySelector("details")?.open
+        const [scrolled, focused] = [this.list?.scrollTop ?? 0, this.list?.contains(document.activeElement)]
         const carried = this.data.kind === "reading" ? "memory" : "context"
         this.chart = new Chart(this.entries, carried, (place) => this.open(place))
         this.list = make("ol", {class: "entries", "aria-label": "chunks or steps"})
         this.rows = this.entries.map((entry, place) => this.makeRow(entry, place))
         this.list.append(...this.rows)
-        this.detail = make("article", {class: "detail"})
+        if (!keep) this.detail = make("article", {class: "detail"})
         this.element.replaceChildren(
             this.makeHead(),
             this.chart.element,
@@ -50,8 +56,10 @@ class RunView {
                 this.detail,
             ),
         )
+        this.element.querySelector("details").open = about
+        this.list.scrollTop = scrolled
         this.search()
-        this.open(this.place, {quiet: true})
+        this.open(this.place, {quiet: true, focus: focused, keep})
     }
 
     makeHead() {
@@ -127,7 +135,7 @@ class RunView {
         )
     }
 
-    open(place, {quiet = false, focus = false} = {}) {
+    open(place, {quiet = false, focus = false, keep = false} = {}) {
         if (!this.entries[place]) return
         this.rows[this.place]?.firstChild.setAttribute("tabindex", "-1")
         this.rows[this.place]?.firstChild.removeAttribute("aria-current")
@@ -141,7 +149,7 @@ class RunView {
         }
         if (focus) row.focus({preventScroll: true})
         this.chart.point(place)
-        this.detail.replaceChildren(...[this.entries[place].render()].flat(9).filter(Boolean))
+        if (!keep) this.detail.replaceChildren(...[this.entries[place].render()].flat(9).filter(Boolean))
         if (!quiet) this.page.opened(this)
     }
 

@@ -32,7 +32,9 @@ HOSTILE = (
 
 def text(lines: int = 400) -> str:
     """A report of some 20 chunks in a window of 2048 tokens, with one line about Emden's clerk."""
-    rows = [f"In {TOWNS[n % 5]} the clerk counted {n % 37} ships in week {n}." for n in range(lines)]
+    rows = [
+        f"In {TOWNS[n % 5]} the clerk counted {n % 37} ships in week {n}." for n in range(lines)
+    ]
     rows[lines // 3] = FACT
     return "\n".join(rows)
 
@@ -145,7 +147,12 @@ def huge(store: RunStore, chunks: int = 840) -> str:
     for n in range(chunks):
         chunk = " ".join(sentences(270))
         span = ChunkRead(
-            chunk=n, start=at, end=at + len(chunk), tokens=5000, last=n == chunks - 1, place=f"p. {n}"
+            chunk=n,
+            start=at,
+            end=at + len(chunk),
+            tokens=5000,
+            last=n == chunks - 1,
+            place=f"p. {n}",
         )
         at += len(chunk)
         store.commit(run_id, f"chunk-{n}", {"mark": "", "text": chunk}, events=[span])

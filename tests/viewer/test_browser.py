@@ -37,7 +37,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the pages of some runs."""
     folder = tmp_path_factory.mktemp("pages")
     store = RunStore(folder / "runs.sqlite")
-    runs = {"read": [made.read(store)], "work": [made.work(store)], "hostile": [made.hostile(store)]}
+    runs = {
+        "read": [made.read(store)],
+        "work": [made.work(store)],
+        "hostile": [made.hostile(store)],
+    }
     runs["two"] = ["read", made.read(store, "whole", respond=made.keep)]
     for name, ids in runs.items():
         write_page([View(store, run_id) for run_id in ids], folder / f"{name}.html")
@@ -50,9 +54,7 @@ def visit_all(pages: Path, folder: Path, visits: list[Any], *flags: str) -> list
     host = pages / "host.html"
     host.write_text(HOST.replace("VISITS", json.dumps(visits)), encoding="utf-8")
     with browser.served(pages) as address:
-        seen = browser.visit(
-            f"{address}/host.html", folder, "--virtual-time-budget=120000", *flags
-        )
+        seen = browser.visit(f"{address}/host.html", folder, "--virtual-time-budget=120000", *flags)
     assert seen.console == []
     assert [url for url in seen.asked if not url.startswith(address)] == []
     report = REPORT.search(html.unescape(seen.dom))
@@ -132,7 +134,9 @@ def test_the_search_says_when_a_fact_was_in_the_memory(drive: Drive) -> None:
 def test_the_selected_text_is_searched_for(drive: Drive) -> None:
     *_, searched = drive("read.html", "select:.detail ins", "key:/")
     assert searched["focus"] == "find"
-    assert searched["found"].startswith("In the memory after 7 chunks of 21: appears with 0, gone")
+    assert searched["found"].startswith(
+        "In the memory after 6 chunks of 21: appears with 0, gone with 6."
+    )
 
 
 def test_each_part_of_a_memory_names_its_chunk(drive: Drive) -> None:
@@ -142,7 +146,9 @@ def test_each_part_of_a_memory_names_its_chunk(drive: Drive) -> None:
 
 
 def test_a_session(drive: Drive) -> None:
-    first, *_, compacted = drive("work.html", "key:n", "key:n", "click:.compaction ~ .compaction button")
+    first, *_, compacted = drive(
+        "work.html", "key:n", "key:n", "click:.compaction ~ .compaction button"
+    )
     assert first["headings"] == ["Step 0"]
     assert first["source"].count("week 3:") == 2
     assert "more characters" in first["source"]
