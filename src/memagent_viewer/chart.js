@@ -18,8 +18,9 @@ class Chart {
             this.makeRow("spent", entries.map((entry) => entry.spent), open),
         ]
         this.hits = makeSvg("path", {class: "hits"})
-        const strip = makeSvg("svg", {viewBox: "0 0 " + entries.length + " 1", preserveAspectRatio: "none", "aria-hidden": "true"}, this.hits)
-        this.element = make("div", {class: "chart"}, this.rows.map((row) => row.element), make("div", {class: "strip"}, strip))
+        const strip = makeSvg("svg", {...fit(entries.length, 1), "aria-hidden": "true"}, this.hits)
+        const rows = this.rows.map((row) => row.element)
+        this.element = make("div", {class: "chart"}, rows, make("div", {class: "strip"}, strip))
         this.element.style.maxWidth = entries.length * WIDEST + "rem"
     }
 
@@ -32,7 +33,7 @@ class Chart {
         const cursor = makeSvg("rect", {class: "cursor", y: 0, width: 1, height: 100})
         const svg = makeSvg(
             "svg",
-            {viewBox: "0 0 " + values.length + " 100", preserveAspectRatio: "none", role: "img"},
+            {...fit(values.length, 100), role: "img"},
             cursor,
             makeSvg("path", {class: "same", d: bars((entry) => !entry.changed)}),
             makeSvg("path", {class: "changed", d: bars((entry) => entry.changed)}),
@@ -42,8 +43,9 @@ class Chart {
             const box = svg.getBoundingClientRect()
             open(Math.min(values.length - 1, Math.floor((values.length * (event.clientX - box.left)) / box.width)))
         })
-        const total = name === "spent" ? plural(values.reduce((sum, value) => sum + value, 0), "token") + " in all" : "at most " + plural(most, "token")
-        const caption = make("figcaption", {}, make("b", {}, name), " " + total)
+        const sum = values.reduce((total, value) => total + value, 0)
+        const size = name === "spent" ? plural(sum, "token") + " in all" : "at most " + plural(most, "token")
+        const caption = make("figcaption", {}, make("b", {}, name), " " + size)
         return {element: make("figure", {}, caption, svg), cursor}
     }
 
@@ -56,6 +58,11 @@ class Chart {
     }
 }
 
+function fit(width, height) {
+    return {viewBox: "0 0 " + width + " " + height, preserveAspectRatio: "none"}
+}
+
 function bar(place, height, base = 100, gap = 0.12) {
-    return "M" + (place + gap) + "," + base + "v" + -height.toFixed(2) + "h" + (1 - 2 * gap) + "v" + height.toFixed(2) + "z"
+    const tall = height.toFixed(2)
+    return `M${place + gap},${base}v-${tall}h${1 - 2 * gap}v${tall}z`
 }

@@ -14,7 +14,7 @@ function make(tag, attributes = {}, ...children) {
     return element
 }
 
-/** The nodes of a text: characters that can't be seen are shown by their number, and what is searched for is marked. */
+/** The nodes of a text: characters that can't be seen are shown by number, and what is searched for is marked. */
 function show(text) {
     const nodes = []
     let from = 0
@@ -43,6 +43,11 @@ function said(tag, text, className = "") {
     return make(tag, {class: ("said " + className).trim(), dir: "auto"}, show(text))
 }
 
+/** A text box that can be scrolled with the keyboard. */
+function makeSource(label) {
+    return make("div", {class: "said text source", dir: "auto", tabindex: "0", "aria-label": label})
+}
+
 function count(number) {
     return number.toLocaleString("en-US")
 }
@@ -53,6 +58,10 @@ function plural(number, word) {
 
 function button(label, press, attributes = {}) {
     return make("button", {type: "button", onclick: press, ...attributes}, label)
+}
+
+function link(label, press) {
+    return button(label, press, {class: "link"})
 }
 
 /** `1 call · 6,012 prompt + 548 completion tokens`, from the counts of the data; null for none. */

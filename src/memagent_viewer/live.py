@@ -102,7 +102,7 @@ class LiveServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = 30
-    server: LiveServer
+    server: LiveServer  # pyright: ignore[reportIncompatibleVariableOverride] - made by no other
 
     def do_GET(self) -> None:
         status, kind, body = GONE

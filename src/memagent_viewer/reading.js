@@ -24,7 +24,8 @@ class ChunkEntry {
         this.changed = this.stands = this.step.how === "updated"
         this.gist = this.changed ? gistOf(textOf(this.before), this.step.delta) : null
         this.how = {updated: "", kept: "kept", unchanged: "rewritten unchanged", waiting: "no reply"}[this.step.how]
-        this.warns = this.step.notes.length > 0
+        this.notes = [this.chunk[4], ...this.step.notes].filter(Boolean)
+        this.warns = this.notes.length > 0
         this.tokens = this.step.tokens ?? (index ? view.tokensBefore : 0)
         view.tokensBefore = this.tokens
         this.spent = this.step.cost[1] + this.step.cost[2]
@@ -47,7 +48,7 @@ class ChunkEntry {
             make("h3", {}, "Chunk " + this.step.chunk, make("small", {}, " of " + count(this.data.chunks.length))),
             said("p", where.filter(Boolean).join(" · "), "soft"),
             tellCost(this.step.cost),
-            tellNotes(this.step.notes),
+            tellNotes(this.notes),
             make(
                 "div",
                 {class: "panes"},
@@ -101,11 +102,12 @@ class ChunkEntry {
 
     tellMissing() {
         const command = "memagent show " + this.view.data.id + " --chunk " + this.step.chunk
-        return [make("em", {class: "soft"}, "Not in this page, which would be too large with it: "), make("code", {}, command)]
+        const why = "Not in this page, which would be too large with it: "
+        return [make("em", {class: "soft"}, why), make("code", {}, command)]
     }
 
     renderText() {
-        const box = make("div", {class: "said text source", dir: "auto", tabindex: "0", "aria-label": "text of the chunk"})
+        const box = makeSource("text of the chunk")
         readText(this.textKey).then((text) => {
             if (text !== null) box.append(...show(text))
             else box.append(...this.tellMissing())

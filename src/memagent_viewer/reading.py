@@ -29,15 +29,16 @@ class Reading:
     def add(self, event: events.Event) -> None:
         """Adds one event."""
         if isinstance(event, events.ChunkRead):
-            self._chunks.append([event.start, event.end, event.tokens, event.place])
+            self._chunks.append([event.start, event.end, event.tokens, event.place, ""])
         elif isinstance(event, events.Neutralised):
-            for book in self._books:
-                book.step(event.chunk)["notes"].append(tell_neutralised(event.count))
-        elif (question := getattr(event, "question", None)) is not None:
-            self._books[question].add(event)
+            self._chunks[event.chunk][-1] = tell_neutralised(event.count)
+        else:
+            question: int | None = getattr(event, "question", None)
+            if question is not None:
+                self._books[question].add(event)
 
     def data(self) -> dict[str, Any]:
-        """Plain data: `chunks` as start, end, tokens and place; `books` with the steps of each question."""
+        """Plain data: `chunks` as start, end, tokens, place and a note; `books` with the steps of each question."""
         return {"chunks": self._chunks, "books": [book.data() for book in self._books]}
 
     def effects(self) -> Iterator[str]:
@@ -60,7 +61,7 @@ class _Book:
 
     def step(self, chunk: int) -> dict[str, Any]:
         """What is known of a chunk."""
-        empty = {"chunk": chunk, "how": "waiting", "delta": [], "notes": []}
+        empty: dict[str, Any] = {"chunk": chunk, "how": "waiting", "delta": [], "notes": []}
         return self.steps.setdefault(chunk, empty | {"tokens": None, "cost": cost(Usage())})
 
     def add(self, event: events.Event) -> None:

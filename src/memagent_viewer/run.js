@@ -7,7 +7,7 @@ class RunView {
         this.load(data)
     }
 
-    /** Shows a run's data, or news of it: whoever stands at the end stays there, and what else is open stays as it is. */
+    /** Shows a run's data, or news of it: whoever stands at the end stays there, and all else stays open. */
     load(data, {isNews = false} = {}) {
         const follows = isNews && this.place >= this.entries.length - 2
         this.data = data
@@ -35,7 +35,8 @@ class RunView {
     render({keep}) {
         const about = this.element.querySelector("details")?.open
         const [scrolled, focused] = [this.list?.scrollTop ?? 0, this.list?.contains(document.activeElement)]
-        const carried = this.data.kind === "reading" ? "memory" : "context"
+        const isReading = this.data.kind === "reading"
+        const [carried, stands] = isReading ? ["memory", "changes"] : ["context", "messages and compactions"]
         this.chart = new Chart(this.entries, carried, (place) => this.open(place))
         this.list = make("ol", {class: "entries", "aria-label": "chunks or steps"})
         this.rows = this.entries.map((entry, place) => this.makeRow(entry, place))
@@ -50,7 +51,7 @@ class RunView {
                 make(
                     "nav",
                     {"aria-label": "chunks or steps"},
-                    make("label", {class: "only"}, this.makeOnly(), " only " + (this.data.kind === "reading" ? "changes " : "messages and compactions "), make("kbd", {}, "c")),
+                    make("label", {class: "only"}, this.makeOnly(), ` only ${stands} `, make("kbd", {}, "c")),
                     this.list,
                 ),
                 this.detail,
@@ -66,15 +67,21 @@ class RunView {
         const {status, facts, books} = this.data
         const answer = this.entries.findLast((entry) => entry.isEnd)
         const stopped = this.entries.findLast((entry) => entry.item?.stopped)
-        const said_ = answer?.text || answer?.answer?.stopped || stopped?.item.text
+        const outcome = answer?.text || answer?.answer?.stopped || stopped?.item.text
+        const badge = make("span", {class: "status " + status}, status)
         const several = books && books.length > 1
         return make(
             "div",
             {class: "head"},
-            make("p", {class: "name"}, make("b", {}, this.data.id), " ", make("span", {class: "status " + status}, status)),
+            make("p", {class: "name"}, make("b", {}, this.data.id), " ", badge),
             several ? this.makeQuestions(books) : null,
             said("h1", this.task, "task"),
-            make("div", {class: "outcome"}, make("h2", {}, answer?.text ? "Answer" : "No answer"), said("p", said_ || "The run has not ended.")),
+            make(
+                "div",
+                {class: "outcome"},
+                make("h2", {}, answer?.text ? "Answer" : "No answer"),
+                said("p", outcome || "The run has not ended."),
+            ),
             make(
                 "details",
                 {},
@@ -97,11 +104,14 @@ class RunView {
     makeFact(name, value) {
         const differs = this.differs(name, value)
         const note = differs ? make("span", {class: "soft"}, " (differs)") : null
-        return [make("dt", {}, name), make("dd", {class: differs ? "said differs" : "said", dir: "auto"}, showHidden(value), note)]
+        const attributes = {class: differs ? "said differs" : "said", dir: "auto"}
+        return [make("dt", {}, name), make("dd", attributes, showHidden(value), note)]
     }
 
     makeQuestions(books) {
-        const options = books.map((book, place) => make("option", {value: place, selected: place === this.question}, place + ": " + book.question.slice(0, 100)))
+        const options = books.map((book, value) =>
+            make("option", {value, selected: value === this.question}, value + ": " + book.question.slice(0, 100)),
+        )
         const choose = (event) => {
             this.question = Number(event.target.value)
             this.load(this.data)
@@ -128,7 +138,12 @@ class RunView {
                 "button",
                 {type: "button", tabindex: "-1", onclick: () => this.open(place)},
                 make("span", {class: "label"}, entry.label),
-                make("span", {class: "gist", dir: "auto"}, entry.how ? make("i", {}, entry.how + " ") : null, gist ? make(tag, {}, showHidden(gist)) : null),
+                make(
+                    "span",
+                    {class: "gist", dir: "auto"},
+                    entry.how ? make("i", {}, entry.how + " ") : null,
+                    gist ? make(tag, {}, showHidden(gist)) : null,
+                ),
                 entry.warns ? make("span", {class: "warns", title: "has notes"}, "!") : null,
                 entry.place ? make("span", {class: "place"}, showHidden(entry.place)) : null,
             ),

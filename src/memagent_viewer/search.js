@@ -35,29 +35,37 @@ function spansOf(hits) {
 const MOST_SPANS = 12
 
 function tellFound(view) {
-    const at = (place) => {
-        const entry = view.entries[place]
-        return button((entry.isEnd ? "answer" : entry.label) + (entry.place ? " (" + entry.place + ")" : ""), () => view.open(place, {focus: true}), {class: "link"})
-    }
-    const isReading = view.data.kind === "reading"
-    const hits = view.hits.map((hit, place) => hit && !(isReading && view.entries[place].isEnd))
-    const spans = spansOf(hits)
+    const hits = view.hits.map((hit, place) => hit && !(view.entries[place].isEnd && view.data.kind === "reading"))
     const total = hits.filter(Boolean).length
-    const parts = []
-    if (!total) parts.push(isReading ? "Never in the memory." : "In no step.")
-    else if (!isReading) {
-        parts.push("In " + plural(total, "entry").replace(/entrys$/, "entries") + ": ")
-        spans.slice(0, MOST_SPANS).forEach(([first, last], number) => parts.push(number ? ", " : "", at(first), first < last ? ["–", at(last)] : ""))
-        parts.push(spans.length > MOST_SPANS ? " …" : ".")
-    } else {
-        parts.push("In the memory after " + plural(total, "chunk") + " of " + count(hits.length - 1) + ": ")
-        spans.slice(0, MOST_SPANS).forEach(([first, last], number) => {
-            const lasts = last >= hits.length - 2
-            parts.push(number ? "; " : "", "appears with ", at(first), lasts ? ", stays to the end" : [", gone with ", at(last + 1)])
-        })
-        parts.push(spans.length > MOST_SPANS ? "; …" : ".")
+    const spans = spansOf(hits)
+    const shown = spans.slice(0, MOST_SPANS)
+    const more = spans.length > MOST_SPANS ? " …" : "."
+    if (view.data.kind === "reading") {
+        if (!total) return ["Never in the memory."]
+        const stays = hits.length - 2
+        return [
+            "In the memory after " + plural(total, "chunk") + " of " + count(hits.length - 1) + ": ",
+            shown.map(([first, last], number) => [
+                number ? "; appears with " : "appears with ",
+                linkTo(view, first),
+                last >= stays ? ", stays to the end" : [", gone with ", linkTo(view, last + 1)],
+            ]),
+            more,
+        ]
     }
-    return parts
+    if (!total) return ["In no step."]
+    const list = shown.map(([first, last], number) => [
+        number ? ", " : "",
+        linkTo(view, first),
+        first < last ? ["–", linkTo(view, last)] : "",
+    ])
+    return ["In " + count(total) + (total === 1 ? " place: " : " places: "), list, more]
+}
+
+function linkTo(view, place) {
+    const entry = view.entries[place]
+    const label = entry.isEnd ? "answer" : entry.type && entry.type !== "step" ? entry.how || entry.type : entry.label
+    return link(entry.place ? label + " (" + entry.place + ")" : label, () => view.open(place, {focus: true}))
 }
 
 /** Says in which chunks the text stands, as far as the page holds them; null when another search has begun. */
@@ -76,7 +84,8 @@ async function tellSources(view) {
             if (entry.foldedSource.includes(needle)) places.push(place)
         }
     }
-    const links = places.slice(0, 2 * MOST_SPANS).flatMap((place, number) => [number ? ", " : "", button(view.entries[place].label, () => view.open(place, {focus: true}), {class: "link"})])
+    const list = places.slice(0, MOST_SPANS).map((place, number) => [number ? ", " : "", linkTo(view, place)])
     const rest = missing ? " (" + plural(missing, "chunk") + " not searched: their text is not in this page)" : ""
-    return [" In the document: ", places.length ? [places.length === 1 ? "chunk " : "chunks ", links, places.length > 2 * MOST_SPANS ? ", …" : ""] : "not found", rest + "."]
+    const more = places.length > MOST_SPANS ? " …" : "."
+    return [" In the document: ", places.length ? [places.length > 1 ? "chunks " : "chunk ", list] : "not found", rest, more]
 }

@@ -26,7 +26,8 @@ class SessionEntry {
         this.left = (item.left ?? []).length > 0
         this.changed = item.type === "compaction"
         this.stands = item.type !== "step"
-        this.warns = (item.notes ?? []).length > 0 || (item.calls ?? []).some((call) => call.ok === false) || item.type === "note"
+        const failed = (item.calls ?? []).some((call) => call.ok === false)
+        this.warns = failed || item.type === "note" || (item.notes ?? []).length > 0
         this.spent = item.cost ? item.cost[1] + item.cost[2] : 0
         this.isEnd = item.type === "answer"
     }
@@ -42,7 +43,12 @@ class SessionEntry {
 }
 
 const describe = {
-    message: (item) => ({label: "›", gist: item.text, id: "message-" + item.number, how: item.number ? "message" : "task"}),
+    message: (item) => ({
+        label: "›",
+        gist: item.text,
+        id: "message-" + item.number,
+        how: item.number ? "message" : "task",
+    }),
     note: (item) => ({label: "!", gist: item.text}),
     answer: (item) => ({label: "✓", gist: item.text, how: "answer", id: "answer"}),
     step: (item) => ({
@@ -66,7 +72,7 @@ const renderItem = {
         make("h3", {}, "Step " + item.step),
         tellCost(item.cost),
         tellNotes(item.notes),
-        item.left.length ? make("ul", {class: "left"}, item.left.map((row) => make("li", {}, tellLeft(row, view)))) : null,
+        item.left.map((row) => make("p", {class: "soft"}, tellLeft(row, view))),
         item.text ? said("div", item.text, "text") : null,
         item.calls.map((call) => renderCall(call, view)),
     ],
@@ -85,11 +91,11 @@ const renderItem = {
 function tellLeft(row, view) {
     const what = row.what + (row.tool ? " " + row.tool : "") + " before step " + row.at
     const size = ", " + count(row.before) + (row.after ? " to " + count(row.after) : "") + " tokens"
-    return [button(what, () => view.openId("compaction-" + row.at), {class: "link"}), size]
+    return [link(what, () => view.openId("compaction-" + row.at)), size]
 }
 
 function renderCall(call, view) {
-    const box = make("div", {class: "said text source", dir: "auto", tabindex: "0", "aria-label": "output of the tool"})
+    const box = makeSource("output of the tool")
     if (call.output === null) box.append(make("em", {class: "soft"}, "no result was committed"))
     else box.append(...show(call.output))
     if (call.more) {
@@ -112,7 +118,7 @@ function renderCall(call, view) {
 
 function renderRows(rows, view) {
     const cells = (row) => [
-        make("td", {}, row.step < 0 ? "message" : button("step " + row.step, () => view.openId("step-" + row.step), {class: "link"})),
+        make("td", {}, row.step < 0 ? "message" : link("step " + row.step, () => view.openId("step-" + row.step))),
         make("td", {}, row.what + (row.tool ? " " + row.tool : "")),
         make("td", {class: "number"}, count(row.before)),
         make("td", {class: "number"}, row.after ? count(row.after) : "–"),
@@ -120,5 +126,6 @@ function renderRows(rows, view) {
     ]
     const head = ["from", "what", "tokens", "left", "archived as"].map((name) => make("th", {scope: "col"}, name))
     const body = rows.map((row) => make("tr", {}, cells(row)))
-    return make("div", {class: "scroll", tabindex: "0"}, make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)))
+    const table = make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body))
+    return make("div", {class: "scroll", tabindex: "0"}, table)
 }

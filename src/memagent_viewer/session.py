@@ -85,7 +85,7 @@ class _Items:
                 pass
 
     def _act(self, event: events.Acted) -> None:
-        calls = [
+        calls: list[dict[str, Any]] = [
             {
                 "id": call.id,
                 "text": format_call(call),
@@ -97,7 +97,7 @@ class _Items:
             for place, call in enumerate(event.calls)
         ]
         notes = ["the call could not be parsed"] if event.step in self._misread else []
-        self._steps[event.step] = item = {
+        item: dict[str, Any] = {
             "type": "step",
             "step": event.step,
             "text": event.text.strip(),
@@ -107,6 +107,7 @@ class _Items:
             "notes": notes,
             "left": [],
         }
+        self._steps[event.step] = item
         self.items.append(item)
 
     def _call(self, step: int, call: ToolCall) -> dict[str, Any]:

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +37,7 @@ def test_a_delta_of_related_texts_too(before: list[str], after: list[str], share
     delta = find_delta(old, new)
     assert apply(old, delta) == new
     kinds = [type(o) if isinstance(o, str) else o > 0 for o in delta]
-    assert all(a != b for a, b in zip(kinds, kinds[1:], strict=False))
+    assert all(a != b for a, b in pairwise(kinds))
 
 
 def test_an_equal_text_is_kept_whole() -> None:
