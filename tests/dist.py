@@ -39,6 +39,9 @@ REQUIRED = (
     "memagent/prompts/plain.toml",
     "memagent/prompts/small.toml",
     "memagent/samples/war_and_peace.txt.gz",
+    "memagent_viewer/page.css",
+    "memagent_viewer/page.html",
+    "memagent_viewer/page.js",
 )
 LICENCES = ("LICENSE", "NOTICE")
 MAX_BYTES = 5_000_000

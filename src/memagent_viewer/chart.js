@@ -1,6 +1,6 @@
 // Two rows of bars over the entries of a run: what the context carries, and what each entry cost.
 
-const WIDEST = 3
+const WIDEST = 4
 const SVG = "http://www.w3.org/2000/svg"
 
 function makeSvg(tag, attributes, ...children) {
