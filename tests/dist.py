@@ -52,7 +52,7 @@ IMPORTS = {
     "bench": "matplotlib, numpy, scipy, tiktoken, memagent_bench.cli, memagent_bench.games",
     "formats": "pypdfium2",
     "langchain": "memagent.integrations.langchain",
-    "mcp": "memagent.tools.mcp, mcp",
+    "mcp": "memagent.tools.mcp, memagent_mcp.server, mcp",
     "openai-agents": "memagent.integrations.openai_agents",
     "peers": "memagent_bench.systems.langchain_refine, memagent_bench.systems.llamaindex_refine",
     "pydantic-ai": "memagent.integrations.pydantic_ai",

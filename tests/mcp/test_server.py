@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp_types import TextContent
 
-from memagent import MemoryAgent, RunStore, ScriptedModel
+from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
 from memagent.threads import in_thread
 from memagent_mcp.roots import Roots
 from memagent_mcp.server import Reader
@@ -77,8 +78,8 @@ async def test_a_document_is_asked_and_read_on(books: Path) -> None:
         assert [tool.name for tool in tools] == ["ask_document", "read_more", "list_runs"]
         seen: list[tuple[float, float | None, str | None]] = []
 
-        async def note(progress: float, total: float | None, words: str | None) -> None:
-            seen.append((progress, total, words))
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            seen.append((progress, total, message))
 
         done = await client.call_tool(
             "ask_document",
@@ -165,6 +166,32 @@ async def test_an_unfinished_run_is_continued(books: Path) -> None:
             client, "ask_document", path=asked["path"], question="Else?", run_id=first["run_id"]
         )
         assert other.startswith(f"error: run {first['run_id']!r} was started with another question")
+
+
+async def test_a_call_that_is_cut_off_can_be_continued(books: Path, store: RunStore) -> None:
+    reached = asyncio.Event()
+
+    async def reply(request: ChatRequest) -> str:
+        if len(model.requests) == 3 and not reached.is_set():
+            reached.set()
+            await asyncio.Event().wait()
+        return "London."
+
+    model = ScriptedModel(reply, window=4096)
+    agent = MemoryAgent(model, store=store)
+    roots = await in_thread(Roots, [books])
+    asked = {"path": "old/harvest.txt", "question": QUESTION}
+    async with Client(Reader(agent, store, roots).server()) as client:
+        task = asyncio.create_task(client.call_tool("ask_document", asked))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with Client(Reader(agent, store, roots).server()) as client:
+        (run,) = await call(client, "list_runs")
+        assert run["status"] == "stopped"
+        said = await call(client, "ask_document", **asked, run_id=run["run_id"])
+        assert said["answer"] == "London."
 
 
 async def test_answers_are_bounded(books: Path, store: RunStore) -> None:

@@ -47,11 +47,6 @@ def show(
     with report_errors(outcome):
         outcome.store = opened = existing_store(store)
         record = opened.get(run_id)
-        if live or html is not None or beside is not None:
-            from memagent_viewer.command import show_page
-
-            show_page(opened, run_id, beside, html, outcome, live=live)
-            return
         asked = range(len(record.binding["questions"]))
         if question is not None and question not in asked:
             raise ConfigError(
@@ -64,7 +59,11 @@ def show(
             has = "reads a document, which has chunks: --chunk N"
             raise ConfigError(f"--step {step}: run {run_id!r} {has}")
         chosen = asked if question is None else [question]
-        if step is not None:
+        if live or html is not None or beside is not None:
+            from memagent_viewer.command import show_page
+
+            show_page(opened, run_id, beside, html, outcome, live=live)
+        elif step is not None:
             _show_step(opened, record, step, outcome)
         elif chunk is not None:
             _show_chunk(opened, record, chosen, chunk, outcome)
@@ -106,11 +105,9 @@ def list_facts(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[s
         allowed = f"working context {budget['window']:,}, at most {limits}"
         made = ("made", f"{plural(tally.steps, 'step')}, {plural(tally.summaries, 'summary')}")
     else:
-        many = len(questions) > 1
-        numbered = [(f"question {n}" if many else "question", q) for n, q in enumerate(questions)]
-        asked = [("document", record.source["name"]), *numbered]
-        parts = f"chunk {budget['chunk']:,}, memory {budget['memory']:,}"
-        allowed = f"window {budget['window']:,}: {parts}"
+        names = [f"question {n}" for n in range(len(questions))] if questions[1:] else ["question"]
+        asked = [("document", record.source["name"]), *zip(names, questions, strict=True)]
+        allowed = "window {window:,}: chunk {chunk:,}, memory {memory:,}".format(**budget)
         made = ("read", plural(tally.made, "chunk"))
     return [
         ("run", f"{record.id}, {status_of(store, record)}"),
