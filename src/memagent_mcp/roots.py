@@ -10,7 +10,7 @@ from memagent.texts import quote
 
 
 class Roots:
-    """Allowed folders. Symbolic links are followed first: what counts is where a file really is.
+    """Allowed folders. Symbolic links are followed first: where a file really is decides.
 
     Args:
         folders: at least one.

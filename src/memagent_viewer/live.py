@@ -1,4 +1,4 @@
-"""Serves the page of a run that goes on, to this machine only."""
+"""Serves the page of a run to this machine only, up to date while it is running."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ HOLD = 5
 class Holding(browser.Quiet):
     """Serves a folder, and lets one request wait."""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         if self.path == "/hold":
             time.sleep(HOLD)
         super().do_GET()
