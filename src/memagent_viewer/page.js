@@ -11,7 +11,7 @@ const page = {
         this.active = this.runs[0]
         document.getElementById("runs").append(...this.runs.map((run) => run.element))
         for (const run of this.runs) run.element.addEventListener("focusin", () => (this.active = run))
-        const id = decodeURIComponent(location.hash.slice(1))
+        const id = location.hash.slice(1)
         if (this.active.entries.some((entry) => entry.id === id)) this.active.openId(id)
         document.documentElement.dataset.ready = Math.round(performance.now())
     },
@@ -31,7 +31,7 @@ const page = {
     opened(run) {
         this.active = run
         const entry = run.entries[run.place]
-        if (entry.id && !LIVE) history.replaceState(null, "", "#" + encodeURIComponent(entry.id))
+        if (entry.id && !LIVE) history.replaceState(null, "", "#" + entry.id)
         for (const other of this.runs) {
             if (other === run) continue
             const same = entry.end === undefined ? run.place : other.entries.findIndex((each) => each.end >= entry.end)
