@@ -179,6 +179,17 @@ def test_hostile_texts_are_texts(drive: Drive) -> None:
     assert "NUL 0000, escape 001B[31m, lone � surrogate" in state["memory"]
 
 
+def test_no_other_script_runs(pages: Path, tmp_path: Path) -> None:
+    """The page's policy would stop one that got past the script that makes text nodes only."""
+    bad = tmp_path / "bad.html"
+    text = (pages / "hostile.html").read_text(encoding="utf-8")
+    bad.write_text(text.replace("</body>", "<script>document.title = 'owned'</script></body>"))
+    seen = browser.visit(bad, tmp_path, "--virtual-time-budget=3000")
+    assert "<title>Who?" in seen.dom
+    assert 'data-ready="' in seen.dom
+    assert any("Content Security Policy" in line for line in seen.console)
+
+
 def test_a_live_page_follows_its_run(store: RunStore, tmp_path: Path) -> None:
     made.read(store, chunks=3)
 
