@@ -13,6 +13,7 @@ from memagent.cli.runs import runs
 from memagent.cli.session import make_app
 from memagent.cli.setup import Ask
 from memagent.cli.show import show
+from memagent_mcp.command import NOT_SERVED, Mcp, serve_mcp
 
 ABOUT = """Let a small-context model read documents of any length.
 
@@ -24,6 +25,7 @@ app = make_app("memagent", ABOUT, EXIT_CODES)
 app.command("ask")(command_of(Ask, ask))
 app.command("estimate")(command_of(Ask, estimate, without=NOT_ESTIMATED))
 app.command("map")(command_of(Map, map_documents, without=NOT_MAPPED))
+app.command("mcp")(command_of(Mcp, serve_mcp, without=NOT_SERVED))
 app.command("probe")(command_of(Probe, probe))
 app.command("resume")(command_of(Resume, resume))
 app.add_typer(runs, name="runs")
