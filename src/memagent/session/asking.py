@@ -11,7 +11,7 @@ from memagent.prompts import UnusableReply
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.session.output import Output
+from memagent.prompts.output import Output
 from memagent.session.plan import ToolPlan
 from memagent.session.step import Act, read_act
 from memagent.texts import clip

@@ -24,7 +24,7 @@ from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
 from memagent.session.asking import CUT_OFF, Asking, Stop
-from memagent.session.output import Output
+from memagent.prompts.output import Output
 from memagent.session.plan import ToolPlan
 from memagent.session.progress import Progress
 from memagent.session.said import Said, check_limits, find_place

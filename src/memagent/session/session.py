@@ -9,7 +9,7 @@ from memagent.run.result import SessionResult
 from memagent.run.stream import EventStream
 from memagent.run.sync import check_run_id, new_run_id
 from memagent.session.loop import ToolLoop
-from memagent.session.output import Output
+from memagent.prompts.output import Output
 from memagent.session.said import Said
 
 if TYPE_CHECKING:
