@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from memagent.documents import open_document
     from memagent.memory.agent import MemoryAgent, RunStream
+    from memagent.memory.extraction import Extraction
     from memagent.messages import ChatRequest, Completion, Message, Sampling, ToolCall, Usage
     from memagent.models.base import ChatModel
     from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
@@ -36,6 +37,7 @@ __all__ = [
     "ConcurrencyLimit",
     "Conversation",
     "Estimate",
+    "Extraction",
     "Limits",
     "MemoryAgent",
     "Message",
@@ -66,6 +68,7 @@ __all__ = [
 # Loaded on first use, so `import memagent` stays fast.
 _HOMES = {
     "memory.agent": ("MemoryAgent", "RunStream"),
+    "memory.extraction": ("Extraction",),
     "run.result": ("Estimate", "Result", "SessionResult"),
     "session.agent": ("ToolAgent",),
     "documents": ("open_document",),

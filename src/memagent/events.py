@@ -93,6 +93,21 @@ class MemoryTruncated(_QuestionEvent):
     tokens_after: int
 
 
+class RowsFound(_QuestionEvent):
+    """A reply of an extraction was read; its valid new rows are stored."""
+
+    type: Literal["rows_found"] = "rows_found"
+    chunk: int
+    rows: int
+    """New rows."""
+    duplicates: int
+    """Rows that are equal to earlier ones."""
+    invalid: int
+    """Rows that were given up (`Extraction.invalid`)."""
+    total: int
+    """Rows found so far."""
+
+
 class Settled(_QuestionEvent):
     """The model answered with the done literal: the rest of the document is not read."""
 
@@ -219,6 +234,7 @@ Event = Annotated[
     | MemoryDegenerate
     | MemoryKept
     | MemoryTruncated
+    | RowsFound
     | Settled
     | Retried
     | Answered

@@ -12,6 +12,7 @@ from memagent.documents import Document, Source, open_document
 from memagent.errors import ConfigError, DocumentError, EmptyDocument, RunMismatch, RunUnfinished
 from memagent.memory.ahead import Pace
 from memagent.memory.corpus import Mapped, read_all
+from memagent.memory.jobs import Jobs
 from memagent.memory.loop import MemoryLoop
 from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.memory.state import restore
@@ -20,14 +21,14 @@ from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.models.policy import Degenerate, policy_of
 from memagent.prompts import Gate, PromptSet
-from memagent.run.agent import Agent, OnEvent, anext_or_none
+from memagent.run.agent import OnEvent, anext_or_none
 from memagent.run.result import Estimate, Result
 from memagent.run.stream import EventStream
 from memagent.runstore import RunStore
 from memagent.threads import in_thread, run_sync
 
 
-class MemoryAgent(Agent[MemorySettings]):
+class MemoryAgent(Jobs):
     """Reads a document of any length through a fixed-size memory, and answers questions about it.
 
     For a model that comes with settings (`memagent.models.policy`), those replace the defaults below.
@@ -35,7 +36,8 @@ class MemoryAgent(Agent[MemorySettings]):
     Args:
         model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `smol`, `nano`, `extractive`),
             any `ChatModel`, or None for `MEMAGENT_MODEL`. For URLs, keys, timeouts and tokenizers use `open_model`.
-        prompts: a shipped set (`plain`, `boxed`, `shared`, `small`), a TOML file, or a `PromptSet`; default `plain`.
+        prompts: a shipped set (`plain`, `boxed`, `shared`, `small`, `summary`), a TOML file, or a `PromptSet`; default
+            `plain`.
         window: tokens of prompt plus output; default the smaller of the server's window and 8192.
         chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
         memory_tokens: tokens of the memory, and of one output; default likewise.
@@ -247,7 +249,11 @@ class MemoryAgent(Agent[MemorySettings]):
         """
         record = self.store.get(run_id)
         if record.binding["agent"] != "memory":
-            raise RunMismatch(f"run {run_id!r} is a tool session, which has no memories")
+            kinds = {
+                "tools": "a tool session, which has no memories",
+                "extract": "an extraction, which has rows",
+            }
+            raise RunMismatch(f"run {run_id!r} is {kinds[record.binding['agent']]}")
         if not self.store.is_answered(run_id):
             raise RunUnfinished(
                 f"run {run_id!r} isn't finished, and its memories may lack the end: resume it first"

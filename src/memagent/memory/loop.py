@@ -101,11 +101,10 @@ class MemoryLoop(Loop[list[Result]]):
         self._last: dict[str, Any] | None = None if found is None else found[1]["mark"]
         await self._read()
         if self._limit is None:
-            await self._ask(*map(self._answer, filter(State.waits, self._states)))
+            await self._conclude(list(filter(State.waits, self._states)))
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
-        given = (log.store, log.run_id, plan.questions, self._states, self.host.limits)
-        return await in_thread(read_results, *given, self._reopens)
+        return await in_thread(self._read_results)
 
     # --- reading
 
@@ -173,7 +172,8 @@ class MemoryLoop(Loop[list[Result]]):
                 await self._keep(chunk, mark)
                 taken += 1
                 await take()
-                if state.memory != memory or not self._reads(state):
+                still = state.memory == memory and state.next_chunk == chunk.index + 1
+                if not still or not self._reads(state):
                     break
         for exchange in exchanges[taken:]:
             await self._caller.discard(exchange)
@@ -209,6 +209,8 @@ class MemoryLoop(Loop[list[Result]]):
             if chunk.neutralised:
                 events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
             body = {"mark": mark, "text": chunk.text}
+            if read.place:
+                body["place"] = read.place
             await self._log.commit(f"chunk-{chunk.index}", body, events=events)
             self._last = mark
 
@@ -315,6 +317,16 @@ class MemoryLoop(Loop[list[Result]]):
 
     # --- ends
 
+    async def _conclude(self, states: list[State], *, so_far: bool = False) -> None:
+        """Answers questions, from the whole document or from what was read so far."""
+        caller = self._caller.over(self.host.model) if so_far else None
+        await self._ask(*(self._answer(state, so_far=so_far) for state in states), caller=caller)
+
+    def _read_results(self) -> list[Result]:
+        log, limits = self._log, self.host.limits
+        given = (log.store, log.run_id, self.plan.questions, self._states, limits)
+        return read_results(*given, self._reopens)
+
     async def _stop(self, state: State, reason: StopReason, detail: str, usage: Usage) -> None:
         state.stopped, state.detail = reason, detail
         stopped = Stopped(question=state.question, reason=reason, detail=detail, usage=usage)
@@ -326,9 +338,5 @@ class MemoryLoop(Loop[list[Result]]):
             await self._stop(state, StopReason.LIMIT, detail, Usage())
         limits = self.host.limits
         if limits is not None and limits.answer:
-            exchanges = [
-                self._answer(state, so_far=True)
-                for state in self._states
-                if state.stopped is StopReason.LIMIT and state.memory
-            ]
-            await self._ask(*exchanges, caller=self._caller.over(self.host.model))
+            limited = [s for s in self._states if s.stopped is StopReason.LIMIT and s.memory]
+            await self._conclude(limited, so_far=True)

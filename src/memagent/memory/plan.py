@@ -51,6 +51,8 @@ class MemoryPlan(Plan):
     """Tokens of each kind of prompt with empty fields."""
     question_tokens: tuple[int, ...]
     empty_memory_tokens: int
+    agent: str = "memory"
+    """The kind of agent that the run is bound to."""
 
     @classmethod
     def make(
@@ -113,7 +115,7 @@ class MemoryPlan(Plan):
         bound = {"cuts", "gate", "trust", "degenerate", "sampling", "seed"}
         settings = self.settings.model_dump(mode="json", include=bound)
         return {
-            "agent": "memory",
+            "agent": self.agent,
             "questions": list(self.questions),
             "model": self.model,
             "prompts": f"{self.prompts.name}:{self.prompts.hash}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memagent.models.limit import Limits
@@ -29,6 +29,10 @@ class State:
     answer: str | None = None
     truncated: bool = False
     """The answer was cut off by its token limit."""
+    step: int = 0
+    """Number of the next update: that of its chunk, unless an extraction needed several replies for a chunk."""
+    progress: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What an extraction continues from."""
     partial: bool = False
     """The answer is from the memory so far: a usage limit stopped the reading."""
     stopped: StopReason | None = None
@@ -48,7 +52,11 @@ def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
         states.append(state := State(question))
         if (found := store.latest(run_id, f"update/q{question}")) is not None:
             number, body = found
-            state.next_chunk, state.settled = number + 1, body.get("settled", False)
+            state.step, state.settled = number + 1, body.get("settled", False)
+            state.next_chunk, state.progress = (
+                body.get("next", number + 1),
+                body.get("progress", {}),
+            )
             state.carried = body.get("carried")
         if state.carried is not None:
             written = store.effect(run_id, f"update-{state.carried}/q{question}")

@@ -18,24 +18,24 @@ PROBLEMS = 10
 
 
 class Output:
-    """A pydantic model as the form of an answer.
+    """A pydantic model as the form of an answer or a row; `name` is that of the argument, for errors.
 
     Raises:
         ConfigError: it isn't a pydantic model, or has no JSON schema.
     """
 
-    def __init__(self, model: type[BaseModel]) -> None:
+    def __init__(self, model: type[BaseModel], name: str = "output_type") -> None:
         # Not everybody has a type checker.
         if not isinstance(cast("object", model), type(BaseModel)):
             raise ConfigError(
-                f"output_type must be a pydantic model (a class derived from BaseModel), got {quote(model)}"
+                f"{name} must be a pydantic model (a class derived from BaseModel), got {quote(model)}"
             )
         self._model = model
         try:
             self.schema: dict[str, Any] = model.model_json_schema()
         except PydanticUserError as error:
             raise ConfigError(
-                f"output_type {model.__name__!r} has no JSON schema: {clip(str(error), 300)}"
+                f"{name} {model.__name__!r} has no JSON schema: {clip(str(error), 300)}"
             ) from error
 
     def read(self, text: str) -> BaseModel:

@@ -58,7 +58,7 @@ class PromptSet(Wording):
     verbatim, and nothing else may depend on their contents.
     """
 
-    built_in: ClassVar[tuple[str, ...]] = ("plain", "boxed", "shared", "small")
+    built_in: ClassVar[tuple[str, ...]] = ("plain", "boxed", "shared", "small", "summary")
     tags: Tags
     update: tuple[Turn, ...] = Field(min_length=1)
     answer: tuple[Turn, ...] = Field(min_length=1)

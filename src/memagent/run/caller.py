@@ -216,8 +216,8 @@ class Caller:
 
 def _make_record(
     exchange: Exchange[T], reply: Reply[T]
-) -> tuple[dict[str, Any], Usage, Sequence[Event]]:
-    """Body, cost and events of a reply. Blocks."""
+) -> tuple[dict[str, Any], Usage, Sequence[Event], Mapping[str, Mapping[str, Any]]]:
+    """Body, cost, events and further effects of a reply. Blocks."""
     made: Record = ({}, ()) if exchange.record is None else exchange.record(reply)
     more, events = made
     # A conversation ends with the text, and holds the ids.
@@ -227,7 +227,7 @@ def _make_record(
     # Which turns a summary covers depends on token counts, so a replay must notice a difference.
     asked = {"prompt": digest(exchange.messages)} if exchange.kind == "summary" else {}
     body = {"reply": dump, **tried, **asked, **more}
-    return body, exchange.unsaved, (*exchange.retried, *events)
+    return body, exchange.unsaved, (*exchange.retried, *events), exchange.also
 
 
 def waste(usage: Usage) -> Usage:

@@ -96,6 +96,8 @@ class Exchange(Generic[T]):
     """A reply was doubted."""
     turn: Awaitable[None] | None = None
     """Awaited before a usable reply is taken: the outcome of earlier exchanges may make it obsolete."""
+    also: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Bodies of further effects by key, committed in the same transaction; filled by `record`."""
     question: int = 0
     chunk: int | None = None
     """The chunk for the events about retries."""

@@ -48,7 +48,8 @@ class StoredConversations(Sequence[Conversation]):
             self._counts[key] = 0 if last is None else last[0] + 1
         number, answer = store.latest(run_id, f"answer/q{question}") or (0, {"segments": -1})
         segments = self._counts.get("segment-%d", 0)
-        self._counts[f"answer-{number}/q{question}"] = answer.get("segments", segments) == segments
+        said = "conversation" in answer and answer.get("segments", segments) == segments
+        self._counts[f"answer-{number}/q{question}"] = said
 
     def __len__(self) -> int:
         return sum(self._counts.values())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,14 @@ def split_key(key: str) -> tuple[str, int]:
     if found is None:
         raise ValueError(f"effect key {key!r} must start with the name of a kind in lower case")
     return found[1] + key[found.end() :], int(found[2] or 0)
+
+
+def dump_body(body: Mapping[str, Any]) -> str:
+    """An effect's body as JSON."""
+    try:  # most scripts aren't ASCII, and an escape takes six bytes
+        return to_json(body).decode()
+    except PydanticSerializationError:  # lone surrogates, which SQLite rejects unescaped
+        return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

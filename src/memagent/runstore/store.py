@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from pydantic_core import PydanticSerializationError, to_json
 
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
@@ -18,7 +16,7 @@ from memagent.messages import Usage
 from memagent.runstore.conversations import StoredConversations
 from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
-from memagent.runstore.records import Begun, RunRecord, split_key
+from memagent.runstore.records import Begun, RunRecord, dump_body, split_key
 from memagent.trajectory import Conversation
 
 _NOTHING = Usage()
@@ -202,6 +200,7 @@ class RunStore:
         body: dict[str, Any],
         usage: Usage = _NOTHING,
         events: Sequence[Event] = (),
+        also: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[Event]:
         """Commits an effect with its events, all or nothing; does nothing if it is already committed.
 
@@ -211,20 +210,22 @@ class RunStore:
             body: JSON values.
             usage: its cost, apart from what was spent on it before.
             events: events to log with it.
+            also: bodies of further effects, by key.
         """
         place = (run_id, *split_key(key))
-        try:  # most scripts aren't ASCII, and an escape takes six bytes
-            raw = to_json(body)
-        except PydanticSerializationError:  # lone surrogates, which SQLite rejects unescaped
-            raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
             db.execute(
                 "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
                 "CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
-                (*place, time.time(), _add_usage(db, place, usage), raw.decode()),
+                (*place, time.time(), _add_usage(db, place, usage), dump_body(body)),
             )
+            for other, more in (also or {}).items():
+                db.execute(
+                    "INSERT INTO effects (run, kind, number, sent, committed, body) VALUES (?,?,?,1,?,?)",
+                    (run_id, *split_key(other), time.time(), dump_body(more)),
+                )
             return _log(db, run_id, events)
 
     def spend(

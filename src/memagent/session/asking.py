@@ -8,10 +8,10 @@ from memagent.errors import LimitReached, OutputInvalid
 from memagent.events import Acted
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
+from memagent.prompts.output import Output
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.prompts.output import Output
 from memagent.session.plan import ToolPlan
 from memagent.session.step import Act, read_act
 from memagent.texts import clip

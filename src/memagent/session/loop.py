@@ -16,6 +16,7 @@ from memagent.errors import (
 from memagent.events import Answered, Compacted, MessageSent, SessionStarted, Stopped
 from memagent.messages import Message, Usage
 from memagent.prompts import UnusableReply
+from memagent.prompts.output import Output
 from memagent.run.caller import Caller
 from memagent.run.exchange import Unusable
 from memagent.run.log import Log
@@ -24,7 +25,6 @@ from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
 from memagent.session.asking import CUT_OFF, Asking, Stop
-from memagent.prompts.output import Output
 from memagent.session.plan import ToolPlan
 from memagent.session.progress import Progress
 from memagent.session.said import Said, check_limits, find_place

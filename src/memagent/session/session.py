@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memagent.prompts.output import Output
 from memagent.run.agent import OnEvent
 from memagent.run.result import SessionResult
 from memagent.run.stream import EventStream
 from memagent.run.sync import check_run_id, new_run_id
 from memagent.session.loop import ToolLoop
-from memagent.prompts.output import Output
 from memagent.session.said import Said
 
 if TYPE_CHECKING:

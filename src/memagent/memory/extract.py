@@ -1,0 +1,198 @@
+"""Extraction: the loop of readings, with updates that add rows to the store (ADR 0030)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel
+
+from memagent.chunking import Chunk
+from memagent.chunking.fitting import within
+from memagent.documents import Source
+from memagent.events import Answered, Event, MemoryKept, MemoryUpdated, RowsFound
+from memagent.memory.extraction import INVALID, ROW, SEEN, Extraction
+from memagent.memory.loop import MemoryLoop
+from memagent.memory.plan import MemoryPlan
+from memagent.memory.state import State
+from memagent.messages import Usage
+from memagent.prompts.output import Output
+from memagent.prompts.rows import BadRow, RowPrompts, RowReply, WrittenRow, read_rows
+from memagent.run.exchange import Exchange, Record, Reply
+from memagent.run.result import Result
+from memagent.runstore import RunRecord
+from memagent.runstore.conversations import without_text
+from memagent.texts import plural
+from memagent.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from memagent.memory.agent import MemoryAgent
+
+REPAIRS = 2
+"""How often a chunk's invalid rows are asked for again: as often as an unusable reply."""
+REPLIES = 8
+"""Replies about one chunk, if they are cut off: a chunk has about five times the tokens of a reply, and rows as JSON
+may take more than the text that they are from."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an extraction continues from. The first four are about the chunk that is open."""
+
+    replies: int = 0
+    repairs: int = 0
+    note: str = ""
+    """Stands before the rows in the memory."""
+    pending: tuple[dict[str, str], ...] = ()
+    """Invalid rows that were asked for again."""
+    rows: int = 0
+    invalid: int = 0
+    duplicates: int = 0
+
+
+class RowLoop(MemoryLoop):
+    """One extraction from one document."""
+
+    agent: ClassVar[str] = "extract"
+
+    def __init__(
+        self, host: MemoryAgent, prompts: RowPrompts, form: Output, what: str, document: Source
+    ) -> None:
+        schema = json.dumps(form.schema, ensure_ascii=False)
+        self._prompts, self._form, self._what = prompts, form, what
+        super().__init__(host, (prompts.say("request", what=what, schema=schema),), document)
+
+    async def prepare(self, known: RunRecord | None) -> MemoryPlan:
+        """See `Loop.prepare`."""
+        self.plan = replace(await super().prepare(known), agent=self.agent)
+        return self.plan
+
+    def _update(self, chunk: Chunk, state: State) -> Exchange[Any]:
+        """Shows a chunk: its rows are added."""
+        exchange: Exchange[Any] = super()._update(chunk, state)
+        exchange.key = f"update-{state.step + chunk.index - state.next_chunk}/q0"
+        exchange.read = partial(read_rows, prompts=self._prompts, form=self._form)
+        exchange.doubts = None
+        exchange.record = partial(self._record_rows, exchange, state, chunk)
+        return exchange
+
+    def _record_rows(
+        self, exchange: Exchange[Any], state: State, chunk: Chunk, reply: Reply[RowReply]
+    ) -> Record:
+        """Stores the rows of a reply, and keeps the chunk open if it needs another. Blocks."""
+        was, also = Progress(**state.progress), exchange.also
+        fresh = self._add_new(reply.value.rows, was, chunk, also)
+        now, given_up = self._continue(reply.value, was, len(fresh))
+        for number, row in enumerate(given_up, was.invalid):
+            also[INVALID % number] = asdict(row) | self._where(chunk)
+        told = reply.conversation(chunk.index)
+        body: dict[str, Any] = {
+            "conversation": told.model_dump(mode="json", exclude_defaults=True),
+            "progress": asdict(now),
+            "next": chunk.index + (not now.note),
+        }
+        found = RowsFound(
+            chunk=chunk.index,
+            rows=len(fresh),
+            duplicates=now.duplicates - was.duplicates,
+            invalid=len(given_up),
+            total=now.rows,
+        )
+        lines = state.memory.removeprefix(was.note).split("\n") + [row.line for row in fresh]
+        memory, tokens = self._fit(now.note, list(filter(None, lines)))
+        where: dict[str, Any] = {"chunk": chunk.index, "usage": reply.usage}
+        event: Event = MemoryKept(**where)
+        if memory != state.memory:
+            event = MemoryUpdated(**where, memory=memory, tokens=tokens)
+            body |= {"memory": memory, "tokens": tokens}
+            state.memory, state.tokens, state.carried = memory, tokens, state.step
+        if state.carried is not None:
+            body["carried"] = state.carried
+        state.step, state.next_chunk, state.progress = state.step + 1, body["next"], asdict(now)
+        return without_text(body, chunk.text), [found, event]
+
+    def _continue(
+        self, found: RowReply, was: Progress, fresh: int
+    ) -> tuple[Progress, list[BadRow]]:
+        """What the extraction continues from after a reply with `fresh` new rows, and the rows that are given up."""
+        replies, prompts = was.replies + 1, self._prompts
+        repair = bool(found.bad) and was.repairs < REPAIRS and replies < REPLIES
+        more = found.tail is not None and fresh > 0 and replies < REPLIES
+        # A repair that brings fewer rows than it was asked for has lost some.
+        lost = fresh + len(found.bad) < len(was.pending)
+        given_up = [BadRow(**row) for row in was.pending if lost]
+        given_up += () if repair else found.bad
+        if found.tail is not None and not (repair or more):
+            why = f"the reply was cut off by its limit of {self.plan.budget.output} tokens"
+            why += ", like those before it" if fresh else " before its first new row"
+            given_up.append(BadRow(found.tail, why))
+        notes: list[str] = []
+        if repair:
+            problems = "\n\n".join(f"{row.text}\n{row.problem}" for row in found.bad)
+            notes.append(prompts.say("invalid", problem=problems))
+        if found.tail is not None and (repair or more):
+            notes.append(prompts.say("cut_off"))
+        counts: dict[str, Any] = {
+            "rows": was.rows + fresh,
+            "invalid": was.invalid + len(given_up),
+            "duplicates": was.duplicates + len(found.rows) - fresh,
+        }
+        if not notes:
+            return Progress(**counts), given_up
+        safe = self.plan.neutraliser.safe("\n\n".join(notes))
+        # Half of the memory is left for rows.
+        note, *_ = within(safe, max(1, self.plan.budget.memory // 2), self.plan.counter)
+        pending = tuple(map(asdict, found.bad)) if repair else ()
+        return Progress(replies, was.repairs + repair, note, pending, **counts), given_up
+
+    def _add_new(
+        self, rows: Sequence[WrittenRow], was: Progress, chunk: Chunk, also: dict[str, Any]
+    ) -> list[WrittenRow]:
+        """Puts the rows that the run doesn't have among the effects to commit, and returns them."""
+        fresh, log = list[WrittenRow](), self._log
+        for row in rows:
+            digest = hashlib.blake2b(row.line.encode(), digest_size=8).digest()
+            seen = SEEN % (int.from_bytes(digest) >> 1)  # SQLite's integers are signed
+            if seen in also or log.store.effect(log.run_id, seen) is not None:
+                continue
+            number = was.rows + len(fresh)
+            also[seen] = {"row": number}
+            also[ROW % number] = {"row": row.text, **self._where(chunk)}
+            fresh.append(row)
+        return fresh
+
+    def _where(self, chunk: Chunk) -> dict[str, Any]:
+        read = self._log.store.effect(self._log.run_id, f"chunk-{chunk.index}") or {}
+        place = read.get("place", "")
+        return {"chunk": chunk.index, "start": chunk.start, "end": chunk.end, "place": place}
+
+    def _fit(self, note: str, lines: list[str]) -> tuple[str, int]:
+        """The memory: a note, then the newest rows that fit the budget; and its tokens."""
+        counter: TokenCounter = self.plan.counter
+        while True:
+            rows = self.plan.neutraliser.safe("\n".join(lines))
+            memory = "\n\n".join(filter(None, (note, rows)))
+            tokens = counter.count(memory)
+            excess = tokens - self.plan.budget.memory
+            if excess <= 0 or not lines:
+                return memory, tokens
+            lines = lines[max(1, len(lines) * excess // tokens) :]
+
+    # --- ends
+
+    async def _conclude(self, states: list[State], *, so_far: bool = False) -> None:
+        """The answer is the number of rows; what was found so far is in the store as it is."""
+        for state in states if not so_far else ():
+            answer = plural(Progress(**state.progress).rows, "row")
+            facts: dict[str, Any] = {"answer": answer, "truncated": False, "form_found": True}
+            await self._log.commit("answer/q0", facts, events=[Answered(**facts, usage=Usage())])
+            state.answer = answer
+
+    def _read_results(self) -> list[Result]:
+        (result,), (state,) = super()._read_results(), self._states
+        found = replace(result, question=self._what)
+        return [Extraction[BaseModel].of(found, self._log.store, self._form, state.progress)]

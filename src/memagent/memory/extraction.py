@@ -1,0 +1,132 @@
+"""What an extraction returns: rows and their places, read from the run store as they are used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar, overload
+
+from pydantic import BaseModel
+
+from memagent.prompts.output import Output
+from memagent.run.result import Result
+from memagent.runstore import RunStore
+
+M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+ROW, INVALID, SEEN = "row-%d/q0", "invalid-%d/q0", "seen-%d/q0"
+"""Keys of the effects that hold rows, rows that were given up, and hashes of rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    chunk: int
+    """Index of the chunk that it was found in."""
+    start: int
+    """First character of that chunk in the document."""
+    end: int
+    """One past its last character."""
+    place: str
+    """Such as `p. 3 to p. 5`, if the document's format has places."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(_Placed, Generic[M]):
+    """A row that was found in a document."""
+
+    value: M
+    """The row itself."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row and where it was found, as JSON values."""
+        return vars(self) | {"value": self.value.model_dump(mode="json")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvalidRow(_Placed):
+    """What the model wrote instead of a row, and didn't correct."""
+
+    text: str
+    """Its first 400 characters."""
+    problem: str
+    """What is wrong with it, a line for each field."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields."""
+        return dict(vars(self))
+
+
+class StoredRows(Sequence[T]):
+    """Rows in the order they were found. Each is read from disk when indexed, so any number takes no memory."""
+
+    def __init__(
+        self, store: RunStore, run_id: str, key: str, make: Callable[[dict[str, Any]], T]
+    ) -> None:
+        self._store, self._run_id, self._key, self._make = store, run_id, key, make
+
+    def __len__(self) -> int:
+        last = self._store.latest(self._run_id, self._key.replace("-%d", ""))
+        return 0 if last is None else last[0] + 1
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        number = index if index >= 0 else len(self) + index
+        body = self._store.effect(self._run_id, self._key % number) if number >= 0 else None
+        if body is None:
+            raise IndexError(index)
+        return self._make(body)
+
+    def __reduce__(self) -> tuple[type, tuple[list[T]]]:
+        """A copy contains the rows themselves."""
+        return list, (list(self),)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} rows of run {self._run_id!r}>"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Extraction(Result, Generic[M]):
+    """The rows of a document. `answer` is their number in words, `memory` the newest of them."""
+
+    rows: Sequence[Row[M]]
+    """The rows, equal ones once, in the order they were found; `len` doesn't load them."""
+    invalid: Sequence[InvalidRow] = ()
+    """What the model wrote instead of rows and didn't correct: count and check them."""
+    duplicates: int = field(default=0)
+    """Rows that were dropped because all their fields were those of an earlier one."""
+
+    @classmethod
+    def of(cls, result: Result, store: RunStore, form: Output, progress: dict[str, Any]) -> Self:
+        """The extraction of a run whose loop returned `result`."""
+
+        def make(body: dict[str, Any]) -> Row[Any]:
+            return Row(value=form.read(body.pop("row")), **body)
+
+        return cls(
+            **vars(result),
+            rows=StoredRows(store, result.run_id, ROW, make),
+            invalid=StoredRows(store, result.run_id, INVALID, lambda body: InvalidRow(**body)),
+            duplicates=progress.get("duplicates", 0),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON values, without trajectory and source; loads the rows."""
+        rows = [row.to_dict() for row in self.rows]
+        return super().to_dict() | {
+            "rows": rows,
+            "invalid": [bad.to_dict() for bad in self.invalid],
+        }
+
+    def write(self, path: str | Path) -> None:
+        """Writes a file with a JSON line for each row (`Row.to_dict`), one row in memory at a time."""
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(
+                json.dumps(row.to_dict(), ensure_ascii=False) + "\n" for row in self.rows
+            )

@@ -1,0 +1,131 @@
+"""What a memory agent does with a document besides answering: summaries and rows."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from pydantic import BaseModel
+
+from memagent.documents import Source
+from memagent.errors import ConfigError
+from memagent.memory.plan import MemorySettings
+from memagent.prompts import PromptSet
+from memagent.prompts.output import Output
+from memagent.prompts.rows import RowPrompts
+from memagent.run.agent import Agent, OnEvent
+from memagent.run.plan import check_text
+from memagent.run.result import Result
+from memagent.texts import quote
+from memagent.threads import in_thread
+
+if TYPE_CHECKING:
+    from memagent.memory.agent import MemoryAgent, RunStream
+    from memagent.memory.extraction import Extraction
+
+M = TypeVar("M", bound=BaseModel)
+Style = Literal["summary", "minutes"]
+STYLES: dict[Style, str] = {
+    "summary": "Summarise the document: what it is about, what it says or what happens in it, and how it ends.",
+    "minutes": (
+        "Write the minutes: who took part, then topic by topic what was said in a sentence or two, what was decided, "
+        "and who does what by when."
+    ),
+}
+"""The question of each style."""
+
+
+class Jobs(Agent[MemorySettings]):
+    """Summaries and rows, by the loop of readings."""
+
+    def summarize(
+        self,
+        document: Source,
+        style: Style = "summary",
+        *,
+        run_id: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Result:
+        """Summarises a document: a question like any other, with the prompt set `summary`.
+
+        Args:
+            document: as in `ask`.
+            style: `summary`, or `minutes`: topics, decisions and tasks.
+            run_id: as in `ask`.
+            on_event: as in `ask`.
+
+        Raises:
+            ConfigError: there is no such style.
+        """
+        agent, question = self._summarizer(style)
+        return agent.ask(document, question, run_id=run_id, on_event=on_event)
+
+    async def asummarize(
+        self, document: Source, style: Style = "summary", *, run_id: str | None = None
+    ) -> Result:
+        """Async version of `summarize`."""
+        agent, question = await in_thread(self._summarizer, style)
+        return await agent.aask(document, question, run_id=run_id)
+
+    def extract(
+        self,
+        document: Source,
+        schema: type[M],
+        what: str,
+        *,
+        run_id: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Extraction[M]:
+        """Finds all rows of a type in a document: "how many" and "list all" without a memory that forgets.
+
+        The model writes the new rows of each chunk; they are validated, and stored once each with their places. Needs
+        at least one call per chunk, and no answer call.
+
+        Args:
+            document: as in `ask`.
+            schema: a pydantic model, with descriptions that say what its fields mean.
+            what: what a row is: "every invoice".
+            run_id: as in `ask`. To resume an extraction, make the same call again.
+            on_event: as in `ask`.
+
+        Returns:
+            The rows, what stayed invalid, and the usual facts about a run.
+
+        Raises:
+            ConfigError: `schema` isn't a pydantic model, or `what` isn't a text.
+            BudgetError: the window has no room for the schema.
+        """
+        stream = self.extract_stream(document, schema, what, run_id=run_id)
+        return cast("Extraction[M]", self._finish(stream, on_event)[0])
+
+    async def aextract(
+        self, document: Source, schema: type[M], what: str, *, run_id: str | None = None
+    ) -> Extraction[M]:
+        """Async version of `extract`."""
+        make = partial(self.extract_stream, document, schema, what, run_id=run_id)
+        return cast("Extraction[M]", (await (await in_thread(make)).finish())[0])
+
+    def extract_stream(
+        self, document: Source, schema: type[BaseModel], what: str, *, run_id: str | None = None
+    ) -> RunStream:
+        """`extract` as an async iterator of events; `.result` is the `Extraction`."""
+        from memagent.memory.agent import RunStream
+        from memagent.memory.extract import RowLoop
+
+        form, prompts = Output(schema, "schema"), RowPrompts.load()
+        check_text("what to extract", what)
+        return RunStream(RowLoop(self._worded(prompts), prompts, form, what, document), run_id)
+
+    def _summarizer(self, style: Any) -> tuple[MemoryAgent, str]:
+        if style not in STYLES:
+            raise ConfigError(f"style must be one of {', '.join(STYLES)}, got {quote(style)}")
+        return self._worded(PromptSet.load("summary")), STYLES[style]
+
+    def _worded(self, prompts: PromptSet) -> MemoryAgent:
+        """The same agent with other wording."""
+        agent = cast("MemoryAgent", self)
+        assert agent.store is not None, "opened now, so that the copy shares it"
+        other = copy.copy(agent)
+        other.prompts = prompts
+        return other

@@ -1,0 +1,108 @@
+"""Rows: the wording that asks for them, and finding the JSON objects in a reply."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field
+from pydantic_core import PydanticSerializationError
+
+from memagent.messages import Completion, FinishReason
+from memagent.prompts.loading import compile_template
+from memagent.prompts.output import Output
+from memagent.prompts.promptset import PromptSet
+from memagent.prompts.reply import UnusableReply, visible
+from memagent.texts import clip
+
+_JSON = json.JSONDecoder()
+_FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
+SHOWN = 400
+"""Characters of an invalid row that are stored and shown to the model."""
+
+
+class RowPrompts(PromptSet):
+    """The wording of an extraction: an update asks for the rows of a chunk."""
+
+    built_in: ClassVar[tuple[str, ...]] = ("rows",)
+    request: str = Field(min_length=1)
+    """The question of the run: shows `what` and `schema`."""
+    invalid: str = Field(min_length=1)
+    """Precedes the rows after a reply with invalid ones: shows `problem`."""
+    cut_off: str = Field(min_length=1)
+    """Precedes the rows after a reply that was cut off."""
+
+    def say(self, template: str, **fields: str) -> str:
+        """Renders a template of this set, given by its field name."""
+        return compile_template(getattr(self, template)).render(fields).strip()
+
+
+@dataclass(frozen=True)
+class WrittenRow:
+    """A valid row of a reply."""
+
+    text: str
+    """The JSON that the model wrote."""
+    line: str
+    """The same value in one line, defaults included: equal for equal rows."""
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A part of a reply that isn't a valid row."""
+
+    text: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class RowReply:
+    """The content of a reply."""
+
+    rows: tuple[WrittenRow, ...] = ()
+    bad: tuple[BadRow, ...] = ()
+    tail: str | None = None
+    """What was cut off by the token limit; None if nothing was."""
+
+
+def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowReply:
+    """The rows of a reply: its JSON objects, in whatever stands around them.
+
+    Raises:
+        UnusableReply: see `visible`.
+    """
+    text = _FENCE.sub("", visible(completion, prompts.stop.update)).strip()
+    limited = completion.finish_reason is FinishReason.LENGTH
+    if not limited and "".join(text.split()) in ("", "[]", prompts.keep):
+        return RowReply()
+    rows, bad, tail = list[WrittenRow](), list[BadRow](), "" if limited else None
+    for part, end in _objects(text):
+        if limited and end is None:
+            tail = clip(part, SHOWN)
+            continue
+        try:
+            value = form.read(part)
+            rows.append(WrittenRow(part, value.model_dump_json(by_alias=True)))
+        except (UnusableReply, PydanticSerializationError) as error:
+            bad.append(BadRow(clip(part, SHOWN), str(error)))
+    if not rows and not bad and not limited:
+        bad.append(BadRow(clip(text, SHOWN), "the reply has no JSON object"))
+    return RowReply(tuple(rows), tuple(bad), tail)
+
+
+def _objects(text: str) -> Iterator[tuple[str, int | None]]:
+    """The JSON objects of a text and where they end; None for one that doesn't, which is the text's end."""
+    at = text.find("{")
+    while at >= 0:
+        end: int | None
+        try:
+            end = _JSON.raw_decode(text, at)[1]
+        except (ValueError, RecursionError):
+            # Not JSON: up to the next line that begins an object.
+            following = text.find("\n{", at)
+            end = None if following < 0 else following
+        yield text[at:end], end
+        at = -1 if end is None else text.find("{", end)
