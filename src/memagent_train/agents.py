@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -21,6 +18,7 @@ from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.models.policy import Degenerate, ReadingSettings
 from memagent.models.scripted import ScriptedModel
+from memagent.named import load_function
 from memagent.run.result import Result, RunResult
 from memagent.runstore import RunStore
 from memagent.tasks import Sample
@@ -169,57 +167,6 @@ class MemoryFunction:
             if one.chunk is not None and one.tokens is not None
         )
         return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
-
-
-def load_function(spec: str, what: str) -> Callable[..., Any]:
-    """Imports `module:function`, from the current folder too.
-
-    Args:
-        spec: such as `my_agent:agent` or `package.module:Class.method`.
-        what: its purpose, for messages: `agent`, `reward`.
-
-    Raises:
-        ConfigError: it has another form, the module can't be imported, or has no such function.
-    """
-    module_name, _, path = spec.partition(":")
-    if not module_name or not path:
-        raise ConfigError(
-            f"the {what} {spec!r} doesn't name a function: write 'module:function', such as 'my_{what}:{what}' for "
-            f"the function {what} in my_{what}.py"
-        )
-    module = _import(module_name, what, spec)
-    found: Any = module
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    if not callable(found):
-        raise ConfigError(
-            f"the {what} {spec!r}: {module_name} ({getattr(module, '__file__', None)}) has no function {path!r}"
-        )
-    return found
-
-
-def _import(module_name: str, what: str, spec: str) -> Any:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        # Left there for later imports by the module; last, so that it doesn't shadow installed packages.
-        sys.path.append(here)
-    importlib.invalidate_caches()
-    try:
-        return importlib.import_module(module_name)
-    except Exception as error:  # a module may raise anything while it is imported
-        if isinstance(error, ModuleNotFoundError) and error.name in _parents(module_name):
-            raise ConfigError(
-                f"the {what} {spec!r}: there is no module {module_name!r}, either installed or in the "
-                f"current folder {here!r}"
-            ) from error
-        raise ConfigError(
-            f"the {what} {spec!r}: importing {module_name!r} failed: {error!r}"
-        ) from error
-
-
-def _parents(module_name: str) -> set[str]:
-    parts = module_name.split(".")
-    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

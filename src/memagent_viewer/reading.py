@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from memagent import events
-from memagent.cli.history import CUT_OFF, tell_degenerate, tell_neutralised, tell_retry
+from memagent.cli.history import CUT_OFF, tell_degenerate, tell_neutralised, tell_retry, tell_rows
 from memagent.messages import Usage
 from memagent.texts import repair_surrogates
 from memagent_viewer.deltas import find_delta
@@ -82,6 +82,8 @@ class _Book:
                 self._note(event.chunk, tell_degenerate(event))
             case events.Retried():
                 self._note(event.chunk, tell_retry(event))
+            case events.RowsFound():
+                self._note(event.chunk, tell_rows(event))
             case events.Settled():
                 self._note(event.chunk, "the model said done: the rest was not read")
             case events.Answered():

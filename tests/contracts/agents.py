@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from tests.session.adding import PROMPTS, TASK, adder, adding_tools, as_text
 
 from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel, ToolAgent
@@ -28,6 +31,26 @@ def hashing(request: ChatRequest) -> str:
     """A deterministic model whose reply depends on all it was shown, the seed too."""
     shown = "".join(message.content for message in request.messages) + str(request.seed)
     return f"{request.kind} {hashlib.sha256(shown.encode()).hexdigest()[:12]}."
+
+
+class Told(BaseModel):
+    """A row of the text."""
+
+    line: int
+    number: int
+
+
+def list_lines(request: ChatRequest) -> str:
+    """Writes every third line as a row; those of a number that ends in 4 are wrong until they are asked for again."""
+    again = "did not follow the schema" in request.parts["memory"]
+    found = re.findall(r"Line (\d+) tells of the number (\d+)", request.parts["chunk"])
+    rows = [
+        json.dumps({"line": int(line), "number": int(number) if again else f"{number}{'?' * bad}"})
+        for line, number in found
+        if int(line) % 3 == 0
+        for bad in [number.endswith("4")]
+    ]
+    return "\n".join(rows) or "[]"
 
 
 @cache
@@ -57,6 +80,8 @@ class Job:
     window: int
     run: Callable[..., Any] | None = None
     """Does the job for a sync caller: the agent, `run_id` and `on_event`."""
+    again: str = "agent.resume('r')"
+    """The call that resumes run `r`."""
 
     def agent(self, store: RunStore | None, respond: Respond | None = None, **options: Any) -> Any:
         """An agent over a scripted model."""
@@ -74,6 +99,14 @@ def read_many(agent: Any, run_id: str, asked: Any = "Which number?") -> EventStr
 
 def work(agent: Any, run_id: str, asked: Any = TASK) -> EventStream[Any]:
     return agent.stream(asked, run_id=run_id)
+
+
+def list_rows(agent: Any, run_id: str, asked: Any = "every third line") -> EventStream[Any]:
+    return agent.extract_stream(TEXT, Told, asked, run_id=run_id)
+
+
+def extract(agent: MemoryAgent, run_id: str, on_event: OnEvent) -> Any:
+    return agent.extract(TEXT, Told, "every third line", run_id=run_id, on_event=on_event)
 
 
 def ask(agent: MemoryAgent, run_id: str, on_event: OnEvent) -> Any:
@@ -105,6 +138,15 @@ def parallel_agent(model: ScriptedModel, **options: Any) -> Agent:
 AGENTS = (
     Job("memory", hashing, MemoryAgent, read, 2048, ask),
     Job("memory-many", hashing, MemoryAgent, read_many, 2048, ask_many),
+    Job(
+        "extract",
+        list_lines,
+        MemoryAgent,
+        list_rows,
+        2600,
+        extract,
+        "agent.extract(..., run_id='r')",
+    ),
     Job("tools-native", adder(ITEMS), tools("native"), work, 6400, run_task),
     Job("tools-text", as_text(adder(ITEMS)), tools("text"), work, 5200, run_task),
     Job("own", hashing, parallel_agent, read, 2048),

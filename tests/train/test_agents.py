@@ -12,13 +12,13 @@ from tests.train.rollout.policies import sample
 from memagent import Result, RunStore, ScriptedModel
 from memagent.errors import ConfigError, PromptSetError
 from memagent.messages import ChatRequest, Completion, TokenIds
+from memagent.named import load_function
 from memagent.trajectory import StopReason
 from memagent_train import fresh_runs
 from memagent_train.agents import (
     AgentSettings,
     GatedResult,
     load_agent,
-    load_function,
 )
 from memagent_train.rollouts import ROLLOUT, Running
 from memagent_viewer.view import View

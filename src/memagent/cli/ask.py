@@ -157,6 +157,11 @@ def resume(given: Resume) -> None:
                 f"run {record.id!r} is a tool session, and only the program that started it has its tools: resume it "
                 f"from Python, with ToolAgent(model, tools{where}).resume({record.id!r}) and the same settings"
             )
+        if record.binding["agent"] == "extract":
+            raise ConfigError(
+                f"run {record.id!r} is an extraction: repeat `memagent extract` with --run-id {record.id}, or "
+                f"agent.extract(..., run_id={record.id!r}), to resume it"
+            )
         agent = agent_again(record, store, max_calls=given.max_calls, **given.server())
         named, document = given.document or record.source.get("path"), None
         if named is not None:

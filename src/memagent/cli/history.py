@@ -21,6 +21,7 @@ from memagent.events import (
     MessageSent,
     Neutralised,
     Retried,
+    RowsFound,
     Settled,
     Stopped,
     ToolReturned,
@@ -44,6 +45,12 @@ def tell_degenerate(event: MemoryDegenerate) -> str:
     """Words for what happened to a degenerate memory."""
     became = "the old one was kept" if event.kept else "it was accepted"
     return f"{event.problem}; {became}"
+
+
+def tell_rows(event: RowsFound) -> str:
+    """Words for the rows of a reply that were not added."""
+    left = [("duplicate", event.duplicates), ("invalid row", event.invalid)]
+    return ", ".join(plural(count, what) for what, count in left if count)
 
 
 def tell_neutralised(count: int) -> str:
@@ -84,6 +91,8 @@ class History:
                 self._note(f"{where} {tell_retry(event)}", "yellow")
             case MemoryDegenerate():
                 self._note(f"chunk {event.chunk}: {tell_degenerate(event)}", "yellow")
+            case RowsFound() if event.duplicates or event.invalid:
+                self._note(f"chunk {event.chunk}: {tell_rows(event)}", "yellow")
             case Settled():
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
             case Neutralised():

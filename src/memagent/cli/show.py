@@ -22,6 +22,7 @@ from memagent.texts import plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
+    from memagent.trajectory import Conversation
 
 TITLE = 200
 """Characters of a question shown above its answer: rich clips it to the panel anyway, slowly if it is a book."""
@@ -159,11 +160,12 @@ def _show_chunk(
     """Shows the conversations about one chunk; raises a ConfigError if no question has a finished call about it."""
     every = {number: store.conversations(record.id, number) for number in chosen}
     # A question's chunks are committed in order from 0, so the chunk's number is its place.
-    found = {
-        number: several[chunk]
-        for number, several in every.items()
-        if chunk < len(several) and several[chunk].chunk == chunk
-    }
+    # An extraction may have several replies about a chunk; the first one is shown, and others may precede it.
+    found: dict[int, Conversation] = {}
+    for number, several in every.items():
+        talks = (several[place] for place in range(chunk, len(several)))
+        if (talk := next((talk for talk in talks if talk.chunk == chunk), None)) is not None:
+            found[number] = talk
     if not found:
         books = Tally.of(store, record).notebooks
         read = plural(max(books[number].read for number in chosen), "chunk")

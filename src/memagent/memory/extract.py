@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,8 +19,7 @@ from memagent.memory.loop import MemoryLoop
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State
 from memagent.messages import Usage
-from memagent.prompts.output import Output
-from memagent.prompts.rows import BadRow, RowPrompts, RowReply, WrittenRow, read_rows
+from memagent.prompts.rows import BadRow, RowForm, RowPrompts, RowReply, WrittenRow, read_rows
 from memagent.run.exchange import Exchange, Record, Reply
 from memagent.run.result import Result
 from memagent.runstore import RunRecord
@@ -58,13 +56,13 @@ class RowLoop(MemoryLoop):
     """One extraction from one document."""
 
     agent: ClassVar[str] = "extract"
+    again: ClassVar[str] = "agent.extract(..., run_id={!r})"
 
     def __init__(
-        self, host: MemoryAgent, prompts: RowPrompts, form: Output, what: str, document: Source
+        self, host: MemoryAgent, prompts: RowPrompts, form: RowForm, what: str, document: Source
     ) -> None:
-        schema = json.dumps(form.schema, ensure_ascii=False)
         self._prompts, self._form, self._what = prompts, form, what
-        super().__init__(host, (prompts.say("request", what=what, schema=schema),), document)
+        super().__init__(host, (prompts.say("request", what=what, schema=form.text),), document)
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
         """See `Loop.prepare`."""

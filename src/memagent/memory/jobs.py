@@ -12,8 +12,7 @@ from memagent.documents import Source
 from memagent.errors import ConfigError
 from memagent.memory.plan import MemorySettings
 from memagent.prompts import PromptSet
-from memagent.prompts.output import Output
-from memagent.prompts.rows import RowPrompts
+from memagent.prompts.rows import RowForm, RowPrompts
 from memagent.run.agent import Agent, OnEvent
 from memagent.run.plan import check_text
 from memagent.run.result import Result
@@ -113,7 +112,7 @@ class Jobs(Agent[MemorySettings]):
         from memagent.memory.agent import RunStream
         from memagent.memory.extract import RowLoop
 
-        form, prompts = Output(schema, "schema"), RowPrompts.load()
+        form, prompts = RowForm(schema), RowPrompts.load()
         check_text("what to extract", what)
         return RunStream(RowLoop(self._worded(prompts), prompts, form, what, document), run_id)
 

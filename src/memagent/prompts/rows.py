@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
 from memagent.messages import Completion, FinishReason
@@ -38,6 +39,20 @@ class RowPrompts(PromptSet):
     def say(self, template: str, **fields: str) -> str:
         """Renders a template of this set, given by its field name."""
         return compile_template(getattr(self, template)).render(fields).strip()
+
+
+class _Untitled(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+class RowForm(Output):
+    """A pydantic model as the form of a row. Its schema lacks the fields' titles, which repeat their names."""
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        super().__init__(model, "schema")
+        schema = model.model_json_schema(schema_generator=_Untitled)
+        self.text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ class Agent(ABC, Generic[S]):
             return stream.outcome
         except BaseException as error:
             if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
-                error.add_note(f"Resume the run with agent.resume({stream.run_id!r}).")
+                error.add_note(f"Resume the run with {stream.again}.")
             raise
 
 

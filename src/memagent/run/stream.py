@@ -29,6 +29,8 @@ class Loop(ABC, Generic[R]):
 
     agent: ClassVar[str]
     """Names the kind of agent in the binding."""
+    again: ClassVar[str] = "agent.resume({!r})"
+    """The call that resumes a run, given its id."""
     host: Agent[Any]
     """Whose run it is."""
     source: dict[str, Any]
@@ -128,6 +130,11 @@ class EventStream(Generic[R]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    @property
+    def again(self) -> str:
+        """The call that resumes the run."""
+        return self._loop.again.format(self.run_id)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of run {self.run_id!r}>"

@@ -6,9 +6,9 @@ import hashlib
 from typing import Any, cast
 
 from memagent.errors import ConfigError, MemagentError
+from memagent.named import load_function
 from memagent.tools import Environment
 from memagent_bench.games import make, names
-from memagent_train.agents import load_function
 from memagent_train.data.generated import TaskSource
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import GameSettings

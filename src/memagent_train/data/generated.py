@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
 from memagent.errors import ConfigError, MemagentError
+from memagent.named import load_function
 from memagent.tasks import Sample, Task
 from memagent.tokens import TokenCounter
 from memagent_bench.options import DataOptions
 from memagent_bench.suites import choose_tasks
-from memagent_train.agents import load_function
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import RulerSettings, TaskSettings, TrackingSettings
 from memagent_train.data.sources import as_training, digest_of, draw_length

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from memagent.errors import ConfigError
+from memagent.named import load_function
 from memagent.tasks import Sample
-from memagent_train.agents import load_function
 from memagent_train.rewards.verdict import Verdict, read_verdict
 
 RewardFunction = Callable[[str | None, Sample], Any]

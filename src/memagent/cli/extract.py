@@ -1,0 +1,86 @@
+"""`memagent summarize` and `memagent extract`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from memagent.cli.ask import run
+from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.options import RUN, argument, option
+from memagent.cli.setup import Ask, chosen_display, chosen_store, open_source
+from memagent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from memagent.memory.extraction import Extraction
+
+NOT_SUMMARIZED = ("question", "questions", "prompts")
+NOT_EXTRACTED = ("questions", "prompts", "gate", "degenerate")
+"""Options of `ask` that don't apply."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summarize(Ask):
+    """The options of `summarize`."""
+
+    style: Annotated[
+        Literal["summary", "minutes"],
+        option("Prose, or minutes: topics, decisions and tasks.", default=True),
+    ] = "summary"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extract(Ask):
+    """The options of `extract`."""
+
+    doc: Annotated[str, argument("DOC", "A text file, plain or gzip; [b]-[/] is standard input.")]
+    question: Annotated[str, argument("WHAT", "What a row is: 'every invoice'.")]  # pyright: ignore[reportGeneralTypeIssues]
+    schema: Annotated[
+        str,
+        option("The pydantic model of a row, also from the current folder.", "MODULE:CLASS"),
+    ]
+    out: Annotated[
+        Path | None,
+        option("File to write a JSON line per row to, when all is read.", "FILE", panel=RUN),
+    ] = None
+
+
+def summarize(given: Summarize) -> None:
+    """Summarise a document, or write its minutes.
+
+    An interrupted run can be resumed with [b]memagent resume ID[/].
+    """
+    from memagent.memory.jobs import STYLES
+
+    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
+    with report_errors(outcome):
+        document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
+        outcome.store = store = chosen_store(given.store, durable=given.durable)
+        agent = replace(given, prompts="summary").agent(store)
+        stream = agent.stream(document, STYLES[given.style], run_id=given.run_id)
+        run(agent, stream, document, store, outcome)
+
+
+def extract(given: Extract) -> None:
+    """Find all rows of a type in a document, and count them.
+
+    To resume an interrupted run, repeat the command with its [b]--run-id[/].
+    """
+    from memagent.named import load_function
+
+    outcome = Outcome(chosen_display(given.display, json=given.json))
+    with report_errors(outcome):
+        schema: Any = load_function(given.schema, "schema", "class")
+        document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
+        outcome.store = store = chosen_store(given.store, durable=given.durable)
+        agent = given.agent(store)
+        stream = agent.extract_stream(document, schema, given.question, run_id=given.run_id)
+        run(agent, stream, document, store, outcome)
+        if given.out is not None:
+            try:
+                cast("Extraction[Any]", stream.result).write(given.out)
+            except OSError as error:
+                raise ConfigError(
+                    f"cannot write --out {str(given.out)!r}: {error.strerror}"
+                ) from error

@@ -1,0 +1,63 @@
+"""Finds what a command names as `module:function`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from memagent.errors import ConfigError
+
+
+def load_function(spec: str, what: str, kind: str = "function") -> Callable[..., Any]:
+    """Imports `module:function`, or another callable such as a class, from the current folder too.
+
+    Args:
+        spec: such as `my_agent:agent` or `package.module:Class.method`.
+        what: its purpose, for messages: `agent`, `reward`.
+        kind: what it is, for messages.
+
+    Raises:
+        ConfigError: it has another form, the module can't be imported, or has no such function.
+    """
+    module_name, _, path = spec.partition(":")
+    if not module_name or not path:
+        raise ConfigError(
+            f"the {what} {spec!r} doesn't name a {kind}: write 'module:{kind}', such as 'my_{what}:{what}' for "
+            f"the {kind} {what} in my_{what}.py"
+        )
+    module = _import(module_name, what, spec)
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not callable(found):
+        raise ConfigError(
+            f"the {what} {spec!r}: {module_name} ({getattr(module, '__file__', None)}) has no {kind} {path!r}"
+        )
+    return found
+
+
+def _import(module_name: str, what: str, spec: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # Left there for later imports by the module; last, so that it doesn't shadow installed packages.
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name)
+    except Exception as error:  # a module may raise anything while it is imported
+        if isinstance(error, ModuleNotFoundError) and error.name in _parents(module_name):
+            raise ConfigError(
+                f"the {what} {spec!r}: there is no module {module_name!r}, either installed or in the "
+                f"current folder {here!r}"
+            ) from error
+        raise ConfigError(
+            f"the {what} {spec!r}: importing {module_name!r} failed: {error!r}"
+        ) from error
+
+
+def _parents(module_name: str) -> set[str]:
+    parts = module_name.split(".")
+    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
