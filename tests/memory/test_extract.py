@@ -1,0 +1,384 @@
+"""Rows of a document: exact as far as the model finds them, each once, with its place."""
+
+import asyncio
+import json
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from memagent import (
+    ChatRequest,
+    Completion,
+    Extraction,
+    Limits,
+    MemoryAgent,
+    RunStore,
+    Sampling,
+    ScriptedModel,
+    StopReason,
+)
+from memagent.errors import ConfigError, EmptyDocument, QuestionTooLong, RunMismatch
+from memagent.messages import FinishReason
+from memagent.tokens import ByteBound
+
+
+class Invoice(BaseModel):
+    """A bill."""
+
+    number: int
+    total: float = Field(ge=0)
+    due: str = ""
+
+
+SENTENCE = re.compile(r"Invoice (\d+) is over (\S+) euros\.")
+
+
+def find(request: ChatRequest) -> str:
+    """A model that finds every invoice of a chunk."""
+    found = SENTENCE.findall(request.parts["chunk"])
+    return "\n".join(f'{{"number": {n}, "total": {total}}}' for n, total in found) or "[]"
+
+
+def text_of(numbers: list[int], filler: int = 3) -> str:
+    paragraphs = [
+        f"Invoice {number} is over {number}.5 euros.\n" + "Nothing happened that day.\n" * filler
+        for number in numbers
+    ]
+    return "Here it begins.\n" + "".join(paragraphs)
+
+
+def agent(respond: Any = find, window: int = 3600, **options: Any) -> MemoryAgent:
+    sizes = {"store": None, "chunk_tokens": 900}
+    return MemoryAgent(ScriptedModel(respond, window=window), **(sizes | options))
+
+
+def numbers_of(extraction: Extraction[Invoice]) -> list[int]:
+    return [row.value.number for row in extraction.rows]
+
+
+# --- rows
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(0, 4))
+def test_the_number_of_rows_is_exact(numbers: list[int], filler: int) -> None:
+    found = agent().extract(text_of(numbers, filler), Invoice, "every invoice")
+    assert numbers_of(found) == list(dict.fromkeys(numbers))
+    assert len(found.rows) == len(set(numbers))
+    assert found.duplicates == len(numbers) - len(set(numbers))
+    assert found.answer == ("1 row" if len(set(numbers)) == 1 else f"{len(set(numbers))} rows")
+    assert list(found.invalid) == []
+    assert found.stop_reason is StopReason.ANSWERED
+
+
+def test_rows_know_where_they_are_from(tmp_path: Path) -> None:
+    page = tmp_path / "bills.html"
+    text = "".join(
+        f"<h1>Day {n}</h1><p>Invoice {n} is over {n}.5 euros.</p>" + "<p>Quiet.</p>" * 40
+        for n in range(20)
+    )
+    page.write_text(text)
+    found = agent().extract(page, Invoice, "every invoice")
+    assert found.chunks > 2
+    for row in found.rows:
+        days = re.findall(r"Day (\d+)", row.place)
+        assert int(days[0]) <= row.value.number <= int(days[-1])
+        assert 0 <= row.start < row.end
+    assert found.rows[0].chunk == 0
+    assert found.rows[-1].chunk >= found.chunks - 2
+    assert found.rows[2:4] == [found.rows[2], found.rows[3]]
+    with pytest.raises(IndexError):
+        found.rows[20]
+    with pytest.raises(IndexError):
+        found.rows[-21]
+
+
+def test_the_prompt_shows_the_newest_rows_within_the_memory() -> None:
+    reader = agent()
+    reader.extract(text_of(list(range(80))), Invoice, "every invoice", run_id="r")
+    most = reader.store.get("r").binding["budget"]["memory"]
+    memories = [e.memory for e in reader.store.events("r") if e.type == "memory_updated"]
+    assert all(ByteBound().count(memory) <= most for memory in memories)
+    assert memories[-1].splitlines()[-1] == '{"number":79,"total":79.5,"due":""}'
+    assert 1 < len(memories[-1].splitlines()) < 80
+
+
+def test_equal_rows_are_recognised_long_after_they_left_the_memory() -> None:
+    written = {"": '{"total": 7.50, "number": 7}', "1": '{"number": 7, "total": 7.5, "due": ""}'}
+
+    def vary(request: ChatRequest) -> str:
+        rows = SENTENCE.findall(request.parts["chunk"])
+        return "\n".join(
+            written["1" if i % 2 else ""] if n == "7" else f'{{"number": {n}, "total": 1}}'
+            for i, (n, _) in enumerate(rows)
+        )
+
+    found = agent(vary).extract(text_of([7, *range(100, 180), 7]), Invoice, "every invoice")
+    assert len(found.rows) == 81
+    assert found.duplicates == 1
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Here they are:\n```json\n[{rows}]\n```\nThat is all.",
+        "<think>Invoices, hm.</think>{rows}",
+        "1. {rows}",
+        "```\n{rows}\n```",
+    ],
+)
+def test_rows_are_found_in_whatever_stands_around_them(form: str) -> None:
+    rows = '{"number": 1, "total": 2},\n{\n  "number": 2,\n  "total": 3, "due": "} {"\n}'
+    found = agent([form.replace("{rows}", rows)]).extract("Two bills.", Invoice, "every invoice")
+    assert numbers_of(found) == [1, 2]
+    assert found.rows[1].value.due == "} {"
+    assert found.usage.calls == 1
+
+
+@pytest.mark.parametrize("none", ["[]", "```json\n[ ]\n```", "<think>None?</think>\n[]"])
+def test_no_rows(none: str) -> None:
+    found = agent([none]).extract("No bills.", Invoice, "every invoice")
+    assert (len(found.rows), len(found.invalid), found.answer) == (0, 0, "0 rows")
+    assert found.usage.calls == 1
+
+
+# --- invalid rows
+
+
+def test_an_invalid_row_is_asked_for_again_with_the_problem() -> None:
+    replies = [
+        '{"number": 1, "total": 2}\n{"number": "two", "total": -3}',
+        '{"number": 2, "total": 3}',
+    ]
+    reader = agent(replies, window=8192)
+    found = reader.extract("Two bills.", Invoice, "every invoice", run_id="r")
+    assert numbers_of(found) == [1, 2]
+    assert len(found.invalid) == 0
+    again = reader.model.inner.requests[1].messages[-1].content
+    assert '{"number": "two", "total": -3}' in again
+    assert "number: Input should be a valid integer" in again
+    assert "total: Input should be greater than or equal to 0" in again
+    assert '{"number":1,"total":2.0,"due":""}' in again
+    assert "Two bills." in again
+    # The note is gone afterwards, and both replies are in the trajectory.
+    assert found.memory.splitlines()[0] == '{"number":1,"total":2.0,"due":""}'
+    assert [c.chunk for c in found.trajectory.conversations] == [0, 0]
+
+
+def test_a_row_that_stays_invalid_is_reported_and_the_others_are_kept() -> None:
+    def wrong(request: ChatRequest) -> str:
+        return find(request).replace('"total": 5.5', '"total": "much"')
+
+    reader = agent(wrong)
+    found = reader.extract(text_of(list(range(40))), Invoice, "every invoice", run_id="r")
+    assert numbers_of(found) == [n for n in range(40) if n != 5]
+    (bad,) = found.invalid
+    assert bad.text == '{"number": 5, "total": "much"}'
+    assert bad.problem.startswith("total: Input should be a valid number")
+    assert found.usage.calls == found.chunks + 2
+    reported = [e for e in reader.store.events("r") if e.type == "rows_found" and e.invalid]
+    assert [(e.chunk, e.invalid) for e in reported] == [(bad.chunk, 1)]
+    assert found.chunks == 1 + max(
+        e.chunk for e in reader.store.events("r") if e.type == "chunk_read"
+    )
+
+
+@pytest.mark.parametrize("second", ["[]", '{"number": 1, "total": 2}'])
+def test_a_row_that_a_repair_leaves_out_is_reported(second: str) -> None:
+    first = '{"number": 1, "total": 2}\n{"number": 2, "total": "?"}'
+    found = agent([first, second]).extract("Two bills.", Invoice, "every invoice")
+    assert numbers_of(found) == [1]
+    assert [bad.text for bad in found.invalid] == ['{"number": 2, "total": "?"}']
+
+
+def test_prose_is_reported_and_the_run_goes_on() -> None:
+    def chatty(request: ChatRequest) -> str:
+        return find(request) if "Invoice 20 " in request.parts["chunk"] else "I see some bills."
+
+    found = agent(chatty).extract(text_of(list(range(40))), Invoice, "every invoice")
+    assert 20 in numbers_of(found)
+    assert len(found.invalid) == found.chunks - 1
+    assert {bad.problem for bad in found.invalid} == {"the reply has no JSON object"}
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"number": 1, "total": }', '{"number": 1', "{" * 5000, '{"a":' * 100_000, "{1: 2}"]
+)
+def test_what_is_no_json_is_reported(bad: str) -> None:
+    found = agent([f'{bad}\n{{"number": 3, "total": 1}}'] * 3, window=8192).extract(
+        "Bills.", Invoice, "every invoice"
+    )
+    assert numbers_of(found) == [3]
+    assert [row.text[:10] for row in found.invalid] == [bad[:10]]
+
+
+# --- replies that are cut off
+
+
+def limited(request: ChatRequest) -> Completion:
+    """Finds the invoices after the newest one, until its tokens are used up."""
+    newest = max(map(int, re.findall(r'"number":(\d+)', request.parts["memory"])), default=-1)
+    rows = [line for line in find(request).splitlines() if line != "[]"]
+    rows = [line for line in rows if int(re.findall(r"\d+", line)[0]) > newest]
+    whole = "\n".join(rows) or "[]"
+    text = whole[: request.max_tokens]
+    reason = FinishReason.STOP if text == whole else FinishReason.LENGTH
+    return Completion(text=text, finish_reason=reason)
+
+
+def test_a_chunk_with_more_rows_than_a_reply_takes_several() -> None:
+    reader = agent(limited, chunk_tokens=1500)
+    found = reader.extract(text_of(list(range(120)), filler=0), Invoice, "every invoice")
+    assert numbers_of(found) == list(range(120))
+    assert found.usage.calls > found.chunks
+    assert len(found.invalid) == 0
+    assert found.usage.retries == 0
+
+
+def test_a_row_longer_than_a_reply_is_reported() -> None:
+    def long(request: ChatRequest) -> Completion:
+        row = '{"number": 1, "total": 2, "due": "' + "later " * 999
+        return Completion(text=row[: request.max_tokens], finish_reason=FinishReason.LENGTH)
+
+    found = agent(long).extract("A bill.", Invoice, "every invoice")
+    (bad,) = found.invalid
+    assert "before its first new row" in bad.problem
+    assert bad.text.startswith('{"number": 1')
+    assert found.answer == "0 rows"
+
+
+def test_a_row_longer_than_the_memory_is_stored_and_not_shown() -> None:
+    due = "later " * 400
+    reply = json.dumps({"number": 1, "total": 2, "due": due})
+    found = agent([reply, "[]", "[]", "[]"]).extract("A bill. " * 200, Invoice, "every invoice")
+    assert found.rows[0].value.due == due
+    assert found.memory == ""
+
+
+def test_a_model_that_never_stops_is_stopped() -> None:
+    def endless(request: ChatRequest) -> Completion:
+        last = max(map(int, re.findall(r'"number":(\d+)', request.parts["memory"])), default=0)
+        text = f'{{"number": {last + 1}, "total": 1}}\n{{"num'
+        return Completion(text=text, finish_reason=FinishReason.LENGTH)
+
+    found = agent(endless).extract("A bill.", Invoice, "every invoice")
+    assert numbers_of(found) == list(range(1, 9))
+    assert found.usage.calls == 8
+    assert [bad.text for bad in found.invalid] == ['{"num']
+
+
+# --- runs
+
+
+def test_an_empty_document_is_an_error() -> None:
+    with pytest.raises(EmptyDocument):
+        agent().extract("", Invoice, "every invoice")
+
+
+@pytest.mark.parametrize("ahead", [4, "auto"])
+def test_reading_ahead_finds_the_same(ahead: Any) -> None:
+    def wrong(request: ChatRequest) -> str:
+        again = "did not follow" in request.parts["memory"]
+        return find(request) if again else find(request).replace('"total": 55.5', '"total": "?"')
+
+    text = text_of([*range(3), 55, 56, 1, 2, 90], filler=60)
+    options = {"sampling": Sampling(temperature=0)}
+    alone = agent(wrong, **options).extract(text, Invoice, "every invoice")
+    ahead_of = agent(wrong, read_ahead=ahead, **options).extract(text, Invoice, "every invoice")
+    assert alone.chunks > 8
+    free = ("usage", "run_id")
+    said = [{k: v for k, v in e.to_dict().items() if k not in free} for e in (alone, ahead_of)]
+    assert said[0] == said[1]
+    assert alone.usage.calls == ahead_of.usage.calls
+    assert ahead_of.usage.discarded > 0
+
+
+def test_a_limit_leaves_the_rows_so_far_and_the_same_call_resumes(tmp_path: Path) -> None:
+    text, store = text_of(list(range(60))), RunStore(tmp_path / "r.sqlite")
+    for answer in (False, True):
+        limits = Limits(calls=2, answer=answer)
+        part = agent(store=store, limits=limits).extract(text, Invoice, "every invoice", run_id="r")
+        assert part.stop_reason is StopReason.LIMIT
+        assert part.answer is None
+        assert 0 < len(part.rows) < 60
+    whole = agent(store=store).extract(text, Invoice, "every invoice", run_id="r")
+    assert numbers_of(whole) == list(range(60))
+    assert whole.usage.calls == whole.chunks
+    with pytest.raises(RunMismatch, match="agent was 'extract', is 'memory'"):
+        agent(store=store).resume("r", text)
+    with pytest.raises(RunMismatch, match="an extraction, which has rows"):
+        agent(store=store).memories("r")
+    with pytest.raises(RunMismatch, match="another question"):
+        agent(store=store).extract(text, Invoice, "every bill", run_id="r")
+    store.close()
+
+
+def test_an_extraction_can_be_written_pickled_and_shown(tmp_path: Path) -> None:
+    found = agent().extract(text_of([1, 2]), Invoice, "every invoice")
+    found.write(tmp_path / "rows.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert lines == found.to_dict()["rows"]
+    assert lines[0]["value"] == {"number": 1, "total": 1.5, "due": ""}
+    assert found.question == "every invoice"
+    assert list(pickle.loads(pickle.dumps(found)).rows) == list(found.rows)
+    assert repr(found).startswith("Extraction(answer='2 rows', ")
+    assert found.run_id in repr(found.rows)
+    assert found.quotes(text_of([1, 2]))[0].sentence == "2 rows"
+
+
+def test_async_and_events() -> None:
+    async def run() -> None:
+        reader = agent()
+        found = await reader.aextract(text_of([1]), Invoice, "every invoice")
+        assert found.answer == "1 row"
+        async with reader.extract_stream(text_of([1, 2, 2]), Invoice, "every invoice") as stream:
+            told = [event async for event in stream if event.type == "rows_found"]
+        assert [(e.rows, e.duplicates, e.total) for e in told] == [(2, 1, 2)]
+        assert isinstance(stream.result, Extraction)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("schema", [dict, "Invoice", None])
+def test_a_schema_is_a_pydantic_model(schema: Any) -> None:
+    with pytest.raises(ConfigError, match="schema must be a pydantic model"):
+        agent().extract("A bill.", schema, "every invoice")
+
+
+def test_a_schema_that_is_too_long_is_refused() -> None:
+    class Wide(BaseModel):
+        field: str = Field(description="It says what it says. " * 100)
+
+    with pytest.raises(QuestionTooLong):
+        agent().extract("A bill.", Wide, "every invoice")
+
+
+# --- summaries
+
+
+@pytest.mark.parametrize("style", ["summary", "minutes"])
+def test_a_summary_is_a_question_with_its_own_wording(style: Any) -> None:
+    reader = agent(["The heating failed.", "The heating failed on Monday."], window=4096)
+    result = reader.summarize("On Monday the heating failed.", style)
+    assert result.answer == "The heating failed on Monday."
+    update, answer = (request.messages[0].content for request in reader.model.inner.requests)
+    assert "Write the new summary." in update
+    assert "The heating failed." in answer
+    assert ("minutes" in update) == (style == "minutes")
+    assert reader.store.get(result.run_id).binding["prompts"].startswith("summary:")
+    assert reader.prompts.name == "plain"
+    quotes = result.quotes("On Monday the heating failed.")
+    assert quotes[0].text == "On Monday the heating failed."
+
+
+def test_summaries_are_async_too_and_have_two_styles() -> None:
+    reader = agent(["A.", "B."], window=4096)
+    assert asyncio.run(reader.asummarize("Text.")).answer == "B."
+    with pytest.raises(ConfigError, match="style must be one of summary, minutes, got 'haiku'"):
+        reader.summarize("Text.", "haiku")  # pyright: ignore[reportArgumentType]
