@@ -1,0 +1,112 @@
+"""`memagent extract` and `memagent summarize`."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Invoke
+from tests.models.chat_server import Script, say
+
+BILLS = '''"""Rows for tests."""
+
+from pydantic import BaseModel
+
+
+class Bill(BaseModel):
+    number: int
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "bills.py").write_text(BILLS)
+    (tmp_path / "doc.txt").write_text("Bill 7 came. Bill 8 came.")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_rows_are_written_to_a_file(
+    invoke: Invoke, folder: Path, server: Script, served: list[str]
+) -> None:
+    server.replies = [
+        say('{"number": 7}\n{"number": "eight"}'),
+        say('{"number": 8}\n{"number": 7}'),
+    ]
+    done = invoke(
+        *("extract", "doc.txt", "every bill", "--schema", "bills:Bill", "--run-id", "r"),
+        *("--out", "rows.jsonl", *served),
+    )
+    assert done.exit_code == 0, done.output
+    assert "answer: 2 rows" in done.stdout
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    assert [row["value"]["number"] for row in rows] == [7, 8]
+    assert rows[0] | {"value": None} == {
+        "value": None,
+        "chunk": 0,
+        "start": 0,
+        "end": 25,
+        "place": "",
+    }
+    # A finished run is shown by other commands as any reading is.
+    assert "2 rows" in invoke("resume", "r", "--display", "none").stdout
+    shown = invoke("show", "r").stdout
+    assert re.search(r"chunk 0: 1 duplicate\n", shown)
+    assert '"number":8' in shown
+    assert invoke("show", "r", "--html", "r.html").exit_code == 0
+    chunk = invoke("show", "r", "--chunk", "0").stdout
+    assert "every bill" in chunk
+    assert "eight" in chunk
+
+
+def test_an_extraction_is_resumed_by_the_same_command(
+    invoke: Invoke, folder: Path, server: Script, served: list[str]
+) -> None:
+    server.default = say('{"number": 7}')
+    command = ["extract", "doc.txt", "every bill", "--schema", "bills:Bill", "--run-id", "r"]
+    sizes = ["--chunk-tokens", "40", *served]
+    (folder / "doc.txt").write_text("Bill 7 came again. " * 9)
+    stopped = invoke(*command, *sizes, "--max-calls", "2")
+    assert stopped.exit_code == 6
+    refused = invoke("resume", "r")
+    assert refused.exit_code == 2
+    assert "repeat `memagent extract` with --run-id r" in refused.stderr
+    done = invoke(*command, *sizes, "--display", "none", "--out", "rows.jsonl")
+    assert (done.exit_code, done.stdout) == (0, "1 row\n")
+    assert len((folder / "rows.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "out", "problem"),
+    [
+        ("bills:Nothing", "x", "has no class 'Nothing'"),
+        ("nowhere:Bill", "x", "there is no module 'nowhere'"),
+        ("bills", "x", "doesn't name a class"),
+        ("json:dumps", "x", "schema must be a pydantic model"),
+        ("bills:Bill", "no/x", "cannot write --out 'no/x'"),
+    ],
+)
+def test_what_is_refused(
+    invoke: Invoke,
+    folder: Path,
+    served: list[str],
+    server: Script,
+    schema: str,
+    out: str,
+    problem: str,
+) -> None:
+    server.default = say("[]")
+    done = invoke("extract", "doc.txt", "every bill", "--schema", schema, "--out", out, *served)
+    assert done.exit_code == 2
+    assert problem in done.stderr
+
+
+@pytest.mark.parametrize("style", ["summary", "minutes"])
+def test_summaries(
+    invoke: Invoke, folder: Path, server: Script, served: list[str], style: str
+) -> None:
+    server.replies = [say("Two bills."), say("Two bills came.")]
+    done = invoke("summarize", "doc.txt", "--style", style, "--display", "none", *served)
+    assert (done.exit_code, done.stdout) == (0, "Two bills came.\n")
+    assert "Write the new summary." in server.bodies[0]["messages"][0]["content"]
+    assert ("minutes" in server.bodies[0]["messages"][0]["content"]) == (style == "minutes")
