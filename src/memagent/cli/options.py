@@ -117,7 +117,7 @@ CutsOption = Annotated[
 Prompts = Annotated[
     str | None,
     _of_budget(
-        "plain, boxed, shared, small, or a TOML file. Default: as the model was trained, else plain.",
+        "plain, boxed, shared, small, summary, or a TOML file. Default: as the model was trained, else plain.",
         "NAME|FILE",
     ),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,6 +42,7 @@ class Progress:
     """What an extraction continues from. The first four are about the chunk that is open."""
 
     replies: int = 0
+    """Replies so far; 0 if no chunk is open."""
     repairs: int = 0
     note: str = ""
     """Stands before the rows in the memory."""
@@ -82,16 +83,17 @@ class RowLoop(MemoryLoop):
         self, exchange: Exchange[Any], state: State, chunk: Chunk, reply: Reply[RowReply]
     ) -> Record:
         """Stores the rows of a reply, and keeps the chunk open if it needs another. Blocks."""
-        was, also = Progress(**state.progress), exchange.also
-        fresh = self._add_new(reply.value.rows, was, chunk, also)
+        was, placed = Progress(**state.progress), self._place(chunk)
+        also: dict[str, Mapping[str, Any]] = {}
+        fresh = self._add_new(reply.value.rows, was, placed, also)
         now, given_up = self._continue(reply.value, was, len(fresh))
         for number, row in enumerate(given_up, was.invalid):
-            also[INVALID % number] = asdict(row) | self._where(chunk)
+            also[INVALID % number] = asdict(row) | placed
         told = reply.conversation(chunk.index)
         body: dict[str, Any] = {
             "conversation": told.model_dump(mode="json", exclude_defaults=True),
             "progress": asdict(now),
-            "next": chunk.index + (not now.note),
+            "next": chunk.index + (not now.replies),
         }
         found = RowsFound(
             chunk=chunk.index,
@@ -110,6 +112,8 @@ class RowLoop(MemoryLoop):
             state.memory, state.tokens, state.carried = memory, tokens, state.step
         if state.carried is not None:
             body["carried"] = state.carried
+        # Only now: if counting failed above, all of this is done again.
+        exchange.also = also
         state.step, state.next_chunk, state.progress = state.step + 1, body["next"], asdict(now)
         return without_text(body, chunk.text), [found, event]
 
@@ -129,11 +133,11 @@ class RowLoop(MemoryLoop):
             why += ", like those before it" if fresh else " before its first new row"
             given_up.append(BadRow(found.tail, why))
         notes: list[str] = []
+        if found.tail is not None and (repair or more):
+            notes.append(prompts.say("cut_off"))
         if repair:
             problems = "\n\n".join(f"{row.text}\n{row.problem}" for row in found.bad)
             notes.append(prompts.say("invalid", problem=problems))
-        if found.tail is not None and (repair or more):
-            notes.append(prompts.say("cut_off"))
         counts: dict[str, Any] = {
             "rows": was.rows + fresh,
             "invalid": was.invalid + len(given_up),
@@ -148,7 +152,11 @@ class RowLoop(MemoryLoop):
         return Progress(replies, was.repairs + repair, note, pending, **counts), given_up
 
     def _add_new(
-        self, rows: Sequence[WrittenRow], was: Progress, chunk: Chunk, also: dict[str, Any]
+        self,
+        rows: Sequence[WrittenRow],
+        was: Progress,
+        placed: dict[str, Any],
+        also: dict[str, Mapping[str, Any]],
     ) -> list[WrittenRow]:
         """Puts the rows that the run doesn't have among the effects to commit, and returns them."""
         fresh, log = list[WrittenRow](), self._log
@@ -159,11 +167,11 @@ class RowLoop(MemoryLoop):
                 continue
             number = was.rows + len(fresh)
             also[seen] = {"row": number}
-            also[ROW % number] = {"row": row.text, **self._where(chunk)}
+            also[ROW % number] = {"row": row.text, **placed}
             fresh.append(row)
         return fresh
 
-    def _where(self, chunk: Chunk) -> dict[str, Any]:
+    def _place(self, chunk: Chunk) -> dict[str, Any]:
         read = self._log.store.effect(self._log.run_id, f"chunk-{chunk.index}") or {}
         place = read.get("place", "")
         return {"chunk": chunk.index, "start": chunk.start, "end": chunk.end, "place": place}

@@ -1,0 +1,170 @@
+"""How many of a document's rows are found: `extract` beside asking for a list.
+
+Usage: python -m memagent_bench.rows [--smol] [--documents N] [--write docs/benchmarks.md]
+
+A document is sentences of War and Peace with an invoice about every 500 tokens; one invoice in five is mentioned twice.
+A rule plays the model, so the table shows what each way of reading can hold, not what a model finds. `--smol` adds a
+language model at the shortest length.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from memagent import ChatModel, ChatRequest, MemoryAgent, ScriptedModel, open_model
+from memagent.tasks.origin import machine
+from memagent.tokens import TokenCounter
+from memagent_bench.haystacks import essays
+from memagent_bench.length_tokens import length_counter
+from memagent_bench.lengths import K
+from memagent_bench.perf.measure import markdown, write_section
+
+LENGTHS = (4 * K, 64 * K, 1024 * K)
+EVERY = 500
+"""Tokens between two invoices."""
+WINDOW = 8192
+WHAT = "every invoice"
+QUESTION = "List all invoices: the number and the total of each."
+_WRITTEN = re.compile(r"Invoice (\d{5}) is over (\d+) euros\.")
+_LISTED = re.compile(r"(\d{5})\D{1,20}?(\d+)")
+
+
+class Invoice(BaseModel):
+    """An invoice."""
+
+    number: int = Field(description="five digits")
+    total: int = Field(description="in euros")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A document, and the rows that it has."""
+
+    text: str
+    rows: frozenset[tuple[int, int]]
+
+
+def make_paper(tokens: int, seed: int, counter: TokenCounter) -> Paper:
+    """A document of about `tokens` tokens."""
+    draw = random.Random(f"{tokens}-{seed}")
+    filler = essays((), counter)
+    numbers = draw.sample(range(10_000, 100_000), max(1, tokens // EVERY))
+    rows = {(number, draw.randrange(10, 10_000)) for number in numbers}
+    mentions = [*rows, *draw.sample(sorted(rows), len(rows) // 5)]
+    said = [f"Invoice {number} is over {total} euros." for number, total in mentions]
+    room = tokens - sum(map(filler.cost, said))
+    sentences = filler.take(0, filler.within(room))
+    places = sorted(draw.sample(range(len(sentences) + 1), len(said)), reverse=True)
+    draw.shuffle(said)
+    for place, sentence in zip(places, said, strict=True):
+        sentences.insert(place, sentence)
+    return Paper(" ".join(sentences), frozenset(rows))
+
+
+def play(counter: TokenCounter) -> ScriptedModel:
+    """Finds every invoice of a chunk; a plain memory keeps the newest that fit it, each once."""
+
+    def reply(request: ChatRequest) -> str:
+        parts = request.parts
+        memory = "" if parts["memory"] == parts["empty_memory"] else parts["memory"]
+        if request.kind == "answer":
+            return memory or "none"
+        found = _WRITTEN.findall(parts["chunk"])
+        if WHAT in parts["question"]:
+            rows = [f'{{"number": {number}, "total": {total}}}' for number, total in found]
+            return "\n".join(rows) or "[]"
+        noted = [f"{number}: {total}" for number, total in found]
+        lines = list(dict.fromkeys([*memory.splitlines(), *noted]))
+        while counter.count("\n".join(lines)) > request.max_tokens:
+            del lines[0]
+        return "\n".join(lines) or "none"
+
+    return ScriptedModel(reply, window=WINDOW, counter=counter, name="rule")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one reading of one document brought."""
+
+    recall: float
+    wrong: int
+    invalid: int
+    calls: int
+    seconds: float
+
+
+def read(model: ChatModel, paper: Paper, *, extracts: bool) -> Found:
+    """Reads a document once."""
+    begun, invalid = time.perf_counter(), 0
+    if extracts:
+        # One reply of smol's own settings has no room for two rows.
+        memory = 256 if model.name == "smol" else None
+        agent = MemoryAgent(model, store=None, memory_tokens=memory)
+        result = agent.extract(paper.text, Invoice, WHAT)
+        rows = {(row.value.number, row.value.total) for row in result.rows}
+        invalid = len(result.invalid)
+    else:
+        result = MemoryAgent(model, store=None).ask(paper.text, QUESTION)
+        rows = {(int(n), int(total)) for n, total in _LISTED.findall(result.answer or "")}
+    seconds = time.perf_counter() - begun
+    recall = len(rows & paper.rows) / len(paper.rows)
+    return Found(recall, len(rows - paper.rows), invalid, result.usage.calls, seconds)
+
+
+def measure(
+    model: ChatModel, tokens: int, documents: int, counter: TokenCounter
+) -> list[tuple[str, ...]]:
+    """Two lines of the table."""
+    papers = [make_paper(tokens, seed, counter) for seed in range(documents)]
+    lines: list[tuple[str, ...]] = []
+    for extracts in (False, True):
+        found = [read(model, paper, extracts=extracts) for paper in papers]
+        recalls = [reading.recall for reading in found]
+        seconds = [reading.seconds for reading in found]
+        lines.append(
+            (
+                f"{tokens // K:,}K",
+                model.name,
+                "extract" if extracts else "ask",
+                f"{len(papers[0].rows):,}",
+                f"{sum(recalls) / documents:.3f} ({min(recalls):.3f} to {max(recalls):.3f})",
+                f"{sum(reading.wrong for reading in found)}",
+                f"{sum(reading.invalid for reading in found)}",
+                f"{sum(reading.calls for reading in found) / documents:,.0f}",
+                f"{min(seconds):.1f} to {max(seconds):.1f}",
+            )
+        )
+    return lines
+
+
+def main() -> None:
+    """Measures, prints the table, and writes it into a page where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=3)
+    parser.add_argument("--smol", action="store_true", help="measure smol too, at the first length")
+    parser.add_argument("--write", type=Path, help="put the table into this page")
+    given = parser.parse_args()
+    counter = length_counter(None)
+    head = ("tokens", "model", "way", "rows", "found", "wrong", "invalid", "calls", "s")
+    lines = [
+        line
+        for tokens in LENGTHS
+        for line in measure(play(counter), tokens, given.documents, counter)
+    ]
+    if given.smol:
+        lines += measure(open_model("smol"), LENGTHS[0], given.documents, counter)
+    text = f"{machine()}; n={given.documents} documents\n\n{markdown([head, *lines])}\n"
+    print(text)
+    if given.write is not None:
+        write_section(given.write, "python -m memagent_bench.rows --smol", text)
+
+
+if __name__ == "__main__":
+    main()
