@@ -142,13 +142,20 @@ def page() -> Path:
     return ROOT / "docs" / "tools.md"
 
 
+def reply(handler: Handler) -> None:
+    """Replies to every prompt alike, but to one that asks for rows with a row."""
+    asks = "every cost" in str(handler.body["messages"])
+    text = '{"what": "repair", "euros": 2300}' if asks else "She marries Pierre."
+    body = chat(text) | {"model": "Qwen/Qwen3-4B", "created": 0}
+    # Usage: the pages' prompts differ in length.
+    send(200, body | {"usage": None})(handler)
+
+
 @pytest.fixture
 def url(page: Path) -> Iterator[str]:
     """A chat server that lists two models, one with its window, or reads books where the page shows it."""
     with Server(("127.0.0.1", 0), Handler) as http:
-        reply = chat("She marries Pierre.") | {"model": "Qwen/Qwen3-4B", "created": 0}
-        reply["usage"] = None  # the pages' prompts differ in length
-        http.script = Script(default=send(200, reply))
+        http.script = Script(default=reply)
         http.script.serve_models(
             {"id": "Qwen/Qwen3-4B", "max_model_len": 40960}, {"id": "gpt-4.1-mini"}
         )
