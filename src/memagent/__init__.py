@@ -5,8 +5,6 @@ from memagent import MemoryAgent
 MemoryAgent("vllm:Qwen/Qwen3-4B").ask(Path("war_and_peace.txt"), "When does Natasha marry?").answer
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """memagent's threads: a few for short blocking work, one per call for long work, one with an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import os

@@ -1,7 +1,5 @@
 """Documents that come from files: text, formats that are converted to text, and several files as one document."""
 
-from __future__ import annotations
-
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence

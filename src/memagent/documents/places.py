@@ -1,7 +1,5 @@
 """Where a document's text comes from: pages, headings, times, files."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 
 

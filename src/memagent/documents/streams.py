@@ -1,7 +1,5 @@
 """Documents that come from memory, an open file, or an iterator."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

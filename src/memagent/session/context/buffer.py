@@ -1,7 +1,5 @@
 """The context of a tool session, kept below its limit: for users who own their loop, and for `ToolAgent`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial

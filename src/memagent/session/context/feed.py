@@ -1,7 +1,5 @@
 """Feeding a buffer: it is given the whole history each time, and finds what is new."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace

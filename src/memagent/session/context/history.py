@@ -1,7 +1,5 @@
 """How a buffer recognises a history that grew, and what it needs to go on in another process."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """The summary calls: in several passes if one wouldn't fit, retried if the reply isn't a summary."""
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_left
 from collections import Counter
