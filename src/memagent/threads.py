@@ -4,11 +4,12 @@ import asyncio
 import contextvars
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from memagent.errors import ConfigError, ToolError
 from memagent.texts import name_error
@@ -132,6 +133,30 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on
         _stop(work, loop)
         raise
+
+
+class Closing(ABC):
+    """Closed by `aclose`, by `close`, and by the end of a `with` or `async with` block."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Releases what it holds."""
+
+    def close(self) -> None:
+        """Sync version of `aclose`."""
+        run_sync(self.aclose())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _stop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:

@@ -17,13 +17,13 @@ from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.history import Chain, History, Stored
 from memagent.session.context.saved import Opened, Saved
 from memagent.session.context.turns import as_user, join_users, neutralise
-from memagent.threads import in_background, in_thread, run_sync
+from memagent.threads import Closing, in_background, in_thread, run_sync
 
 Given = Message | Mapping[str, Any] | BaseModel
 """A message: memagent's, in OpenAI's form, or an object of the openai package."""
 
 
-class Feeding:
+class Feeding(Closing):
     """The part of `SummaryBuffer` that takes whole histories."""
 
     max_summaries: int
