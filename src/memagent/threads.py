@@ -70,7 +70,7 @@ async def in_own_thread(call: Callable[[], T]) -> T:
 
     Raises:
         Exception: what the call raised. Anything that isn't an Exception (SystemExit, a cancellation inside the call)
-            is raised is raised is raised as a ToolError.
+            is raised as a ToolError.
     """
     context = contextvars.copy_context()
     future: Future[T] = Future()

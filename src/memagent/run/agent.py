@@ -39,8 +39,6 @@ OnEvent = Callable[[Event], object]
 class Agent(Closing, Generic[S]):
     """Opens its store on first use, and closes what it opened.
 
-    Args: see `MemoryAgent`.
-
     Raises:
         ConfigError: `limits` is not a `Limits`.
         NoModel: no model was named or found.

@@ -37,8 +37,8 @@ class McpServer(Closing):
     Works with `with` and `async with`, and its tools with the sync API: the connection lives in memagent's
     background thread. The call during which it breaks fails, and the model is told so; the next one makes it again.
 
-    A server sees what a model sends it, and its descriptions become part of the prompt. The server
-    idempotent or read-only is what the server says of it (`idempotentHint`, `readOnlyHint`).
+    A server sees what a model sends it, and its descriptions become part of the prompt. It
+    declares whether a tool is idempotent or read-only (`idempotentHint`, `readOnlyHint`).
 
     Use `stdio` or `http` to make one.
     """
