@@ -5,8 +5,6 @@ from memagent import MemoryAgent
 MemoryAgent("vllm:Qwen/Qwen3-4B").ask(Path("war_and_peace.txt"), "When does Natasha marry?").answer
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +22,8 @@ if TYPE_CHECKING:
     from memagent.prompts import PromptSet
     from memagent.run.result import Estimate, Result, SessionResult
     from memagent.runstore import RunStore
-    from memagent.session.agent import ToolAgent
+    from memagent.session.agent import Session, SessionStream, ToolAgent
     from memagent.session.context.buffer import SummaryBuffer
-    from memagent.session.session import Session, SessionStream
     from memagent.tools import Tool, ToolContext, tool
     from memagent.trajectory import Conversation, StopReason, Trajectory
 
@@ -70,7 +67,7 @@ _HOMES = {
     "memory.agent": ("MemoryAgent", "RunStream"),
     "memory.extraction": ("Extraction",),
     "run.result": ("Estimate", "Result", "SessionResult"),
-    "session.agent": ("ToolAgent",),
+    "session.agent": ("Session", "SessionStream", "ToolAgent"),
     "documents": ("open_document",),
     "messages": ("ChatRequest", "Completion", "Message", "Sampling", "ToolCall", "Usage"),
     "models.base": ("ChatModel",),
@@ -82,7 +79,6 @@ _HOMES = {
     "prompts": ("PromptSet",),
     "runstore": ("RunStore",),
     "session.context.buffer": ("SummaryBuffer",),
-    "session.session": ("Session", "SessionStream"),
     "tools": ("Tool", "ToolContext", "tool"),
     "trajectory": ("Conversation", "StopReason", "Trajectory"),
 }

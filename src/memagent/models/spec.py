@@ -1,7 +1,5 @@
 """Opens a model: from a spec such as `vllm:Qwen/Qwen3-4B`, the environment, or an object."""
 
-from __future__ import annotations
-
 import difflib
 import logging
 import re
@@ -19,8 +17,8 @@ from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.smol import open_smol
-from memagent.models.transformers.model import TransformersModel
 from memagent.tokens.base import TokenCounter
+from memagent_engines.transformers.model import TransformersModel
 
 logger = logging.getLogger("memagent.spec")
 

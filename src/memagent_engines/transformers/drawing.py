@@ -2,8 +2,6 @@
 
 # ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 import random
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -12,7 +10,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessor, PreTrainedModel
 
-from memagent.models.transformers.batching import Request
+from memagent_engines.transformers.batching import Request
 
 
 @contextmanager

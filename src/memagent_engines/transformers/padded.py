@@ -2,22 +2,20 @@
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from transformers import LogitsProcessorList
+from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
 from memagent.errors import ConfigError
 from memagent.messages import Sampling
-from memagent.models.transformers.batching import Batcher, Request
-from memagent.models.transformers.drafts import draw_with_drafts, verifies
-from memagent.models.transformers.drawing import Drawing, generation_settings, left_padded
-from memagent.models.transformers.sampler import (
+from memagent_engines.transformers.batching import Batcher, Request
+from memagent_engines.transformers.drafts import draw_with_drafts, verifies
+from memagent_engines.transformers.drawing import Drawing, generation_settings, left_padded
+from memagent_engines.transformers.sampler import (
     Sampled,
     end_ids,
     make_closed_error,
@@ -25,9 +23,6 @@ from memagent.models.transformers.sampler import (
     read_drawn,
     window_of,
 )
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 class PaddedSampler:
