@@ -1,7 +1,5 @@
 """Finds what a command names as `module:function`."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable

@@ -25,6 +25,6 @@ def test_documents_have_their_length_and_rows(tokens: int) -> None:
 def test_extracting_finds_all_and_a_full_memory_does_not() -> None:
     ask, extract = rows.measure(rows.play(COUNTER), 100_000, 1, COUNTER)
     assert ask[2] == "ask"
-    assert float(ask[4].split()[0]) < 0.9
-    assert extract[4].startswith("1.000")
-    assert extract[5:7] == ("0", "0")
+    assert float(ask[5].split()[0]) < 0.9
+    assert extract[5].startswith("1.000")
+    assert extract[6:8] == ("0", "0")

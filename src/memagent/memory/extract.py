@@ -46,7 +46,7 @@ class Progress:
     repairs: int = 0
     note: str = ""
     """Stands before the rows in the memory."""
-    pending: tuple[dict[str, str], ...] = ()
+    pending: tuple[BadRow, ...] = ()
     """Invalid rows that were asked for again."""
     rows: int = 0
     invalid: int = 0
@@ -88,7 +88,7 @@ class RowLoop(MemoryLoop):
         fresh = self._add_new(reply.value.rows, was, placed, also)
         now, given_up = self._continue(reply.value, was, len(fresh))
         for number, row in enumerate(given_up, was.invalid):
-            also[INVALID % number] = asdict(row) | placed
+            also[INVALID % number] = row._asdict() | placed
         told = reply.conversation(chunk.index)
         body: dict[str, Any] = {
             "conversation": told.model_dump(mode="json", exclude_defaults=True),
@@ -126,7 +126,7 @@ class RowLoop(MemoryLoop):
         more = found.tail is not None and fresh > 0 and replies < REPLIES
         # A repair that brings fewer rows than it was asked for has lost some.
         lost = fresh + len(found.bad) < len(was.pending)
-        given_up = [BadRow(**row) for row in was.pending if lost]
+        given_up = [BadRow(*row) for row in was.pending if lost]
         given_up += () if repair else found.bad
         if found.tail is not None and not (repair or more):
             why = f"the reply was cut off by its limit of {self.plan.budget.output} tokens"
@@ -148,7 +148,7 @@ class RowLoop(MemoryLoop):
         safe = self.plan.neutraliser.safe("\n\n".join(notes))
         # Half of the memory is left for rows.
         note, *_ = within(safe, max(1, self.plan.budget.memory // 2), self.plan.counter)
-        pending = tuple(map(asdict, found.bad)) if repair else ()
+        pending = found.bad if repair else ()
         return Progress(replies, was.repairs + repair, note, pending, **counts), given_up
 
     def _add_new(

@@ -31,6 +31,11 @@ class _Placed:
     place: str
     """Such as `p. 3 to p. 5`, if the document's format has places."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        fields = vars(self)
+        return fields | {k: v.model_dump(mode="json") for k, v in fields.items() if k == "value"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row(_Placed, Generic[M]):
@@ -38,10 +43,6 @@ class Row(_Placed, Generic[M]):
 
     value: M
     """The row itself."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The row and where it was found, as JSON values."""
-        return vars(self) | {"value": self.value.model_dump(mode="json")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +53,6 @@ class InvalidRow(_Placed):
     """Its first 400 characters."""
     problem: str
     """What is wrong with it, a line for each field."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields."""
-        return dict(vars(self))
 
 
 class StoredRows(Sequence[T]):

@@ -46,17 +46,7 @@ class Jobs(Agent[MemorySettings]):
         run_id: str | None = None,
         on_event: OnEvent | None = None,
     ) -> Result:
-        """Summarises a document: a question like any other, with the prompt set `summary`.
-
-        Args:
-            document: as in `ask`.
-            style: `summary`, or `minutes`: topics, decisions and tasks.
-            run_id: as in `ask`.
-            on_event: as in `ask`.
-
-        Raises:
-            ConfigError: there is no such style.
-        """
+        """Summarises a document, or writes its minutes: `ask` with another prompt set, `summary`."""
         agent, question = self._summarizer(style)
         return agent.ask(document, question, run_id=run_id, on_event=on_event)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, Field
 from pydantic.json_schema import GenerateJsonSchema
@@ -55,32 +54,26 @@ class RowForm(Output):
         self.text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
-@dataclass(frozen=True)
-class WrittenRow:
-    """A valid row of a reply."""
+class WrittenRow(NamedTuple):
+    """A valid row: the JSON that the model wrote, and the same value in one line, which is equal for equal rows."""
 
     text: str
-    """The JSON that the model wrote."""
     line: str
-    """The same value in one line, defaults included: equal for equal rows."""
 
 
-@dataclass(frozen=True)
-class BadRow:
+class BadRow(NamedTuple):
     """A part of a reply that isn't a valid row."""
 
     text: str
     problem: str
 
 
-@dataclass(frozen=True)
-class RowReply:
-    """The content of a reply."""
+class RowReply(NamedTuple):
+    """The content of a reply; `tail` is what was cut off by the token limit, None if nothing was."""
 
     rows: tuple[WrittenRow, ...] = ()
     bad: tuple[BadRow, ...] = ()
     tail: str | None = None
-    """What was cut off by the token limit; None if nothing was."""
 
 
 def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowReply:
