@@ -58,6 +58,12 @@ def agent(respond: Any = find, window: int = 3600, **options: Any) -> MemoryAgen
     return MemoryAgent(ScriptedModel(respond, window=window), **(sizes | options))
 
 
+def sent(reader: MemoryAgent) -> list[ChatRequest]:
+    model = reader.model.inner
+    assert isinstance(model, ScriptedModel)
+    return model.requests
+
+
 def numbers_of(extraction: Extraction[Invoice]) -> list[int]:
     return [row.value.number for row in extraction.rows]
 
@@ -160,7 +166,7 @@ def test_an_invalid_row_is_asked_for_again_with_the_problem() -> None:
     found = reader.extract("Two bills.", Invoice, "every invoice", run_id="r")
     assert numbers_of(found) == [1, 2]
     assert len(found.invalid) == 0
-    again = reader.model.inner.requests[1].messages[-1].content
+    again = sent(reader)[1].messages[-1].content
     assert '{"number": "two", "total": -3}' in again
     assert "number: Input should be a valid integer" in again
     assert "total: Input should be greater than or equal to 0" in again
@@ -288,7 +294,7 @@ def test_reading_ahead_finds_the_same(ahead: Any) -> None:
         return find(request) if again else find(request).replace('"total": 55.5', '"total": "?"')
 
     text = text_of([*range(3), 55, 56, 1, 2, 90], filler=60)
-    options = {"sampling": Sampling(temperature=0)}
+    options: dict[str, Any] = {"sampling": Sampling(temperature=0)}
     alone = agent(wrong, **options).extract(text, Invoice, "every invoice")
     ahead_of = agent(wrong, read_ahead=ahead, **options).extract(text, Invoice, "every invoice")
     assert alone.chunks > 8
@@ -367,7 +373,7 @@ def test_a_summary_is_a_question_with_its_own_wording(style: Any) -> None:
     reader = agent(["The heating failed.", "The heating failed on Monday."], window=4096)
     result = reader.summarize("On Monday the heating failed.", style)
     assert result.answer == "The heating failed on Monday."
-    update, answer = (request.messages[0].content for request in reader.model.inner.requests)
+    update, answer = (request.messages[0].content for request in sent(reader))
     assert "Write the new summary." in update
     assert "The heating failed." in answer
     assert ("minutes" in update) == (style == "minutes")
