@@ -259,6 +259,12 @@ def test_a_row_longer_than_a_reply_is_reported() -> None:
     assert found.answer == "0 rows"
 
 
+def test_prose_that_is_cut_off_is_reported() -> None:
+    prose = Completion(text="I see a bill, and", finish_reason=FinishReason.LENGTH)
+    found = agent([prose]).extract("A bill.", Invoice, "every invoice")
+    assert [bad.text for bad in found.invalid] == ["I see a bill, and"]
+
+
 def test_a_row_longer_than_the_memory_is_stored_and_not_shown() -> None:
     due = "later " * 400
     reply = json.dumps({"number": 1, "total": 2, "due": due})

@@ -33,6 +33,9 @@ def show(
     question: Annotated[int | None, opt.option("Only question N, from 0.", "N", low=0)] = None,
     chunk: Annotated[int | None, opt.option("All said about chunk N, from 0.", "N", low=0)] = None,
     step: Annotated[int | None, opt.option("All of a session's step N.", "N", low=0)] = None,
+    fact: Annotated[
+        str | None, opt.option("When a text entered and left the memory.", "TEXT")
+    ] = None,
     html: Annotated[Path | None, opt.option("Write the run as one web page.", "FILE")] = None,
     live: Annotated[bool, opt.option("Serve that page while it runs.", "", "--live")] = False,
     beside: Annotated[str | None, opt.option("Another run, beside it on the page.", "ID")] = None,
@@ -56,6 +59,8 @@ def show(
         if chunk is not None and is_session(record):
             has = "is a tool session, which has steps: --step N"
             raise ConfigError(f"--chunk {chunk}: run {run_id!r} {has}")
+        if fact is not None and (is_session(record) or not fact.strip()):
+            raise ConfigError(f"--fact {fact!r}: needs a text, and a run that reads a document")
         if step is not None and not is_session(record):
             has = "reads a document, which has chunks: --chunk N"
             raise ConfigError(f"--step {step}: run {run_id!r} {has}")
@@ -64,6 +69,10 @@ def show(
             from memagent_viewer.command import show_page
 
             show_page(opened, run_id, beside, html, outcome, live=live)
+        elif fact is not None:
+            from memagent.cli.fact import show_fact
+
+            show_fact(opened, record, list(chosen), fact, outcome)
         elif step is not None:
             _show_step(opened, record, step, outcome)
         elif chunk is not None:

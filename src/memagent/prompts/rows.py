@@ -96,8 +96,11 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
             rows.append(WrittenRow(part, value.model_dump_json(by_alias=True)))
         except (UnusableReply, PydanticSerializationError) as error:
             bad.append(BadRow(clip(part, SHOWN), str(error)))
-    if not rows and not bad and not limited:
-        bad.append(BadRow(clip(text, SHOWN), "the reply has no JSON object"))
+    if not rows and not bad and not tail:
+        if limited:
+            tail = clip(text, SHOWN)
+        else:
+            bad.append(BadRow(clip(text, SHOWN), "the reply has no JSON object"))
     return RowReply(tuple(rows), tuple(bad), tail)
 
 

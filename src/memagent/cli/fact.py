@@ -1,0 +1,80 @@
+"""`memagent show --fact`: when a text entered the memory, whether the chunk says it, and when it was lost."""
+
+from dataclasses import asdict, dataclass, field
+
+from memagent.cli.exits import Outcome
+from memagent.cli.options import Display
+from memagent.events import Answered, ChunkRead, MemoryUpdated
+from memagent.runstore import RunRecord, RunStore
+
+MOST = 12
+"""Chunks listed on a line."""
+
+
+@dataclass
+class Trace:
+    """Where a text was in one question's memory."""
+
+    question: int
+    stays: list[dict[str, int | str | None]] = field(
+        default_factory=list[dict[str, int | str | None]]
+    )
+    """First chunk of each stay in the memory (`chunk`, its `start`, `end`, `place`), and with which it was `lost`."""
+    chunks: list[int] = field(default_factory=list[int])
+    """Chunks that have the text."""
+    in_answer: bool = False
+
+
+def fold(text: str) -> str:
+    """A text regardless of case, line breaks, and what neutralising put in."""
+    return " ".join(text.replace("\u2060", "").split()).casefold()
+
+
+def trace(store: RunStore, run_id: str, question: int, fact: str) -> Trace:
+    """Searches a run's events and chunks, one at a time."""
+    found, needle, held = Trace(question), fold(fact), False
+    read: ChunkRead | None = None
+    for event in store.events(run_id):
+        if isinstance(event, ChunkRead):
+            read, body = event, store.effect(run_id, f"chunk-{event.chunk}") or {}
+            found.chunks += [event.chunk] if needle in fold(body.get("text", "")) else []
+        elif isinstance(event, MemoryUpdated) and event.question == question:
+            if (needle in fold(event.memory)) == held:
+                continue
+            held = not held
+            if not held:
+                found.stays[-1]["lost"] = event.chunk
+                continue
+            place = {"start", "end", "place"} if read and read.chunk == event.chunk else set[str]()
+            where = {} if read is None else read.model_dump(include=place)
+            found.stays.append({"chunk": event.chunk, **where, "lost": None})
+        elif isinstance(event, Answered) and event.question == question:
+            found.in_answer = needle in fold(event.answer)
+    return found
+
+
+def show_fact(
+    store: RunStore, record: RunRecord, chosen: list[int], fact: str, outcome: Outcome
+) -> None:
+    """Prints where a text was, for each question."""
+    traces = [trace(store, record.id, question, fact) for question in chosen]
+    if outcome.display is Display.JSON:
+        outcome.tell({"run_id": record.id, "fact": fact, "questions": list(map(asdict, traces))})
+        return
+    paper = outcome.paper
+    for found in traces:
+        if len(traces) > 1:
+            paper.line((f"question {found.question}", "bold cyan"))
+        for stay in found.stays:
+            where = f" (characters {stay['start']:,} to {stay['end']:,})" if "start" in stay else ""
+            where += f", {stay['place']}" if stay.get("place") else ""
+            said = "" if stay["chunk"] in found.chunks else "; not word for word in that chunk"
+            end = "stays to the end" if stay["lost"] is None else f"lost with chunk {stay['lost']}"
+            paper.line(
+                ("enters the memory", "green"), f" with chunk {stay['chunk']}{where}{said}; {end}"
+            )
+        if not found.stays:
+            paper.line(("never in the memory", "yellow"))
+        listed = ", ".join(map(str, found.chunks[:MOST])) + (" …" if found.chunks[MOST:] else "")
+        paper.line(f"in the document: {f'chunk {listed}' if listed else 'not word for word'}")
+        paper.line(f"in the answer: {'yes' if found.in_answer else 'no'}")
