@@ -57,6 +57,8 @@ class _Book:
         self.question = question
         self.steps: dict[int, dict[str, Any]] = {}
         self._memory = ""
+        self._before, self._chunk, self._spent = "", -1, Usage()
+        """The memory before the last chunk, that chunk, and its cost so far: an extraction may ask several times."""
         self._answer: dict[str, Any] = {"text": None, "notes": [], "cost": cost(Usage())}
 
     def step(self, chunk: int) -> dict[str, Any]:
@@ -66,15 +68,8 @@ class _Book:
 
     def add(self, event: events.Event) -> None:
         match event:
-            case events.MemoryUpdated():
-                memory = repair_surrogates(event.memory)
-                step, how = self.step(event.chunk), "unchanged"
-                if memory != self._memory:
-                    step["delta"], how = find_delta(self._memory, memory), "updated"
-                step |= {"how": how, "tokens": event.tokens, "cost": cost(event.usage)}
-                self._memory = memory
-            case events.MemoryKept():
-                self.step(event.chunk).update(how="kept", cost=cost(event.usage))
+            case events.MemoryUpdated() | events.MemoryKept():
+                self._read(event)
             case events.MemoryTruncated():
                 sizes = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
                 self._note(event.chunk, f"memory cut at a sentence end, from {sizes}")
@@ -98,6 +93,20 @@ class _Book:
                 self._answer["stopped"] = stopped
             case _:
                 pass
+
+    def _read(self, event: events.MemoryUpdated | events.MemoryKept) -> None:
+        if event.chunk != self._chunk:
+            self._chunk, self._before, self._spent = event.chunk, self._memory, Usage()
+        self._spent += event.usage
+        step = self.step(event.chunk)
+        step["cost"] = cost(self._spent)
+        if isinstance(event, events.MemoryKept):
+            step["how"] = "updated" if step["delta"] else "kept"
+            return
+        self._memory = repair_surrogates(event.memory)
+        changed = self._memory != self._before
+        step["delta"] = find_delta(self._before, self._memory) if changed else []
+        step |= {"how": "updated" if changed else "unchanged", "tokens": event.tokens}
 
     def _note(self, chunk: int | None, text: str) -> None:
         notes = self._answer["notes"] if chunk is None else self.step(chunk)["notes"]

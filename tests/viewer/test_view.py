@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from tests.viewer import made
 
 from memagent import Limits, MemoryAgent, RunStore, ScriptedModel, ToolAgent
@@ -30,6 +31,24 @@ def test_notes_stand_with_their_chunk(store: RunStore) -> None:
     assert third["how"] == "waiting"
     assert third["notes"][-1].startswith("stopped (unusable reply): chunk 2")
     assert data["books"][0]["answer"]["stopped"] == third["notes"][-1]
+
+
+class Bill(BaseModel):
+    """A row."""
+
+    number: int
+
+
+def test_several_replies_about_a_chunk_are_one_step(store: RunStore) -> None:
+    replies = ['{"number": 1}\n{"number": "two"}', '{"number": 2}\n{"number": 1}']
+    agent = MemoryAgent(ScriptedModel(replies, window=8192), store=store)
+    found = agent.extract("Two bills.", Bill, "every bill", run_id="r")
+    (book,) = data_of(store, "r")["books"]
+    (step,) = book["steps"]
+    assert found.memory == '{"number":1}\n{"number":2}'
+    assert (step["how"], step["delta"], step["cost"][0]) == ("updated", [found.memory], 2)
+    assert step["notes"] == ["1 duplicate"]
+    assert book["answer"]["text"] == "2 rows"
 
 
 def test_several_questions_have_a_book_each(store: RunStore) -> None:
