@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from memagent.cli.ask import run
+from memagent.cli.ask import ask, run
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import RUN, argument, option
 from memagent.cli.setup import Ask, chosen_display, chosen_store, open_source
@@ -53,13 +53,7 @@ def summarize(given: Summarize) -> None:
     """
     from memagent.memory.jobs import STYLES
 
-    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
-    with report_errors(outcome):
-        document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
-        outcome.store = store = chosen_store(given.store, durable=given.durable)
-        agent = replace(given, prompts="summary").agent(store)
-        stream = agent.stream(document, STYLES[given.style], run_id=given.run_id)
-        run(agent, stream, document, store, outcome)
+    ask(replace(given, prompts="summary", question=STYLES[given.style]))
 
 
 def extract(given: Extract) -> None:

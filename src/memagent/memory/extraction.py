@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -96,7 +96,7 @@ class Extraction(Result, Generic[M]):
     """The rows, equal ones once, in the order they were found; `len` doesn't load them."""
     invalid: Sequence[InvalidRow] = ()
     """What the model wrote instead of rows and didn't correct: count and check them."""
-    duplicates: int = field(default=0)
+    duplicates: int = 0
     """Rows that were dropped because all their fields were those of an earlier one."""
 
     @classmethod
