@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
 from memagent.cli.demo import demo
 from memagent.cli.exits import EXIT_CODES
@@ -30,3 +32,4 @@ app.add_typer(runs, name="runs")
 app.command()(show)
 app.command()(demo)
 app.command()(fetch)
+import_module("memagent_serve.cli").add_to(app)

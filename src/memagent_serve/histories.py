@@ -1,0 +1,124 @@
+"""Long histories, kept within the window by a `SummaryBuffer` that remembers what it summarised."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memagent import ChatRequest, Completion, SummaryBuffer, Usage
+from memagent.errors import HistoryChanged
+from memagent.models import ChatModel, Wrapper
+
+REMEMBERED = 256
+"""States of conversations to keep: 32 KB each, in a window of 8192 tokens."""
+SUMMARIES = 1_000_000
+"""Of one conversation; it ends when its client ends it."""
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A history that fits."""
+
+    messages: list[dict[str, Any]]
+    summaries: int
+    """Written for the conversation so far."""
+    paid: Usage
+    """By this request."""
+
+
+class Spending(Wrapper):
+    """Adds up what calls cost."""
+
+    def __init__(self, inner: ChatModel) -> None:
+        super().__init__(inner)
+        self.usage = Usage()
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Passes the request on."""
+        completion = await self.inner.complete(request)
+        self.usage += completion.usage
+        return completion
+
+
+class Histories:
+    """Shortens histories; the next turn of a conversation continues from the state of the last one.
+
+    Args:
+        model: writes the summaries.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self._states = OrderedDict[bytes, Mapping[str, Any]]()
+        """By the digest of the history that was fed."""
+
+    async def shorten(
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[Any],
+        window: int,
+        room: int,
+        owner: str,
+    ) -> Shortened:
+        """Returns messages that leave room for the output.
+
+        Args:
+            messages: in the form of chat completions.
+            tools: what the request offers.
+            window: of the model, in tokens.
+            room: tokens for the output.
+            owner: whose conversation it is.
+
+        Raises:
+            MemagentError: what `SummaryBuffer.feed` raises.
+        """
+        digests = await asyncio.to_thread(_digests, messages, owner)
+        state = next((self._states[d] for d in reversed(digests) if d in self._states), None)
+        model = Spending(self._model)
+        settings: dict[str, Any] = {
+            "working_context": max(1, window - room),
+            "window": window,
+            "max_summaries": SUMMARIES,
+        }
+        try:
+            buffer = await self._feed(state, model, settings, messages, tools)
+        except HistoryChanged:
+            buffer = await self._feed(None, model, settings, messages, tools)
+        sent, summaries, state = buffer
+        self._states[digests[-1]] = state
+        self._states.move_to_end(digests[-1])
+        while len(self._states) > REMEMBERED:
+            self._states.popitem(last=False)
+        return Shortened(sent, summaries, model.usage)
+
+    async def _feed(
+        self,
+        state: Mapping[str, Any] | None,
+        model: ChatModel,
+        settings: dict[str, Any],
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[Any],
+    ) -> tuple[list[dict[str, Any]], int, dict[str, Any]]:
+        made = (
+            SummaryBuffer(model, **settings)
+            if state is None
+            else SummaryBuffer.from_state(state, model, **settings)
+        )
+        async with made as buffer:
+            sent = await buffer.feed(messages, tools=tools)
+            return sent, buffer.summaries, buffer.state()
+
+
+def _digests(messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
+    """A digest of each beginning of a history."""
+    running = hashlib.blake2b(owner.encode(), digest_size=16)
+    digests: list[bytes] = []
+    for message in messages:
+        running.update(json.dumps(message, sort_keys=True).encode())
+        digests.append(running.digest())
+    return digests
