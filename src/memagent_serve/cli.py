@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -143,7 +142,7 @@ def serve(given: Serve) -> None:
         from memagent import MemoryAgent, open_model
         from memagent.cli.fetch import ensure_fetched
         from memagent.cli.setup import chosen_store
-        from memagent_serve.server import run
+        from memagent_serve.server import make_server
         from memagent_serve.settings import Settings
 
         keys, reading = given.list_keys(), given.reading()
@@ -159,7 +158,20 @@ def serve(given: Serve) -> None:
             reading=reading,
             store=store,
         )
-        asyncio.run(run(model, settings, given.host, given.port, given.grace, typer.echo))
+        server = make_server(
+            model,
+            settings,
+            host=given.host,
+            port=given.port,
+            grace=given.grace,
+            say=lambda line: print(line, flush=True),
+        )
+        try:
+            server.run()
+        except SystemExit:  # uvicorn has said why
+            raise ConfigError(
+                f"nothing can listen at --host {given.host!r}, --port {given.port!r}: choose another"
+            ) from None
 
 
 def add_to(app: typer.Typer) -> None:

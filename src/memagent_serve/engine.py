@@ -166,7 +166,7 @@ class Engine:
                 "POST",
                 endpoint.base_url.rstrip("/") + path,
                 content=raw,
-                headers=sent | _ours(client.default_headers),
+                headers=sent | _ours({**client.auth_headers, **client.default_headers}),
                 timeout=httpx.Timeout(endpoint.timeout, connect=CONNECT_SECONDS),
             )
             try:

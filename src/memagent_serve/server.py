@@ -10,7 +10,6 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from memagent.errors import ConfigError
 from memagent.models import ChatModel
 from memagent_serve.app import make_app
 from memagent_serve.settings import Settings
@@ -65,15 +64,18 @@ class _Server(uvicorn.Server):
             self._say(f"memagent serves at http://{f'[{host}]' if ':' in host else host}:{port}/v1")
 
 
-async def run(
+def make_server(
     model: ChatModel,
     settings: Settings,
-    host: str,
-    port: int,
-    grace: float,
-    say: Callable[[str], object],
-) -> None:
-    """Serves until a signal comes; then requests may finish for a while, and what is left is cut off, resumably.
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8300,
+    grace: float = 5,
+    say: Callable[[str], object] = print,
+) -> uvicorn.Server:
+    """Makes the server of an endpoint; its `run` serves until a signal comes.
+
+    Then requests may finish for a while, and what is left is cut off: readings can be resumed.
 
     Args:
         model: answers; closed at the end.
@@ -82,9 +84,6 @@ async def run(
         port: of the address; 0 takes a free one.
         grace: seconds for requests to finish.
         say: is told the URL.
-
-    Raises:
-        ConfigError: the address can't be used.
     """
     config = uvicorn.Config(
         make_app(model, settings),
@@ -99,10 +98,4 @@ async def run(
         proxy_headers=False,
         timeout_graceful_shutdown=int(grace),
     )
-    server = _Server(config, say)
-    try:
-        await server.serve()
-    except SystemExit:  # uvicorn has logged why
-        raise ConfigError(
-            f"the address {host!r}, port {port!r} can't be used: choose another --port"
-        ) from None
+    return _Server(config, say)
