@@ -44,7 +44,8 @@ def listening_with(model: Any, store: RunStore | Path, **settings: Any) -> Itera
     thread.start()
     end = time.monotonic() + 20
     while not said:
-        assert thread.is_alive() and time.monotonic() < end, "the endpoint did not start"
+        assert thread.is_alive()
+        assert time.monotonic() < end, "the endpoint did not start"
         time.sleep(0.01)
     yield said[0].split()[-1]
     server.should_exit = True
@@ -58,7 +59,9 @@ def serve(engine: Engine, store: RunStore) -> Iterator[Serve]:
     with ExitStack() as running:
 
         def start(**settings: Any) -> str:
-            return running.enter_context(listening(engine.url, settings.pop("store", store), **settings))
+            return running.enter_context(
+                listening(engine.url, settings.pop("store", store), **settings)
+            )
 
         yield start
 

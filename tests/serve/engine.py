@@ -5,9 +5,12 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as attribute
 from typing import Any
 
+from tests.docs.stand_in import field, read
+from tests.integrations.book import answer, text_of
 from tests.models.chat_server import Behaviour, Handler, Script, Server, send
 
 WINDOW = 2048
@@ -17,15 +20,15 @@ WINDOW = 2048
 class Engine(Script):
     """The script of an engine, and the bytes of the requests that it got."""
 
-    raws: list[bytes] = field(default_factory=list)
-    seen: list[dict[str, str]] = field(default_factory=list)
+    raws: list[bytes] = attribute(default_factory=list)
+    seen: list[dict[str, str]] = attribute(default_factory=list)
     """Headers of all POSTs that it got, the names in lower case."""
 
 
 class RawHandler(Handler):
     """Unpacks bodies before it follows the script."""
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         engine = self.server.script
         assert isinstance(engine, Engine)
         raw = self.rfile.read(int(self.headers["Content-Length"]))
@@ -55,7 +58,9 @@ def serving(window: int | None = WINDOW, **serves: Any) -> Iterator[Engine]:
         thread.join(5)
 
 
-def in_pieces(pieces: list[bytes], *, then: threading.Event | None = None, **headers: str) -> Behaviour:
+def in_pieces(
+    pieces: list[bytes], *, then: threading.Event | None = None, **headers: str
+) -> Behaviour:
     """Answers in chunks; `then` is waited for before the last one."""
 
     def behave(handler: Handler) -> None:
@@ -90,3 +95,16 @@ def broken_stream(handler: Handler) -> None:
 def refuse(status: int, message: str, **headers: str) -> Behaviour:
     """Answers with an error in OpenAI's form."""
     return send(status, {"error": {"message": message, "code": status}}, **headers)
+
+
+def read_or_echo(handler: Handler) -> None:
+    """Reads where the prompt is a reading's; to anything else it repeats the last message, after that of the system."""
+    messages = handler.body["messages"]
+    last = text_of(messages[-1])
+    messages[-1]["content"] = last
+    if field("memory", last) is not None or field("chunk", last) is not None:
+        read(handler)
+        return
+    said = " | ".join([text_of(m) for m in messages if m["role"] == "system"] + [last])
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+    answer(handler, said, [], usage)

@@ -55,7 +55,14 @@ def test_only_named_headers_pass(engine: Engine, url: str, http: httpx.Client) -
     assert post(http, url, ODD, **headers).status_code == 200
     assert engine.seen[0]["authorization"] == f"Bearer {SECRET}"
     assert engine.seen[0]["traceparent"] == "00-1-2-01"
-    allowed = {"accept", "accept-encoding", "authorization", "connection", "content-length", "content-type"}
+    allowed = {
+        "accept",
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+    }
     assert set(engine.seen[0]) <= allowed | {"host", "user-agent", "traceparent"}
 
 
@@ -134,13 +141,23 @@ def test_a_client_that_leaves_frees_the_engine(engine: Engine, url: str) -> None
 
 
 async def test_the_async_client_streams_tool_calls(engine: Engine, aclient: AsyncOpenAI) -> None:
-    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    call = {
+        "index": 0,
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+    }
     about = {"id": "x", "model": MODEL, "created": 0, "object": "chat.completion.chunk"}
     chunks = [
         {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-        for delta, finish in (({"role": "assistant", "tool_calls": [call]}, None), ({}, "tool_calls"))
+        for delta, finish in (
+            ({"role": "assistant", "tool_calls": [call]}, None),
+            ({}, "tool_calls"),
+        )
     ]
-    engine.default = in_pieces([f"data: {json.dumps(c)}\n\n".encode() for c in chunks] + [b"data: [DONE]\n\n"])
+    engine.default = in_pieces(
+        [f"data: {json.dumps(c)}\n\n".encode() for c in chunks] + [b"data: [DONE]\n\n"]
+    )
     tool: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     async with aclient.chat.completions.stream(
         model=MODEL, messages=[{"role": "user", "content": "Hi"}], tools=[tool]
