@@ -58,7 +58,9 @@ class ChatCompletions:
         request = Request(scope, receive)
         body = await take_body(request, self._desk.settings.max_body)
         conversation = conversation_of(body.fields)
-        needed = await while_connected(receive, self._desk.overflow.needed(conversation))
+        needed = await while_connected(
+            receive, self._desk.overflow.needed(conversation, scope["owner"])
+        )
         if not needed or not await self._desk.engine.exact():
             try:
                 await self._pass_on(request, send, body, conversation, doubtful=needed)

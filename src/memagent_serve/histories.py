@@ -57,12 +57,19 @@ class Histories:
         self._states = OrderedDict[bytes, Mapping[str, Any]]()
         """By the digest of the history that was fed."""
 
+    async def continues(self, given: Sequence[Mapping[str, Any]], owner: str) -> bool:
+        """Whether a history continues one that was shortened before: then it needn't be counted."""
+        digests = await asyncio.to_thread(_digests, given, owner)
+        return any(digest in self._states for digest in digests)
+
     async def shorten(
         self,
         messages: Sequence[dict[str, Any]],
         tools: Sequence[Any],
         window: int,
         room: int,
+        *,
+        given: Sequence[Mapping[str, Any]],
         owner: str,
     ) -> Shortened:
         """Returns messages that leave room for the output.
@@ -72,12 +79,13 @@ class Histories:
             tools: what the request offers.
             window: of the model, in tokens.
             room: tokens for the output.
+            given: the messages as the client sent them, by which the next turn is recognised.
             owner: whose conversation it is.
 
         Raises:
             MemagentError: what `SummaryBuffer.feed` raises.
         """
-        digests = await asyncio.to_thread(_digests, messages, owner)
+        digests = await asyncio.to_thread(_digests, given, owner)
         state = next((self._states[d] for d in reversed(digests) if d in self._states), None)
         model = Spending(self._model)
         settings: dict[str, Any] = {
@@ -86,10 +94,9 @@ class Histories:
             "max_summaries": SUMMARIES,
         }
         try:
-            buffer = await self._feed(state, model, settings, messages, tools)
+            sent, summaries, state = await self._feed(state, model, settings, messages, tools)
         except HistoryChanged:
-            buffer = await self._feed(None, model, settings, messages, tools)
-        sent, summaries, state = buffer
+            sent, summaries, state = await self._feed(None, model, settings, messages, tools)
         self._states[digests[-1]] = state
         self._states.move_to_end(digests[-1])
         while len(self._states) > REMEMBERED:

@@ -67,8 +67,13 @@ class Overflow:
             return min(LEAST_ROOM, window // 8)
         return max(1, min(conversation.most, window // 2))
 
-    async def needed(self, conversation: Conversation) -> bool:
+    async def needed(self, conversation: Conversation, owner: str) -> bool:
         """Whether a request exceeds the window; False if it can't be read: then the engine says what is wrong."""
+        if await self._histories.continues(conversation.messages, owner):
+            return True
+        return await self._exceeds(conversation)
+
+    async def _exceeds(self, conversation: Conversation) -> bool:
         try:
             messages, tools = conversation.read
             return await self._engine.exceeds(messages, tools, await self.room(conversation))
@@ -105,10 +110,15 @@ class Overflow:
         headers = _headers(list(readings.values()))
         if answer is None:
             fits = Conversation(messages, conversation.tools, conversation.most)
-            if window is not None and (not readings or await self.needed(fits)):
+            if window is not None and (not readings or await self._exceeds(fits)):
                 progress("the history is being shortened")
                 shortened = await self._histories.shorten(
-                    messages, conversation.tools, window, room, asked.owner
+                    messages,
+                    conversation.tools,
+                    window,
+                    room,
+                    given=conversation.messages,
+                    owner=asked.owner,
                 )
                 messages, paid = shortened.messages, paid + shortened.paid
                 report["summaries"] = shortened.summaries
