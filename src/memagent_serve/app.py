@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from memagent import RunStore
 from memagent.errors import MemagentError
 from memagent.models import ChatModel, ConcurrencyLimit
-from memagent_serve.chat import ChatCompletions
+from memagent_serve.chat import ChatForm
 from memagent_serve.desk import Desk
 from memagent_serve.engine import Engine
 from memagent_serve.guard import Guard
@@ -26,6 +26,8 @@ from memagent_serve.openapi import DESCRIPTION
 from memagent_serve.overflow import Overflow
 from memagent_serve.reading import Reader
 from memagent_serve.refusals import ClientLeft, Refusal, refusal_of
+from memagent_serve.responses import Compact, ResponsesForm
+from memagent_serve.route import Endpoint
 from memagent_serve.settings import Settings
 
 logger = logging.getLogger("memagent.serve")
@@ -68,7 +70,9 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
         Route("/openapi.json", _describe, methods=["GET"]),
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{name:path}", models, methods=["GET"]),
-        Route("/v1/chat/completions", ChatCompletions(desk), methods=["POST"]),
+        Route("/v1/chat/completions", Endpoint(desk, ChatForm()), methods=["POST"]),
+        Route("/v1/responses", Endpoint(desk, ResponsesForm()), methods=["POST"]),
+        Route("/v1/responses/compact", Compact(desk).__call__, methods=["POST"]),
     ]
     handlers = {
         Refusal: _refuse,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from memagent import Usage
 from memagent_serve.engine import Engine
 from memagent_serve.overflow import Overflow
 from memagent_serve.refusals import Refusal
@@ -29,8 +28,3 @@ class Desk:
                 code="model_not_found",
                 param="model",
             )
-
-    @property
-    def nothing(self) -> tuple[Usage, dict[str, Any]]:
-        """What was paid and reported for a request that needs no preparation."""
-        return Usage(), {}

@@ -110,22 +110,25 @@ class Engine:
         return getattr(await self.model.counter(), "exact", False)
 
     async def exceeds(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), room: int = 1
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        room: int,
+        limit: int | None,
     ) -> bool:
-        """Whether a prompt with that room for the output exceeds the window; False if that isn't known."""
-        window = await self.window()
-        if window is None:
+        """Whether a prompt with room for the output exceeds a limit of tokens; False without a limit."""
+        if limit is None:
             return False
-        if sum(len(message.content) for message in messages) > LONG_TOKEN * window:
+        if sum(len(message.content) for message in messages) > LONG_TOKEN * limit:
             return True
-        if ByteBound().count_messages(messages, tools=tools) + room <= window:
+        if ByteBound().count_messages(messages, tools=tools) + room <= limit:
             return False
         try:
             counter = await self.model.counter()
             tokens = await asyncio.to_thread(counter.count_messages, messages, tools=tools)
         except TokenizerError:  # the template refuses it, and so will the engine
             return False
-        return tokens + room > window
+        return tokens + room > limit
 
     @asynccontextmanager
     async def send(

@@ -7,12 +7,14 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from memagent import ChatRequest, Completion, SummaryBuffer, Usage
-from memagent.errors import HistoryChanged
+from memagent.errors import CompactionFailed, HistoryChanged
 from memagent.models import ChatModel, Wrapper
+from memagent.threads import in_background
 
 REMEMBERED = 256
 """States of conversations to keep: 32 KB each, in a window of 8192 tokens."""
@@ -29,6 +31,8 @@ class Shortened:
     """Written for the conversation so far."""
     paid: Usage
     """By this request."""
+    state: Mapping[str, Any]
+    """With which a history continues that begins with these messages."""
 
 
 class Spending(Wrapper):
@@ -71,6 +75,7 @@ class Histories:
         *,
         given: Sequence[Mapping[str, Any]],
         owner: str,
+        state: Mapping[str, Any] | None = None,
     ) -> Shortened:
         """Returns messages that leave room for the output.
 
@@ -81,12 +86,14 @@ class Histories:
             room: tokens for the output.
             given: the messages as the client sent them, by which the next turn is recognised.
             owner: whose conversation it is.
+            state: of the history that this one continues, if the client brought it.
 
         Raises:
             MemagentError: what `SummaryBuffer.feed` raises.
         """
         digests = await asyncio.to_thread(_digests, given, owner)
-        state = next((self._states[d] for d in reversed(digests) if d in self._states), None)
+        if state is None:
+            state = next((self._states[d] for d in reversed(digests) if d in self._states), None)
         model = Spending(self._model)
         settings: dict[str, Any] = {
             "working_context": max(1, window - room),
@@ -94,23 +101,47 @@ class Histories:
             "max_summaries": SUMMARIES,
         }
         try:
-            sent, summaries, state = await self._feed(state, model, settings, messages, tools)
+            done = await self._feed(state, model, settings, messages, tools)
         except HistoryChanged:
-            sent, summaries, state = await self._feed(None, model, settings, messages, tools)
-        self._states[digests[-1]] = state
+            done = await self._feed(None, model, settings, messages, tools)
+        self._states[digests[-1]] = done.state
         self._states.move_to_end(digests[-1])
         while len(self._states) > REMEMBERED:
             self._states.popitem(last=False)
-        return Shortened(sent, summaries, model.usage)
+        return done
+
+    async def compact(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], window: int
+    ) -> Shortened:
+        """Summarises a history though it may fit; what saves less than a tenth of the window is left alone.
+
+        Args:
+            messages: in the form of chat completions.
+            tools: what the requests offer.
+            window: of the model, in tokens.
+
+        Raises:
+            MemagentError: what `SummaryBuffer.feed` and `compact` raise.
+        """
+        model = Spending(self._model)
+        buffer = SummaryBuffer(
+            model, working_context=window, window=window, max_summaries=SUMMARIES
+        )
+        async with buffer:
+            await buffer.feed(messages, tools=tools)
+            with suppress(CompactionFailed):
+                await in_background(buffer.compact(force=True))  # on the loop on which it was fed
+            sent = await buffer.feed(messages, tools=tools)  # once more, so that its state knows
+            return Shortened(sent, buffer.summaries, model.usage, buffer.state())
 
     async def _feed(
         self,
         state: Mapping[str, Any] | None,
-        model: ChatModel,
+        model: Spending,
         settings: dict[str, Any],
         messages: Sequence[dict[str, Any]],
         tools: Sequence[Any],
-    ) -> tuple[list[dict[str, Any]], int, dict[str, Any]]:
+    ) -> Shortened:
         made = (
             SummaryBuffer(model, **settings)
             if state is None
@@ -118,7 +149,7 @@ class Histories:
         )
         async with made as buffer:
             sent = await buffer.feed(messages, tools=tools)
-            return sent, buffer.summaries, buffer.state()
+            return Shortened(sent, buffer.summaries, model.usage, buffer.state())
 
 
 def _digests(messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Chat completions by a model in this process, which takes no bytes."""
+"""Answers of a model in this process, which takes no bytes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Any
 from memagent import ChatRequest, Sampling, Usage
 from memagent.errors import ConfigError
 from memagent.messages import FinishReason
-from memagent_serve.completions import completion
 from memagent_serve.engine import Engine
+from memagent_serve.forms import Said
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
 
-NOT_DONE = ("functions", "logit_bias", "logprobs", "response_format", "tools", "top_logprobs")
+NOT_DONE = (
+    "functions",
+    "logit_bias",
+    "logprobs",
+    "response_format",
+    "text",
+    "tools",
+    "top_logprobs",
+)
 """Fields that change the answer in ways that such models can't."""
+UNSAID = 1024
+"""Tokens of an answer where neither the request nor the model says how many."""
 
 
 async def complete(
-    engine: Engine,
-    conversation: Conversation,
-    fields: dict[str, Any],
-    name: str,
-    paid: Usage,
-    report: dict[str, Any],
-) -> dict[str, Any]:
+    engine: Engine, conversation: Conversation, fields: dict[str, Any], name: str, paid: Usage
+) -> Said:
     """Answers a request that fits.
 
     Args:
@@ -33,7 +38,6 @@ async def complete(
         fields: of the request.
         name: of the request, for the id.
         paid: before.
-        report: for the response.
 
     Raises:
         Refusal: the request asks for what such models don't do.
@@ -52,7 +56,7 @@ async def complete(
     if most is None:
         counter = await engine.model.counter()
         prompt = await asyncio.to_thread(counter.count_messages, messages)
-        most = max(1, (window or prompt + 1024) - prompt)
+        most = max(1, (window or prompt + UNSAID) - prompt)
     heat = {n: fields[n] for n in ("temperature", "top_p") if fields.get(n) is not None}
     stop = fields.get("stop") or ()
     try:
@@ -65,7 +69,6 @@ async def complete(
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"the request can't be read: {error}") from None
-    said = await engine.model.complete(request)
-    finish = "length" if said.finish_reason is FinishReason.LENGTH else "stop"
-    message = {"role": "assistant", "content": said.text}
-    return completion(message, finish, engine.name, said.usage + paid, report, name)
+    done = await engine.model.complete(request)
+    finish = "length" if done.finish_reason is FinishReason.LENGTH else "stop"
+    return Said(done.text, finish, engine.name, name, done.usage + paid)

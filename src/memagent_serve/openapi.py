@@ -60,6 +60,13 @@ def _get(about: str, schema: dict[str, Any], *parameters: dict[str, Any]) -> dic
 
 
 _MESSAGES: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "object"}}
+_ITEMS: dict[str, Any] = {
+    "model": {"type": "string"},
+    "input": {"oneOf": [{"type": "string"}, _MESSAGES]},
+    "instructions": {"type": ["string", "null"]},
+    "stream": {"type": ["boolean", "null"]},
+    "max_output_tokens": {"type": ["integer", "null"]},
+}
 _NAME: dict[str, Any] = {
     "name": "name",
     "in": "path",
@@ -96,5 +103,7 @@ DESCRIPTION: dict[str, Any] = {
                 "tools": {"type": ["array", "null"], "items": {"type": "object"}},
             },
         ),
+        "/v1/responses": _post("Answers items of any length.", ["input"], _ITEMS),
+        "/v1/responses/compact": _post("Shortens a conversation to one item.", ["input"], _ITEMS),
     },
 }

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memagent import Message, Result, Usage
 from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
 from memagent_serve.engine import Engine
-from memagent_serve.histories import Histories
+from memagent_serve.histories import Histories, Shortened
 from memagent_serve.long_messages import LongMessage, with_notes
 from memagent_serve.reading import Asked, Reader, Reading
 from memagent_serve.refusals import OVERFLOW, Refusal
@@ -30,6 +30,12 @@ class Conversation:
     tools: list[Any]
     most: int | None
     """Tokens that the output may have; None if the request doesn't say."""
+    threshold: int | None = None
+    """Tokens at which the request wants its history shortened, if below the window."""
+    state: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Of the history that this one continues, if the client brought it. The engine doesn't know such requests."""
+    items: Mapping[int, list[Any]] = field(default_factory=dict[int, list[Any]], repr=False)
+    """What messages were made of, by their `id()`, if the request isn't in the form of chat completions."""
 
     @property
     def read(self) -> tuple[list[Message], list[ToolSpec]]:
@@ -50,6 +56,13 @@ class Prepared:
     """What was read and summarised, for the response."""
     paid: Usage
     headers: dict[str, str]
+    state: Mapping[str, Any] | None = None
+    """With which the next turn continues, if the history was shortened."""
+
+    @classmethod
+    def unchanged(cls, conversation: Conversation) -> Prepared:
+        """A request that fits as it is."""
+        return cls(conversation.messages, None, {}, Usage(), {})
 
 
 class Overflow:
@@ -73,10 +86,19 @@ class Overflow:
             return True
         return await self._exceeds(conversation)
 
+    async def _limit(self, conversation: Conversation) -> int | None:
+        """Tokens of prompt plus output that the history may take."""
+        window = await self._engine.window()
+        wanted = conversation.threshold
+        if wanted is not None:
+            wanted += await self.room(conversation)
+        return min((size for size in (window, wanted) if size is not None), default=None)
+
     async def _exceeds(self, conversation: Conversation) -> bool:
         try:
             messages, tools = conversation.read
-            return await self._engine.exceeds(messages, tools, await self.room(conversation))
+            room, limit = await self.room(conversation), await self._limit(conversation)
+            return await self._engine.exceeds(messages, tools, room, limit)
         except ConfigError:
             return False
 
@@ -95,7 +117,7 @@ class Overflow:
             MemagentError: of a reading or a summary.
             Refusal: a long message isn't a document and a question, or a reading stopped.
         """
-        window, room = await self._engine.window(), await self.room(conversation)
+        limit, room = await self._limit(conversation), await self.room(conversation)
         messages, readings, paid = list(conversation.messages), dict[int, Reading](), Usage()
         for place, message in enumerate(messages):
             if message.get("role") == "user" and await self._is_long(message, messages, room):
@@ -107,31 +129,46 @@ class Overflow:
             "read": [{"message": n, **r.report()} for n, r in readings.items()]
         }
         answer = readings[0].result if alone and readings and len(messages) == 1 else None
-        headers = _headers(list(readings.values()))
+        headers, state = _headers(list(readings.values())), conversation.state
         if answer is None:
-            fits = Conversation(messages, conversation.tools, conversation.most)
-            if window is not None and (not readings or await self._exceeds(fits)):
+            fits = replace(conversation, messages=messages)
+            if limit is not None and (not readings or await self._exceeds(fits)):
                 progress("the history is being shortened")
                 shortened = await self._histories.shorten(
                     messages,
                     conversation.tools,
-                    window,
+                    limit,
                     room,
                     given=conversation.messages,
                     owner=asked.owner,
+                    state=conversation.state,
                 )
+                state = shortened.state
                 messages, paid = shortened.messages, paid + shortened.paid
                 report["summaries"] = shortened.summaries
                 headers["X-Memagent-Summaries"] = str(shortened.summaries)
-        return Prepared(messages, answer, report, paid, headers)
+        return Prepared(messages, answer, report, paid, headers, state)
+
+    async def compact(self, conversation: Conversation) -> Shortened:
+        """Summarises a conversation as far as that saves anything.
+
+        Raises:
+            MemagentError: of a summary.
+            Refusal: the model's window is unknown.
+        """
+        window = await self._engine.window()
+        if window is None:
+            raise Refusal(
+                400, "the model doesn't report its window: start the endpoint with --window"
+            )
+        return await self._histories.compact(conversation.messages, conversation.tools, window)
 
     async def _is_long(
         self, message: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], room: int
     ) -> bool:
         systems = [m for m in messages if m.get("role") in ("system", "developer")]
-        return await self._engine.exceeds(
-            [Message.from_openai(m) for m in (*systems, message)], room=room
-        )
+        shown = [Message.from_openai(m) for m in (*systems, message)]
+        return await self._engine.exceeds(shown, (), room, await self._engine.window())
 
 
 def refuse() -> Refusal:
