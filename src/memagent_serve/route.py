@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from starlette.requests import Request
@@ -19,7 +20,7 @@ from memagent_serve.forms import Form, Said, edit_stream
 from memagent_serve.local import complete
 from memagent_serve.overflow import Conversation, Prepared, refuse
 from memagent_serve.reading import Asked
-from memagent_serve.refusals import Refusal, refusal_of
+from memagent_serve.refusals import ClientLeft, Refusal, refusal_of
 from memagent_serve.relay import TooLong, relay
 from memagent_serve.wire import (
     STREAM_HEADERS,
@@ -42,7 +43,12 @@ class Endpoint:
         self._desk, self._form = desk, form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Answers one request; stops quietly where nobody waits for the answer any more."""
+        # Cancelled by a server that ends: it would log the cancellation as an error of this application.
+        with suppress(ClientLeft, asyncio.CancelledError):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         body = await take_body(request, self._desk.settings.max_body)
         call = _Call(self._desk, self._form, request, body.fields)
