@@ -61,7 +61,7 @@ def _get(about: str, schema: dict[str, Any], *parameters: dict[str, Any]) -> dic
 
 _MESSAGES: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "object"}}
 _ITEMS: dict[str, Any] = {
-    "model": {"type": "string"},
+    "model": {"type": ["string", "null"]},
     "input": {"oneOf": [{"type": "string"}, _MESSAGES]},
     "instructions": {"type": ["string", "null"]},
     "stream": {"type": ["boolean", "null"]},
@@ -94,7 +94,7 @@ DESCRIPTION: dict[str, Any] = {
             "Answers a conversation of any length.",
             ["messages"],
             {
-                "model": {"type": "string"},
+                "model": {"type": ["string", "null"]},
                 "messages": _MESSAGES,
                 "stream": {"type": ["boolean", "null"]},
                 "max_tokens": {"type": ["integer", "null"]},
