@@ -80,7 +80,7 @@ bfcl: $(STAMP_EXTRA) ## Put BFCL's package into build/bfcl, without the packages
 
 test-extra: $(STAMP_EXTRA) bfcl ## Check and test what needs other frameworks; writes tests/extra-result.txt
 	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py benchmarks/memagent_bench/perf/in_l*.py tests/bench/systems/test_peers.py \
-	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations tests/integrations
+	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations tests/integrations tests/serve/test_frameworks.py
 	$(EXTRA)/python -m tests.extra
 
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
