@@ -52,7 +52,7 @@ class Serve(Served):
     keys: Annotated[Path | None, option(KEYS_HELP, "FILE", panel=SERVER)] = None
     max_body: Annotated[
         int, option("Largest body, also unpacked.", "MIB", panel=SERVER, low=1, default=True)
-    ] = 64
+    ] = 32
     max_requests: Annotated[
         int, option("Requests at once; more get a 429.", "N", panel=SERVER, low=1, default=True)
     ] = 64

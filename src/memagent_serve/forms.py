@@ -43,7 +43,7 @@ class Form(Protocol):
     def rewrite(
         self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
     ) -> dict[str, Any]:
-        """The request with the prepared messages, and everything else as it was."""
+        """The request with the prepared messages, otherwise unchanged."""
         ...
 
     def write(self, said: Said, report: dict[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def write_input(
 
     Args:
         messages: prepared.
-        conversation: as it was read.
+        conversation: as `read_input` returned it.
         instructions: the request has some, which the first message repeats.
     """
     if instructions and messages and messages[0]["role"] == "system":

@@ -20,7 +20,14 @@ class TooLong(Exception):
 
 
 async def relay(
-    engine: Engine, path: str, raw: bytes, conversation: Conversation, request: Request, send: Send
+    engine: Engine,
+    path: str,
+    raw: bytes,
+    conversation: Conversation,
+    request: Request,
+    send: Send,
+    *,
+    give_back: bool,
 ) -> None:
     """Sends bytes to the engine, and the client what it answers. A response that breaks off does so here too.
 
@@ -31,9 +38,10 @@ async def relay(
         conversation: in the body, which chooses among several servers.
         request: the client's.
         send: of the client's connection.
+        give_back: whether a request that is too long can be made to fit; otherwise the client gets the engine's error.
 
     Raises:
-        TooLong: the engine says so.
+        TooLong: the engine says so, and it can.
         ModelError: the engine can't be reached.
     """
     try:
@@ -49,7 +57,7 @@ async def relay(
 
     async def work() -> None:
         async with engine.send(path, raw, request.headers, messages) as reply:
-            if reply.overflows:
+            if give_back and reply.overflows:
                 raise TooLong
             response = Streamed(reply.pieces(), reply.headers, reply.status)
             await response.send(watched)

@@ -58,7 +58,8 @@ class Endpoint:
         if engine.served and not changed and not (needed and await engine.exact()):
             try:
                 path, read = self._form.path, call.conversation
-                await relay(engine, path, body.raw, read, request, send)
+                reads = self._desk.settings.overflow == "read" and bool(read.messages)
+                await relay(engine, path, body.raw, read, request, send, give_back=reads)
                 return
             except TooLong:
                 needed = True  # the engine has the last word

@@ -26,7 +26,7 @@ class Settings:
     """Any of them lets a request in (`Authorization: Bearer KEY`). Without keys only this machine may ask."""
     overflow: Overflow = "read"
     """What to do with a request that exceeds the model's window: `read` it through a memory, or `refuse` it."""
-    max_body: int = 64 * MIB
+    max_body: int = 32 * MIB
     """Maximum bytes of a request's body, and of the same unpacked."""
     max_requests: int = 64
     """Requests at once; the next one gets a 429."""

@@ -12,7 +12,7 @@ from tests.integrations.book import SYSTEM, TASK, Book, Player, count
 from tests.integrations.in_openai import TOOL
 from tests.models.chat_server import CHATML_TOOLS, Behaviour, Handler, send
 from tests.serve.conftest import MODEL, Serve
-from tests.serve.engine import WINDOW, Engine, read_or_echo
+from tests.serve.engine import WINDOW, Engine, read_or_echo, refuse
 from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
 
 FUNCTION = {"type": "function", "strict": False, **TOOL["function"]}
@@ -280,6 +280,9 @@ def test_state_of_the_engine_is_left_to_it(engine: Engine, client: OpenAI) -> No
     given: Any = [{"role": "user", "content": DOCUMENT}]
     client.responses.create(model=MODEL, input=given, previous_response_id="resp_0")
     assert len(engine.raws) == 1
+    engine.others["/v1/responses"] = refuse(400, "maximum context length is 2048 tokens")
+    with pytest.raises(BadRequestError, match="2048"):  # the engine's own words
+        client.responses.create(model=MODEL, input=given, previous_response_id="resp_0")
     with pytest.raises(BadRequestError, match="keeps no responses"):
         client.responses.compact(model=MODEL, previous_response_id="resp_0")
     with pytest.raises(NotFoundError):
