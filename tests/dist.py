@@ -39,6 +39,9 @@ REQUIRED = (
     "memagent/prompts/plain.toml",
     "memagent/prompts/small.toml",
     "memagent/samples/war_and_peace.txt.gz",
+    "memagent_viewer/page.css",
+    "memagent_viewer/page.html",
+    "memagent_viewer/page.js",
 )
 LICENCES = ("LICENSE", "NOTICE")
 MAX_BYTES = 5_000_000
@@ -49,7 +52,7 @@ IMPORTS = {
     "bench": "matplotlib, numpy, scipy, tiktoken, memagent_bench.cli, memagent_bench.games",
     "formats": "pypdfium2",
     "langchain": "memagent.integrations.langchain",
-    "mcp": "memagent.tools.mcp, mcp",
+    "mcp": "memagent.tools.mcp, memagent_mcp.server, mcp",
     "openai-agents": "memagent.integrations.openai_agents",
     "peers": "memagent_bench.systems.langchain_refine, memagent_bench.systems.llamaindex_refine",
     "pydantic-ai": "memagent.integrations.pydantic_ai",

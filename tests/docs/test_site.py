@@ -5,16 +5,11 @@ Needs Chromium (Debian: apt install chromium). `make docs` checks the links.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import html
-import http.server
 import json
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,32 +58,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder without a word."""
-
-    def log_message(self, *_said: object) -> None:
-        """Nobody reads it."""
-
-
-@contextlib.contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serves a folder on this machine; gives the address."""
-    handler = functools.partial(Quiet, directory=folder)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as http_server:
-        thread = threading.Thread(target=http_server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{http_server.server_address[1]}"
-        http_server.shutdown()
-        thread.join(5)
-
-
 def problems_of(site: Path, folder: Path) -> list[str]:
     """What is wrong with the pages of a built site, in any view."""
     pages = sorted(f"/{page.relative_to(site).as_posix()}" for page in site.rglob("index.html"))
     visits = [(page, width, theme) for width, theme in VIEWS for page in pages]
     host = HOST.format(visits=json.dumps(visits))
     (site / "_frames.html").write_text(host, encoding="utf-8")
-    with served(site) as address:
+    with browser.served(site) as address:
         seen = browser.visit(f"{address}/_frames.html", folder, seconds=900)
     reports = dict(REPORT.findall(html.unescape(seen.dom)))
     assert list(reports) == [f"{page} at {width} in {theme}" for page, width, theme in visits]

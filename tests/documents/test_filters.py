@@ -66,10 +66,9 @@ def test_bytes_of_any_layout_are_read_as_single_bytes() -> None:
 
 @given(st.lists(st.binary(max_size=5), max_size=20), st.booleans())
 def test_after_an_empty_item_all_that_is_ready_was_given(items: list[bytes], packed: bool) -> None:
-    if packed:
-        items = [bytes([byte]) for byte in gzip.compress(b"".join(items))]
-    else:
-        items = [b"plain", *items]  # two bytes of chance could promise gzip data
+    raw = gzip.compress(b"".join(items))
+    # Two bytes of chance could promise gzip data.
+    items = [bytes([byte]) for byte in raw] if packed else [b"plain", *items]
     pushed = [part for item in items if item for part in (item, b"")]
     rounds = [block for block in gunzip(iter(pushed), "x") if not block]
     assert len(rounds) >= len(pushed) // 2

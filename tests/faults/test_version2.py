@@ -51,6 +51,13 @@ def test_an_unfinished_run_of_version_2_is_finished(case: Finished, tmp_path: Pa
         assert store.get(case.run).status == "stopped"
         store.close()
         return
+    if case.run == "native-roomy-stale":
+        # It needs the last quarter of its working context, which sessions do not fill any more: said, and nothing lost.
+        assert [result.stop_reason.value for result in results] == ["no_progress"]
+        assert "use a larger working_context" in results[0].detail  # type: ignore[union-attr]
+        assert list(store.events(case.run))[: len(before)] == before
+        store.close()
+        return
     assert tuple(result.answer for result in results) == case.answers
     assert tuple(r.memory for r in results if isinstance(r, Result)) == case.memories
     assert tuple(result.stop_reason.value for result in results) == case.stop_reasons

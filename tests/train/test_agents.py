@@ -21,6 +21,7 @@ from memagent_train.agents import (
     load_function,
 )
 from memagent_train.rollouts import ROLLOUT, Running
+from memagent_viewer.view import View
 
 SMALL: dict[str, Any] = {"window": 2048, "chunk_tokens": 600, "memory_tokens": 200}
 
@@ -55,6 +56,10 @@ async def test_the_memory_agent_reads_the_sample_under_the_rollouts_id(tmp_path:
     assert (result.answer, result.run_id) == ("answer.", "g-0")
     assert [request.kind for request in model.requests][-1] == "answer"
     assert (await asyncio.to_thread(store.get, "g-0")).status == "finished"
+    view = await asyncio.to_thread(View, store, "g-0")
+    assert await asyncio.to_thread(view.update)
+    page = await asyncio.to_thread(view.data)
+    assert page["books"][0]["answer"]["text"] == "answer."
 
 
 async def test_seeds_are_those_of_the_rollout() -> None:

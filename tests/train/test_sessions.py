@@ -22,6 +22,7 @@ from memagent_train.rewards.settings import RewardSettings
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.roll import RolloutRequest, roll
 from memagent_train.rollouts import Outcome, Rollout, Status
+from memagent_viewer.view import View
 
 NAMES = tokenizer()
 W = 640
@@ -141,6 +142,10 @@ def test_runs_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
                 verifier=open_rewards(RewardSettings()),
             )
         assert [run.id for run in await asyncio.to_thread(store.runs)] == ["kept"]
+        view = await asyncio.to_thread(View, store, "kept")
+        assert await asyncio.to_thread(view.update)
+        page = await asyncio.to_thread(view.data)
+        assert (page["kind"], page["items"][-1]["type"]) == ("session", "answer")
 
     asyncio.run(kept())
 

@@ -11,7 +11,6 @@ from memagent.models.retry import count_in_thread
 from memagent.prompts.reply import visible
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
-from memagent.session.context.layout import LIMIT_SHARE
 from memagent.session.context.turns import ToolResult, Turn, join_users, render_native, render_text
 from memagent.tokens import TokenCounter
 from memagent.tools import Toolset
@@ -20,6 +19,8 @@ from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.record import Reason
 from memagent_bench.sessions.seat import Ended, Seat
 
+LIMIT_SHARE = 0.95
+"""Share of the working context that histories may fill."""
 OUTPUT = 256
 """Tokens that the whole history leaves for a reply; the others leave what their working context has."""
 ENDLESS = 1 << 62

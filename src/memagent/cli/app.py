@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
 from memagent.cli.demo import demo
 from memagent.cli.exits import EXIT_CODES
@@ -15,6 +13,8 @@ from memagent.cli.runs import runs
 from memagent.cli.session import make_app
 from memagent.cli.setup import Ask
 from memagent.cli.show import show
+from memagent_mcp.command import NOT_SERVED, Mcp, serve_mcp
+from memagent_serve.command import Serve, serve
 
 ABOUT = """Let a small-context model read documents of any length.
 
@@ -26,10 +26,11 @@ app = make_app("memagent", ABOUT, EXIT_CODES)
 app.command("ask")(command_of(Ask, ask))
 app.command("estimate")(command_of(Ask, estimate, without=NOT_ESTIMATED))
 app.command("map")(command_of(Map, map_documents, without=NOT_MAPPED))
+app.command("mcp")(command_of(Mcp, serve_mcp, without=NOT_SERVED))
 app.command("probe")(command_of(Probe, probe))
 app.command("resume")(command_of(Resume, resume))
+app.command("serve")(command_of(Serve, serve))
 app.add_typer(runs, name="runs")
 app.command()(show)
 app.command()(demo)
 app.command()(fetch)
-import_module("memagent_serve.cli").add_to(app)

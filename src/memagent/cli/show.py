@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
@@ -28,15 +29,12 @@ TITLE = 200
 
 def show(
     run_id: opt.RunArgument,
-    question: Annotated[
-        int | None, opt.option("Only this question of several, from 0.", "N", low=0)
-    ] = None,
-    chunk: Annotated[
-        int | None, opt.option("The full conversation about this chunk, from 0.", "N", low=0)
-    ] = None,
-    step: Annotated[
-        int | None, opt.option("This step of a tool session in full, from 0.", "N", low=0)
-    ] = None,
+    question: Annotated[int | None, opt.option("Only question N, from 0.", "N", low=0)] = None,
+    chunk: Annotated[int | None, opt.option("All said about chunk N, from 0.", "N", low=0)] = None,
+    step: Annotated[int | None, opt.option("All of a session's step N.", "N", low=0)] = None,
+    html: Annotated[Path | None, opt.option("Write the run as one web page.", "FILE")] = None,
+    live: Annotated[bool, opt.option("Serve that page while it runs.", "", "--live")] = False,
+    beside: Annotated[str | None, opt.option("Another run, beside it on the page.", "ID")] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
     json: opt.Json = False,
@@ -61,7 +59,11 @@ def show(
             has = "reads a document, which has chunks: --chunk N"
             raise ConfigError(f"--step {step}: run {run_id!r} {has}")
         chosen = asked if question is None else [question]
-        if step is not None:
+        if live or html is not None or beside is not None:
+            from memagent_viewer.command import show_page
+
+            show_page(opened, run_id, beside, html, outcome, live=live)
+        elif step is not None:
             _show_step(opened, record, step, outcome)
         elif chunk is not None:
             _show_chunk(opened, record, chosen, chunk, outcome)
@@ -79,7 +81,7 @@ def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome
         for number in chosen:
             print(tally.notebooks[number].answer or "")
         return
-    paper.table(_header(store, record, tally))
+    paper.table(list_facts(store, record, tally))
     if is_session(record):
         paper.line("")
         Steps(paper, turns_of(store.events(record.id))).write(store.events(record.id))
@@ -91,7 +93,8 @@ def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome
         History(paper, number).write(store.events(record.id))
 
 
-def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
+def list_facts(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
+    """What to know of a run before its history, as names and values."""
     binding, settings, budget = record.binding, record.settings, record.binding["budget"]
     questions: list[str] = binding["questions"]
     model = f"{binding['model']}, prompt set {binding['prompts'].partition(':')[0]}"
@@ -102,11 +105,9 @@ def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str,
         allowed = f"working context {budget['window']:,}, at most {limits}"
         made = ("made", f"{plural(tally.steps, 'step')}, {plural(tally.summaries, 'summary')}")
     else:
-        many = len(questions) > 1
-        numbered = [(f"question {n}" if many else "question", q) for n, q in enumerate(questions)]
-        asked = [("document", record.source["name"]), *numbered]
-        parts = f"chunk {budget['chunk']:,}, memory {budget['memory']:,}"
-        allowed = f"window {budget['window']:,}: {parts}"
+        names = [f"question {n}" for n in range(len(questions))] if questions[1:] else ["question"]
+        asked = [("document", record.source["name"]), *zip(names, questions, strict=True)]
+        allowed = "window {window:,}: chunk {chunk:,}, memory {memory:,}".format(**budget)
         made = ("read", plural(tally.made, "chunk"))
     return [
         ("run", f"{record.id}, {status_of(store, record)}"),

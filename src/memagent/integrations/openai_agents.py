@@ -68,9 +68,8 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
             said["content"] += _said(item["content"])
         elif kind in CALLS:
             function = {"name": item.get("name", kind), "arguments": item.get("arguments", "{}")}
-            said["tool_calls"].append(
-                {"id": item["call_id"], "type": "function", "function": function}
-            )
+            call = {"id": item["call_id"], "type": "function", "function": function}
+            said["tool_calls"].append(call)
     return read
 
 
@@ -89,9 +88,8 @@ def write_items(message: dict[str, Any], results: dict[str, Any]) -> list[Any]:
     """The items of a message that the buffer made or changed."""
     role, content = message["role"], message["content"]
     if role == "tool":
-        call = message["tool_call_id"]
-        blank = {"type": "function_call_output", "call_id": call}
-        return [results.get(call, blank) | {"output": content}]
+        blank = {"type": "function_call_output", "call_id": message["tool_call_id"]}
+        return [results.get(blank["call_id"], blank) | {"output": content}]
     if isinstance(content, list):  # two messages of the user with a picture became one
         parts: list[Any] = content
         content = [p | {"type": "input_text"} if p["type"] == "text" else p for p in parts]

@@ -124,13 +124,15 @@ class ToolLoop(Loop[SessionResult]):
             await buffer.open(plan.prompt, saved=saved.get("context"))
             self._buffer = buffer
             self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
+            stop, made = None, {}
             try:
-                return await in_thread(self._result, await self._answer(saved))
-            except Stop as stop:
+                made = await self._answer(saved)
+            except Stop as caught:
+                stop, made = caught, {"summaries": self._summaries}
                 self._unfinished = conversation_of(buffer.messages)
-                stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
-                await log.add_stop(stopped)
-                return await in_thread(self._result, {"summaries": self._summaries}, stop)
+                await log.add_stop(Stopped(reason=stop.reason, detail=stop.detail, usage=Usage()))
+        # A summary begun early is over by now, so that its cost is counted.
+        return await in_thread(self._result, made, stop)
 
     def _count_stops(self) -> int:
         """How often the message was stopped since it made no progress. Blocks."""
@@ -315,12 +317,8 @@ class ToolLoop(Loop[SessionResult]):
 
     def _result(self, made: Mapping[str, Any], stop: Stop | None = None) -> SessionResult:
         """The result of the message, from its answer's effect unless it was stopped. Blocks."""
-        store, run_id, limits, said = (
-            self._log.store,
-            self._log.run_id,
-            self.host.limits,
-            self._said,
-        )
+        store, run_id = self._log.store, self._log.run_id
+        limits, said = self.host.limits, self._said
         later = Said.find(store, run_id, self._place.number + 1)
         after, before = later.usage if later else store.usage(run_id), said.usage
         usage = Usage(**{n: getattr(after, n) - getattr(before, n) for n in Usage.model_fields})

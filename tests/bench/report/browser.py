@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.server
 import json
 import os
 import re
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,3 +78,22 @@ def _asked(log: dict[str, object]) -> list[str]:
     asked = [e["params"] for e in events if "initiator" in e.get("params", {})]
     urls = [p.get("url", "") for p in asked if p["initiator"] != "not an origin"]
     return sorted({url for url in urls if not url.startswith(("file:", "data:"))})
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder without a word."""
+
+    def log_message(self, *_said: object) -> None:
+        """Nobody reads it."""
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serves a folder on this machine; gives the address."""
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as http_server:
+        thread = threading.Thread(target=http_server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{http_server.server_address[1]}"
+        http_server.shutdown()
+        thread.join(5)

@@ -115,7 +115,7 @@ async def test_a_model_that_is_none_is_refused() -> None:
 
 async def test_room_may_be_made_before_it_is_due() -> None:
     buffer = await opened(ScriptedModel(good))
-    for number in range(8):
+    for number in range(6):
         await step(buffer, number, f"{number}".ljust(150, "."))
     assert await buffer.compact() is None
     report = await buffer.compact(force=True)

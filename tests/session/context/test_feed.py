@@ -102,7 +102,8 @@ async def test_other_fields_and_parts_are_passed_through() -> None:
     picture = {"role": "user", "content": [{"type": "text", "text": "the task"}, IMAGE]}
     shown = {**turn(0, "x")[1], "name": "look", "content": [{"type": "text", "text": "a"}, IMAGE]}
     more = {"role": "user", "content": [IMAGE], "name": "Pierre"}
-    buffer = a_buffer(working_context=20_000, window=20_000)
+    model = ScriptedModel(good, window=20_000)
+    buffer = a_buffer(model, working_context=20_000, window=20_000)
     sent = await buffer.feed([SYSTEM, picture, turn(0, "x")[0], shown, more, TASK])
     assert sent[1:4] == [picture, turn(0, "x")[0], shown]
     # Two messages of the user are one, with the parts of both.
@@ -216,7 +217,7 @@ async def test_a_restart_without_the_first_archive_clips_what_is_there() -> None
 
 
 async def test_system_messages_and_tools_may_change() -> None:
-    buffer, history = a_buffer(working_context=6000), [*steps(8)]
+    buffer, history = a_buffer(working_context=7600), [*steps(8)]
     specs = (ToolSpec.from_openai(LOOK),)
     for number in range(8):
         system = {"role": "system", "content": f"It is {number} o'clock."}
@@ -305,7 +306,7 @@ async def test_a_failed_summary_loses_nothing() -> None:
 
 async def test_reports_correct_the_counts() -> None:
     history = [SYSTEM, TASK, *steps(4)]
-    reported, silent = (a_buffer(working_context=20_000, window=20_000) for _ in range(2))
+    reported, silent = (a_buffer(working_context=30_000, window=30_000) for _ in range(2))
     for buffer in (reported, silent):
         await buffer.feed(history)
     history += steps(1, first=4)

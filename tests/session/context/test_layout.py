@@ -21,8 +21,9 @@ def test_the_shares_add_up(whole: int) -> None:
     ask = layout.count(layout.add_instruction(layout.prompt)) - layout.count(layout.prompt)
     assert layout.window == whole
     assert layout.summary == max(whole // 8, 64)
-    assert layout.limit <= min(int(0.95 * whole), whole - ask - layout.summary)
-    assert layout.limit >= min(int(0.95 * whole), whole - ask - layout.summary) - 16
+    wanted = max(3 * whole // 4, layout.frame + layout.summary + layout.ledger + whole // 4)
+    assert layout.limit <= min(wanted, whole - ask - layout.summary)
+    assert layout.limit >= min(wanted, whole - ask - layout.summary) - 16
     assert layout.base + layout.again + whole // 10 <= layout.limit
     full = Past(7, "s" * layout.summary, again="r" * layout.again)
     assert layout.count(layout.render(full, ())) + layout.ledger <= layout.limit - whole // 10

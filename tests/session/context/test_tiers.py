@@ -127,13 +127,13 @@ def test_repetition_alone_may_be_enough() -> None:
 
 
 def test_older_results_are_clipped_first_and_only_as_many_as_needed() -> None:
-    session = called(*(f"{n}" * 600 for n in range(4)))
+    session = called(*(f"{n}" * 420 for n in range(4)))
     light = session.lighter()
     assert light is not None
     assert (light.summary, light.tiers) == (False, ("clip",))
     lengths = [len(turn.results[0].text) for turn in light.kept if turn.results[0]]
     assert lengths[0] < 300
-    assert lengths[-2:] == [600, 600]
+    assert lengths[-2:] == [420, 420]
     assert [change.turn for change in light.changes] == list(range(len(light.changes)))
 
 
@@ -145,12 +145,12 @@ def test_where_that_is_not_enough_nothing_is_clipped() -> None:
 async def test_a_clipped_result_is_not_clipped_twice() -> None:
     buffer = await opened(ScriptedModel([]))
     for number in range(4):
-        await step(buffer, number, f"{number}" * 600)
+        await step(buffer, number, f"{number}" * 420)
     report = await buffer.compact()
     assert report is not None
     clipped = {change.turn for change in report.changes}
     while not buffer.due:
-        await step(buffer, buffer.tokens, str(buffer.tokens) * 150)
+        await step(buffer, buffer.tokens, str(buffer.tokens) * 105)
     again = await buffer.compact()
     assert again is not None
     assert again.tiers == ("clip",)

@@ -21,12 +21,14 @@ from memagent.session.context.turns import Turn, join_users, transcript, without
 from memagent.tokens.base import MEDIA_ALLOWANCE, TokenCounter
 from memagent.tokens.byte_bound import ByteBound, byte_count, split_media
 
-LIMIT_SHARE = 0.95
-"""Share of the working context, as published (SUPO); a longer prompt is compacted."""
+LIMIT_SHARE = 0.75
+"""A longer prompt is compacted: prompts stay short, and what crosses the limit mostly still fits a summary request."""
 SUMMARY_SHARE = 8
 """A summary takes an eighth of the working context, like a memory in a reader's window."""
 MIN_SUMMARY = 64
-LEDGER_SHARE = 16
+LEDGER_SHARE = 32
+MIN_LEDGER = 256
+"""In small working contexts a ledger takes twice its share, up to this many tokens."""
 PROGRESS_SHARE = 10
 """A compaction must free at least a tenth of the working context."""
 CALM = 0.8
@@ -113,8 +115,8 @@ class Layout:
     def measure(self) -> Layout:
         """The layout with the sizes of its wording. Blocks: the counter may be a server.
 
-        L = min(0.95 W, W - instruction - summary). After a summary there must be W / 10 tokens below L for turns,
-        and room for what is shown again.
+        L = min(max(3/4 W, what stays + W / 4), W - instruction - summary). After a summary there must be W / 10 tokens
+        below L for turns, and room for what is shown again.
 
         Raises:
             WindowTooSmall: there isn't enough room.
@@ -175,12 +177,14 @@ class Layout:
     @property
     def limit(self) -> int:
         """L: a prompt that reaches this many tokens is compacted."""
-        return min(int(LIMIT_SHARE * self.window), self.window - self.instruction - self.summary)
+        stays = self.frame + self.summary + self.ledger
+        most = self.window - self.instruction - self.summary
+        return min(max(int(LIMIT_SHARE * self.window), stays + self.window // 4), most)
 
     @property
     def ledger(self) -> int:
         """Maximum tokens of the ledger."""
-        return self.window // LEDGER_SHARE
+        return max(self.window // LEDGER_SHARE, min(2 * self.window // LEDGER_SHARE, MIN_LEDGER))
 
     @property
     def base(self) -> int:
@@ -328,8 +332,8 @@ class Layout:
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages followed by the request for a summary: text, for whoever writes it may see nothing else."""
         words = max(1, int(self.summary * WORDS_PER_TOKEN))
-        text = self.prompts.render("instruction", words=words)
-        return join_users([*map(without_media, messages), Message(role="user", content=text)])
+        asked = Message(role="user", content=self.prompts.render("instruction", words=words))
+        return join_users([*map(without_media, messages), asked])
 
     def ask(self, past: Past, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
         """The messages that ask for a summary of a state."""
@@ -342,6 +346,5 @@ class Layout:
 
     def render_gap(self, handle: str, start: int, end: int) -> str:
         """The placeholder line for omitted characters."""
-        return self.prompts.render(
-            "clipped", handle=handle, start=start, end=end, can_read=self.can_read
-        )
+        where = {"handle": handle, "start": start, "end": end}
+        return self.prompts.render("clipped", **where, can_read=self.can_read)

@@ -18,8 +18,8 @@ from memagent.session.context.turns import ToolResult, Turn
 
 MIN_DUPLICATE = 20
 """Tokens: shorter texts may be equal by chance, and replacing them frees nothing."""
-LONG_SHARE = 16
-"""Results of more than a sixteenth of the working context are long, and are clipped to half of that."""
+LONG_SHARE = 8
+"""Results of more than an eighth of the working context are long, and are clipped to half of that."""
 MIN_LONG = 64
 
 

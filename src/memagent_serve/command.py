@@ -8,11 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, report_errors
-from memagent.cli.options import RUN, argument, command_of, option
+from memagent.cli.options import RUN, argument, option
 from memagent.cli.setup import Served
 from memagent.errors import ConfigError
 from memagent.models.openai_errors import is_loopback
@@ -172,8 +170,3 @@ def serve(given: Serve) -> None:
             raise ConfigError(
                 f"nothing can listen at --host {given.host!r}, --port {given.port!r}: choose another"
             ) from None
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the command to memagent's."""
-    app.command("serve")(command_of(Serve, serve))

@@ -1,0 +1,1 @@
+"""Reading documents as tools of an MCP server: `memagent mcp --root DIR`."""

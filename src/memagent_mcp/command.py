@@ -1,0 +1,58 @@
+"""`memagent mcp`: reading as tools for any MCP client, over standard input and output."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.options import RUN, Display, option
+from memagent.cli.session import drive
+from memagent.cli.setup import Ask, chosen_store
+from memagent.errors import ConfigError
+from memagent.texts import name_extra
+
+if TYPE_CHECKING:
+    from memagent.memory.agent import MemoryAgent
+    from memagent.runstore import RunStore
+    from memagent_mcp.roots import Roots
+
+NOT_SERVED = ("doc", "question", "questions", "encoding", "errors", "run_id", "display", "json")
+"""Options of `ask` that the client gives, or that a server has no use for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mcp(Ask):
+    """The options of `mcp`: those of `ask` for the model and the budget, and the folders."""
+
+    root: Annotated[
+        list[Path],
+        option("A folder whose files clients may have read; may be repeated.", "DIR", panel=RUN),
+    ]
+    doc: str = ""
+
+
+def serve_mcp(given: Mcp) -> None:
+    """Serve reading as tools of an MCP server: ask_document, read_more, list_runs.
+
+    A client starts it itself: give it this command. It speaks over standard input and output.
+    """
+    outcome = Outcome(Display.NONE)
+    with report_errors(outcome):
+        if find_spec("mcp") is None:
+            raise ConfigError(name_extra("memagent mcp", "mcp"))
+        from memagent_mcp.roots import Roots
+
+        roots = Roots(given.root)
+        outcome.store = store = chosen_store(given.store, durable=given.durable)
+        drive(_serve(given.agent(store), store, roots))
+
+
+async def _serve(agent: MemoryAgent, store: RunStore, roots: Roots) -> None:
+    from memagent_mcp.server import Reader
+
+    async with aclosing(agent):
+        await Reader(agent, store, roots).server().run_stdio_async()

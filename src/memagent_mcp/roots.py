@@ -1,0 +1,53 @@
+"""The folders whose files a client may have read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from memagent.errors import ConfigError, DocumentNotFound
+from memagent.texts import quote
+
+
+class Roots:
+    """Allowed folders. Symbolic links are followed first: where a file really is decides.
+
+    Args:
+        folders: at least one.
+
+    Raises:
+        ConfigError: there is none, or one isn't a folder.
+    """
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        given = list(folders)
+        for folder in given:
+            if not folder.expanduser().is_dir():
+                raise ConfigError(f"--root must be a folder, got {str(folder)!r}")
+        self.folders = [folder.expanduser().resolve() for folder in given]
+        if not self.folders:
+            raise ConfigError("name at least one folder whose documents may be read: --root DIR")
+
+    def find(self, path: str) -> Path:
+        """The real path of a file, given by an absolute path or one relative to a root.
+
+        Raises:
+            DocumentNotFound: it isn't a regular file below a root. Whether it exists elsewhere isn't told.
+        """
+        for folder in self.folders:
+            try:
+                found = (folder / path).resolve(strict=True)
+                if self.holds(found) and found.is_file():
+                    return found
+            except (OSError, RuntimeError, ValueError):  # missing, a loop of links, a NUL
+                continue
+        roots = ", ".join(map(str, self.folders))
+        raise DocumentNotFound(f"no document {quote(path)} below {roots}; name a file there")
+
+    def holds(self, path: Path) -> bool:
+        """Whether a path, whose file may be gone, is below a root."""
+        try:
+            real = path.resolve()
+        except (OSError, RuntimeError, ValueError):
+            return False
+        return any(real.is_relative_to(folder) for folder in self.folders)

@@ -1,0 +1,137 @@
+"""What tools return: of bounded size, with what is needed to read on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import BaseModel
+
+from memagent.quotes import Quote
+from memagent.run.result import Result
+from memagent.runstore import RunRecord, RunStore
+
+PAGE = 8000
+"""Characters that `read_more` returns: about 2,000 tokens."""
+ANSWER = 4000
+"""Characters of an answer."""
+QUOTES, QUOTE = 8, 500
+"""Number of quotes, and characters of each."""
+ASKED = 200
+"""Characters of a question in a list of runs."""
+ROWS = 50
+"""Runs that `list_runs` returns."""
+
+Part = Literal["answer", "memory", "document"]
+
+
+class Evidence(BaseModel):
+    """A sentence of the document that shares the words of the answer."""
+
+    text: str
+    place: str
+    """Such as `p. 12`; empty if the format has no places."""
+    start: int
+    """First character in the document: `read_more(part="document", start=...)` shows what is around it."""
+    end: int
+
+
+class Answer(BaseModel):
+    """What a reading found."""
+
+    answer: str | None
+    """None if there is none yet: see `detail`."""
+    detail: str
+    run_id: str
+    chunks_read: int
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    quotes: list[Evidence]
+
+
+class Page(BaseModel):
+    """Part of a text."""
+
+    text: str
+    start: int
+    end: int
+    """Where to go on; equal to `total` at the end."""
+    total: int
+
+
+class Run(BaseModel):
+    """A line of `list_runs`."""
+
+    run_id: str
+    status: str
+    document: str
+    question: str
+    created: float
+    """Seconds since the epoch."""
+
+
+def show_answer(result: Result, quotes: Iterable[Quote]) -> Answer:
+    """A result within bounds; what is cut off says how to read the rest."""
+    detail, answer = result.detail, result.answer
+    if answer is None:
+        detail += f" To continue, ask again with run_id={result.run_id!r}."
+    elif len(answer) > ANSWER:
+        detail = f"The answer has {len(answer)} characters: read_more(run_id, 'answer', {ANSWER}) continues it."
+        answer = answer[:ANSWER]
+    usage = result.usage
+    return Answer(
+        answer=answer,
+        detail=detail.strip(),
+        run_id=result.run_id,
+        chunks_read=result.chunks,
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        quotes=list_evidence(quotes),
+    )
+
+
+def list_evidence(quotes: Iterable[Quote]) -> list[Evidence]:
+    """The first quotes that were found, each place once; those of the answer come first."""
+    found = {quote.start: quote for quote in quotes if quote.text}
+    return [
+        Evidence(text=quote.text[:QUOTE], place=quote.place, start=quote.start, end=quote.end)
+        for quote in list(found.values())[:QUOTES]
+    ]
+
+
+def cut_page(text: str, start: int) -> Page:
+    """A page of a text."""
+    begin = min(max(0, start), len(text))
+    end = min(len(text), begin + PAGE)
+    return Page(text=text[begin:end], start=begin, end=end, total=len(text))
+
+
+def read_document(store: RunStore, run_id: str, start: int) -> Page:
+    """A page of what a run has read of its document."""
+    begin, parts, total = max(0, start), list[str](), 0
+    for event in store.events(run_id, kind="chunk_read"):
+        assert event.type == "chunk_read"
+        total = event.end
+        if event.end <= begin or event.start >= begin + PAGE:
+            continue
+        body = store.effect(run_id, f"chunk-{event.chunk}")
+        text = body["text"] if body else ""
+        if len(text) != event.end - event.start:  # something in it was neutralised
+            text = text.replace("\u2060", "")
+        parts.append(text[max(0, begin - event.start) : begin + PAGE - event.start])
+    begin = min(begin, total)
+    text = "".join(parts)
+    return Page(text=text, start=begin, end=min(total, begin + PAGE), total=total)
+
+
+def show_run(record: RunRecord, status: str) -> Run:
+    """A line about a run."""
+    return Run(
+        run_id=record.id,
+        status=status,
+        document=record.source["path"],
+        question="; ".join(record.binding["questions"])[:ASKED],
+        created=record.created,
+    )

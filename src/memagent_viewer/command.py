@@ -1,0 +1,72 @@
+"""What `memagent show` does with `--html` and `--live`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from memagent.cli.exits import Outcome
+from memagent.errors import ConfigError
+from memagent.runstore import RunStore
+from memagent_viewer.live import LiveServer
+from memagent_viewer.page import make_page
+from memagent_viewer.view import View
+
+
+def show_page(
+    store: RunStore,
+    run_id: str,
+    beside: str | None,
+    html: Path | None,
+    outcome: Outcome,
+    *,
+    live: bool,
+) -> None:
+    """Writes the page of a run, or of two, to a file, or serves it until Ctrl-C.
+
+    Raises:
+        RunNotFound: there is no run of one of the ids.
+        ConfigError: the file can't be written, or not exactly one of `html` and `live` is given.
+    """
+    if live is (html is not None):
+        problem = "give one of them" if live else "--beside needs one of them"
+        raise ConfigError(f"--html FILE writes the page and --live serves it: {problem}")
+    views = [View(store, name) for name in (run_id, beside) if name is not None]
+    if html is None:
+        _serve(views, outcome)
+        return
+    size = write_page(views, html)
+    if outcome.for_people:
+        outcome.paper.line(f"wrote {html} ({size / 1e6:.1f} MB)")
+    else:
+        outcome.tell({"html": str(html), "bytes": size})
+
+
+def write_page(views: Sequence[View], path: Path) -> int:
+    """Writes the page; returns its bytes. An existing file is replaced.
+
+    Raises:
+        ConfigError: it can't be written.
+    """
+    for view in views:
+        view.update()
+    page = make_page(views).encode()
+    try:
+        path.write_bytes(page)
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r} ({error}): name another --html") from error
+    return len(page)
+
+
+def _serve(views: Sequence[View], outcome: Outcome) -> None:
+    with LiveServer(views) as server:
+        if outcome.for_people:
+            outcome.paper.line(f"{server.address}  (Ctrl-C ends it)")
+        else:
+            outcome.tell({"url": server.address})
+        sys.stdout.flush()
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            outcome.paper.line("")

@@ -1,0 +1,102 @@
+"""The page: one file with its style, script and data, which asks nothing of the network.
+
+Texts of documents, tools and models stand in it only as compressed data, and its script shows them as text. Its policy
+runs that script and no other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+
+from memagent import __version__
+from memagent.terminal import shorten
+from memagent.texts import repair_surrogates
+from memagent_viewer.view import View
+
+MOST_BYTES = 4_900_000
+"""Of a page, so that it can be mailed and opens at once. Texts beyond it are left out, with a note in their place."""
+TITLE = 80
+"""Characters of the question in the window's title."""
+SCRIPTS = ("data", "dom", "memories", "reading", "session", "chart", "run", "search", "page")
+MARK = re.compile(r"\{\{(\w+)\}\}")
+
+
+def make_page(views: Sequence[View], *, live: bool = False) -> str:
+    """The page of one run, or of two beside each other.
+
+    Args:
+        views: up to date.
+        live: whether it asks the server it comes from for news and texts, instead of containing the texts.
+    """
+    data = base64.b64encode(pack(as_json(views))).decode()
+    style, script = _read_parts()
+    policy = {
+        "default-src": "'none'",
+        "script-src": _hash_of(script),
+        "style-src": _hash_of(style),
+        "img-src": "data:",
+        "connect-src": "'self'" if live else "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    questions = [view.record.binding["questions"][0] for view in views]
+    values = {
+        "title": html.escape(repair_surrogates(shorten(questions[0], TITLE))),
+        "policy": html.escape("; ".join(f"{name} {value}" for name, value in policy.items())),
+        "version": __version__,
+        "live": "live" if live else "",
+        "style": style,
+        "script": script,
+        "data": data,
+        "texts": "{}",
+    }
+    template = _read("page.html")
+    if not live:
+        rest = sum(map(len, values.values())) + len(template)
+        values["texts"] = json.dumps(dict(_pack_texts(views, MOST_BYTES - rest)))
+    return MARK.sub(lambda found: values[found[1]], template)
+
+
+def as_json(views: Iterable[View]) -> str:
+    """The data of all views as JSON."""
+    return json.dumps({"runs": [view.data() for view in views]}, ensure_ascii=False)
+
+
+def pack(text: str) -> bytes:
+    """A text as the page's script unpacks it."""
+    packer = zlib.compressobj(level=9, wbits=-15)
+    return packer.compress(repair_surrogates(text).encode()) + packer.flush()
+
+
+def _pack_texts(views: Sequence[View], room: int) -> Iterable[tuple[str, str]]:
+    """Packed texts by run and key, until no room is left; the runs have equal shares."""
+    for number, view in enumerate(views):
+        left = room // len(views)
+        for key, text in view.texts():
+            packed = base64.b64encode(pack(text)).decode()
+            left -= len(packed) + len(key) + len('"0/": "", ')
+            if left < 0:
+                break
+            yield f"{number}/{key}", packed
+
+
+@cache
+def _read_parts() -> tuple[str, str]:
+    scripts = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
+    return f"\n{_read('page.css')}", f'"use strict";\n{scripts}'
+
+
+def _read(name: str) -> str:
+    return files("memagent_viewer").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash_of(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,106 @@
+"""A run that reads a document, as data for the page: where chunks are from, and how each one changed the memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from memagent import events
+from memagent.cli.history import CUT_OFF, tell_degenerate, tell_neutralised, tell_retry
+from memagent.messages import Usage
+from memagent.texts import repair_surrogates
+from memagent_viewer.deltas import find_delta
+
+COSTS = ("calls", "prompt_tokens", "completion_tokens", "retries")
+
+
+def cost(usage: Usage) -> list[int]:
+    """The counts that the page shows, in the order of `COSTS`."""
+    return [getattr(usage, name) for name in COSTS]
+
+
+class Reading:
+    """Collects the events of a run with document and questions; `data` is what the page needs of them."""
+
+    def __init__(self, questions: Sequence[str]) -> None:
+        self._chunks: list[list[Any]] = []
+        self._books = [_Book(question) for question in questions]
+
+    def add(self, event: events.Event) -> None:
+        """Adds one event."""
+        if isinstance(event, events.ChunkRead):
+            self._chunks.append([event.start, event.end, event.tokens, event.place, ""])
+        elif isinstance(event, events.Neutralised):
+            self._chunks[event.chunk][-1] = tell_neutralised(event.count)
+        else:
+            question: int | None = getattr(event, "question", None)
+            if question is not None:
+                self._books[question].add(event)
+
+    def data(self) -> dict[str, Any]:
+        """Plain data: `chunks` as start, end, tokens, place and a note; `books` with the steps of each question."""
+        return {"chunks": self._chunks, "books": [book.data() for book in self._books]}
+
+    def effects(self) -> Iterator[str]:
+        """The effects with the chunks' texts, those that changed a memory first."""
+        changed = {
+            step["chunk"] for book in self._books for step in book.steps.values() if step["delta"]
+        }
+        order = [*sorted(changed), *(n for n in range(len(self._chunks)) if n not in changed)]
+        return (f"chunk-{number}" for number in order)
+
+
+class _Book:
+    """One question: its steps, memory and answer."""
+
+    def __init__(self, question: str) -> None:
+        self.question = question
+        self.steps: dict[int, dict[str, Any]] = {}
+        self._memory = ""
+        self._answer: dict[str, Any] = {"text": None, "notes": [], "cost": cost(Usage())}
+
+    def step(self, chunk: int) -> dict[str, Any]:
+        """What is known of a chunk."""
+        empty: dict[str, Any] = {"chunk": chunk, "how": "waiting", "delta": [], "notes": []}
+        return self.steps.setdefault(chunk, empty | {"tokens": None, "cost": cost(Usage())})
+
+    def add(self, event: events.Event) -> None:
+        match event:
+            case events.MemoryUpdated():
+                memory = repair_surrogates(event.memory)
+                step, how = self.step(event.chunk), "unchanged"
+                if memory != self._memory:
+                    step["delta"], how = find_delta(self._memory, memory), "updated"
+                step |= {"how": how, "tokens": event.tokens, "cost": cost(event.usage)}
+                self._memory = memory
+            case events.MemoryKept():
+                self.step(event.chunk).update(how="kept", cost=cost(event.usage))
+            case events.MemoryTruncated():
+                sizes = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
+                self._note(event.chunk, f"memory cut at a sentence end, from {sizes}")
+            case events.MemoryDegenerate():
+                self._note(event.chunk, tell_degenerate(event))
+            case events.Retried():
+                self._note(event.chunk, tell_retry(event))
+            case events.Settled():
+                self._note(event.chunk, "the model said done: the rest was not read")
+            case events.Answered():
+                self._answer |= {"text": event.answer.strip(), "cost": cost(event.usage)}
+                self._answer["partial"] = event.partial
+                self._note(None, CUT_OFF if event.truncated else "")
+                self._note(None, "" if event.form_found else "the reply lacks the answer's form")
+                self._note(None, "from the part read so far" if event.partial else "")
+            case events.Stopped():
+                stopped = f"stopped ({event.reason.replace('_', ' ')}): {event.detail}"
+                self._note(max(self.steps, default=None), stopped)
+                self._answer["stopped"] = stopped
+            case _:
+                pass
+
+    def _note(self, chunk: int | None, text: str) -> None:
+        notes = self._answer["notes"] if chunk is None else self.step(chunk)["notes"]
+        notes += [text] if text else []
+
+    def data(self) -> dict[str, Any]:
+        steps = [self.steps[chunk] for chunk in sorted(self.steps)]
+        return {"question": self.question, "steps": steps, "answer": self._answer}

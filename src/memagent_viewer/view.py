@@ -1,0 +1,71 @@
+"""A stored run as data for the page, brought up to date as often as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memagent.cli.progress import Tally
+from memagent.cli.runs import is_session, status_of
+from memagent.cli.show import list_facts
+from memagent.runstore import RunRecord, RunStore
+from memagent_viewer.reading import Reading
+from memagent_viewer.session import Session
+
+
+class View:
+    """One run of a store.
+
+    Args:
+        store: where it is.
+        run_id: which it is.
+
+    Raises:
+        RunNotFound: there is none of that id.
+    """
+
+    def __init__(self, store: RunStore, run_id: str) -> None:
+        self._store, self._record = store, store.get(run_id)
+        questions: list[str] = self._record.binding["questions"]
+        self._tally = Tally(questions)
+        is_tools = is_session(self._record)
+        self._events = Session(questions[0]) if is_tools else Reading(questions)
+        self._seq, self._status = -1, ""
+
+    @property
+    def record(self) -> RunRecord:
+        """The run as the store lists it."""
+        return self._record
+
+    def update(self) -> bool:
+        """Reads what has been committed since; returns whether there was anything new."""
+        record = self._record = self._store.get(self._record.id)
+        before = self._seq, self._status
+        for event in self._store.events(record.id, self._seq):
+            self._tally.add(event)
+            self._events.add(event)
+            self._seq = event.seq
+        self._status = status_of(self._store, record)
+        return before != (self._seq, self._status)
+
+    def data(self) -> dict[str, Any]:
+        """Plain data: the facts about the run, then what `Reading` or `Session` makes of its events."""
+        record = self._record
+        return {
+            "id": record.id,
+            "kind": "session" if is_session(record) else "reading",
+            "status": self._status,
+            "facts": list_facts(self._store, record, self._tally),
+            **self._events.data(),
+        }
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Keys and texts that the page unpacks when they are looked at, the most wanted first."""
+        for key in self._events.effects():
+            if (text := self.text(key)) is not None:
+                yield key, text
+
+    def text(self, key: str) -> str | None:
+        """The text of a chunk (`chunk-3`) or of a tool's output (`tool-3-0`); None if there is none."""
+        body = self._store.effect(self._record.id, key)
+        return None if body is None else body["text"]

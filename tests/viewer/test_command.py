@@ -1,0 +1,49 @@
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cli.conftest import Invoke, Started, book, invoke, made, only_json, start
+
+__all__ = ["book", "invoke", "made", "start"]
+
+
+def test_a_file_is_written(invoke: Invoke, made: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    done = invoke("show", made, "--html", file)
+    assert done.exit_code == 0
+    assert done.stdout == f"wrote {file} (0.1 MB)\n"
+    assert file.read_text().startswith("<!doctype html>")
+    said = only_json(invoke("show", made, "--html", file, "--json").stdout)
+    assert said == {"html": str(file), "bytes": file.stat().st_size}
+
+
+def test_two_runs(invoke: Invoke, made: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    assert invoke("show", made, "--beside", made, "--html", file).exit_code == 0
+    assert invoke("show", made, "--beside", "nosuch", "--html", file).exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--html", "x.html", "--live"], "give one of them"),
+        (["--beside", "made"], "--beside needs one of them"),
+        (["--html", "no/such/folder/x.html"], "cannot write 'no/such/folder/x.html'"),
+    ],
+)
+def test_wrong_options(invoke: Invoke, made: str, args: list[str], words: str) -> None:
+    done = invoke("show", made, *args)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_live_serves_until_ctrl_c(invoke: Invoke, made: str, start: Callable[..., Started]) -> None:
+    started = start("show", made, "--live")
+    (line,) = started.lines(1)
+    address, _, rest = line.partition(" ")
+    assert rest.strip() == "(Ctrl-C ends it)"
+    assert "Where was Ada Lovelace born?" in httpx.get(address, trust_env=False).text
+    code, out, err = started.signal(signal.SIGINT)
+    assert (code, out.strip(), err) == (0, "", "")
