@@ -1,6 +1,7 @@
 """Faults between endpoint and engine, kills, shutdowns, secrets, and a load that leaves nothing behind."""
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -80,6 +81,18 @@ def url(engine: Engine, store: RunStore) -> Iterator[str]:
         yield url
 
 
+def read_answer(response: httpx.Response, *, streams: bool) -> str:
+    """What a response says; raises a ValueError or KeyError if it isn't a whole answer."""
+    response.raise_for_status()
+    if not streams:
+        return response.json()["choices"][0]["message"]["content"]
+    events = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    if not events or events[-1] != "[DONE]":
+        raise ValueError("a stream without its end")
+    chunks = [json.loads(line) for line in events[:-1]]
+    return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
+
+
 @pytest.mark.timeout(600)
 async def test_a_fault_is_never_an_answer(engine: Engine, url: str) -> None:
     """Short and long requests at random; each is answered rightly, or with an error, and can be sent again."""
@@ -92,10 +105,11 @@ async def test_a_fault_is_never_an_answer(engine: Engine, url: str) -> None:
         async def ask(seed: int) -> None:
             nonlocal right, wrong, failed
             body, expected = (long(seed), FACT) if dice.random() < 0.3 else (SHORT, "Hi")
+            streams = dice.random() < 0.5
             while True:
                 try:
-                    response = await http.post(f"{url}/chat/completions", json=body)
-                    said = response.json()["choices"][0]["message"]["content"]
+                    there, given = f"{url}/chat/completions", body | {"stream": streams}
+                    said = read_answer(await http.post(there, json=given), streams=streams)
                 except (httpx.HTTPError, ValueError, KeyError):
                     failed += 1
                     continue

@@ -15,6 +15,7 @@ from tests.serve.engine import Engine, read_or_echo, refuse, serving
 
 from memagent import RunStore, open_model
 from memagent.models import RetryPolicy
+from memagent_serve import wire
 
 FACT = "Ada Lovelace was born in London in December 1815."
 QUESTION = "Where was Ada Lovelace born?"
@@ -187,6 +188,38 @@ def test_a_dropped_request_is_continued(
     # At most the call in flight was sent twice.
     assert found["chunks"] <= chunks(engine) <= found["chunks"] + 1
     assert reply.usage.prompt_tokens < store.usage(record.id).prompt_tokens
+
+
+def dawdle(handler: Handler) -> None:
+    """Reads, but not at once."""
+    time.sleep(0.3)
+    read_or_echo(handler)
+
+
+def test_a_client_that_gave_up_finds_the_run_further_on(
+    engine: Engine, url: str, client: OpenAI, store: RunStore
+) -> None:
+    engine.default = dawdle
+    body = {"model": MODEL, "messages": [user()]}
+    with httpx.Client(timeout=1, trust_env=False) as hasty, pytest.raises(httpx.ReadTimeout):
+        hasty.post(f"{url}/chat/completions", json=body)
+    (record,) = wait_for(lambda: [r for r in store.runs() if r.status == "stopped"])
+    done = chunks(engine)
+    reply = ask(client, user())
+    assert reply.memagent["read"][0]["run_id"] == record.id
+    assert chunks(engine) <= reply.memagent["read"][0]["chunks"] + 1
+    assert done >= 1
+
+
+def test_a_stream_without_news_is_kept_alive(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, url: str, http: httpx.Client
+) -> None:
+    monkeypatch.setattr(wire, "PING_SECONDS", 0.05)
+    engine.default = dawdle
+    body = {"model": MODEL, "messages": [user()], "stream": True}
+    said = http.post(f"{url}/chat/completions", json=body).text
+    assert said.count(": at work\n\n") > 5
+    assert said.endswith("data: [DONE]\n\n")
 
 
 def wait_for(found: Callable[[], list[Any]]) -> list[Any]:
