@@ -13,7 +13,6 @@ from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import RUN, argument, option
 from memagent.cli.setup import Served
 from memagent.errors import ConfigError
-from memagent.models.openai_errors import is_loopback
 from memagent.texts import name_extra
 
 KEYS = "MEMAGENT_SERVE_KEYS"
@@ -124,6 +123,8 @@ class Serve(Served):
 
 def is_loopback_only(host: str) -> bool:
     """Whether only this machine can connect to the address; not so for 0.0.0.0, which is all addresses."""
+    from memagent.models.openai_errors import is_loopback
+
     return is_loopback(host) and host not in ("0.0.0.0", "::")
 
 

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from memagent.cli.app import app
+from memagent_serve import command
 
 Invoke = Callable[..., Result]
 
@@ -89,3 +90,16 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "choose another" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    done = invoke("serve", "extractive")
+    assert done.exit_code == 2
+    assert "memagent[serve]" in done.stderr
+
+
+def test_other_commands_do_not_need_it() -> None:
+    code = "import sys, memagent.cli.app; print({'starlette', 'uvicorn'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
