@@ -5,8 +5,6 @@ from memagent import MemoryAgent
 MemoryAgent("vllm:Qwen/Qwen3-4B").ask(Path("war_and_peace.txt"), "When does Natasha marry?").answer
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +21,8 @@ if TYPE_CHECKING:
     from memagent.prompts import PromptSet
     from memagent.run.result import Estimate, Result, SessionResult
     from memagent.runstore import RunStore
-    from memagent.session.agent import ToolAgent
+    from memagent.session.agent import Session, SessionStream, ToolAgent
     from memagent.session.context.buffer import SummaryBuffer
-    from memagent.session.session import Session, SessionStream
     from memagent.tools import Tool, ToolContext, tool
     from memagent.trajectory import Conversation, StopReason, Trajectory
 
@@ -67,7 +64,7 @@ __all__ = [
 _HOMES = {
     "memory.agent": ("MemoryAgent", "RunStream"),
     "run.result": ("Estimate", "Result", "SessionResult"),
-    "session.agent": ("ToolAgent",),
+    "session.agent": ("Session", "SessionStream", "ToolAgent"),
     "documents": ("open_document",),
     "messages": ("ChatRequest", "Completion", "Message", "Sampling", "ToolCall", "Usage"),
     "models.base": ("ChatModel",),
@@ -79,7 +76,6 @@ _HOMES = {
     "prompts": ("PromptSet",),
     "runstore": ("RunStore",),
     "session.context.buffer": ("SummaryBuffer",),
-    "session.session": ("Session", "SessionStream"),
     "tools": ("Tool", "ToolContext", "tool"),
     "trajectory": ("Conversation", "StopReason", "Trajectory"),
 }

@@ -1,7 +1,5 @@
 """What a compaction did, as data to store and show."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from memagent.messages import Leaf, Message, Usage

@@ -4,8 +4,6 @@ A message gives the value (`!r`) and the remedy. Errors from other libraries are
 enter (documents, models, runstore), with the original as `__cause__`.
 """
 
-from __future__ import annotations
-
 
 class MemagentError(Exception):
     """Base of all errors of this package.

@@ -5,8 +5,6 @@ run. A resumed run delivers the committed events again, verbatim, then continues
 remembers the last `seq` it saw neither misses nor repeats one.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter

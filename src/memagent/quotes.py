@@ -1,7 +1,5 @@
 """Which sentences of a document share the words of an answer: lexical alignment, computed, never asked of a model."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Messages in OpenAI's form as others send them: what memagent reads of them, and what it passes through."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue

@@ -1,7 +1,5 @@
 """Words for values, errors and counts, repairs of texts before they are sent or stored, and a search from the end."""
 
-from __future__ import annotations
-
 import re
 import reprlib
 from collections.abc import Callable

@@ -1,16 +1,15 @@
 """memagent's threads: a few for short blocking work, one per call for long work, one with an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from memagent.errors import ConfigError, ToolError
 from memagent.texts import name_error
@@ -71,7 +70,7 @@ async def in_own_thread(call: Callable[[], T]) -> T:
 
     Raises:
         Exception: what the call raised. Anything that isn't an Exception (SystemExit, a cancellation inside the call)
-            is raised is raised is raised as a ToolError.
+            is raised as a ToolError.
     """
     context = contextvars.copy_context()
     future: Future[T] = Future()
@@ -134,6 +133,30 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on
         _stop(work, loop)
         raise
+
+
+class Closing(ABC):
+    """Closed by `aclose`, by `close`, and by the end of a `with` or `async with` block."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Releases what it holds."""
+
+    def close(self) -> None:
+        """Sync version of `aclose`."""
+        run_sync(self.aclose())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _stop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:

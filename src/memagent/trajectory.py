@@ -1,7 +1,5 @@
 """What a run produces: conversations, their outcome, and why it stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from memagent.documents.threaded import pull_in_threads
+from memagent.documents.streams import pull_in_threads
 
 
 class Source:

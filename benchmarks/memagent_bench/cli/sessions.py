@@ -64,6 +64,8 @@ async def _run(bench: SessionBench, display: Display, going: Going) -> list[Sess
             print(f"{done:>{len(str(total))}}/{total} {line_of(record)}", flush=True)
 
     try:
+        for writer in bench.writers.values():
+            await writer.window()  # one that cannot be opened says so now, and not at the first summary
         async with bench.open() as playing:
             going.begun = True
             return await playing.run(tell)

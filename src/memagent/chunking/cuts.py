@@ -4,8 +4,6 @@ Every search is bounded by the given text and linear in it: runs are matched pos
 and only from their first character, since texts of nothing but full stops do occur.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

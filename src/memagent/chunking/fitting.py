@@ -1,7 +1,5 @@
 """Cuts a text that is over its token limit: at a sentence end, or down to its head and tail."""
 
-from __future__ import annotations
-
 from memagent.chunking.cuts import grapheme_floor, last_sentence_end, next_grapheme
 from memagent.tokens.base import TokenCounter
 

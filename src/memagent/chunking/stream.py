@@ -1,7 +1,5 @@
 """Drives a chunker over a document, with or without an event loop."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 
 from memagent.chunking.chunker import Chunk, Chunker

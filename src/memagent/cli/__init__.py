@@ -1,7 +1,5 @@
 """The `memagent` command: `main` runs it. `memagent.cli.exits` documents the exit codes."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib import import_module

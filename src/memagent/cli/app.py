@@ -1,7 +1,5 @@
 """All commands in one app."""
 
-from __future__ import annotations
-
 from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
 from memagent.cli.demo import demo
 from memagent.cli.exits import EXIT_CODES

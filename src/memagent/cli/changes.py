@@ -1,7 +1,5 @@
 """How a memory differs from the previous one, by sentence and by word."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Questions about a chapter of a book, and where the memory kept or lost their answers."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable
 from contextlib import closing

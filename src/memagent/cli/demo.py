@@ -1,7 +1,5 @@
 """`memagent demo`: the whole runtime on a real book, without a server."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from importlib import resources
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`memagent fetch`, and the prompt that offers it when the named model isn't installed yet."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

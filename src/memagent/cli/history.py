@@ -1,7 +1,5 @@
 """Prints what a run did from its events: memories as diffs, a tool session step by step."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, pairwise

@@ -1,7 +1,5 @@
 """A fact at a random place of a long text, for a policy to find."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from dataclasses import dataclass

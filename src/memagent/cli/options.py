@@ -1,7 +1,5 @@
 """Options that commands share, and commands whose options are the fields of a dataclass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields
 from enum import StrEnum

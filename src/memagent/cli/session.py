@@ -1,7 +1,5 @@
 """What every command line shares: an app, one event loop, signals, and the library's warnings."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Distinguishes the single-byte encodings of Latin alphabets, even in short texts."""
 
-from __future__ import annotations
-
 import re
 
 # Each language's letters beyond ASCII, under the encoding of its texts.

@@ -1,7 +1,5 @@
 """A document: a source of text, read as a stream."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Protocol
 

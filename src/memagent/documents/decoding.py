@@ -1,7 +1,5 @@
 """Bytes -> text: detects the encoding from the start of the stream, then decodes it piece by piece."""
 
-from __future__ import annotations
-
 import codecs
 import logging
 from collections.abc import Generator, Iterator

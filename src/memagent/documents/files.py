@@ -1,9 +1,8 @@
 """Documents that come from files: text, formats that are converted to text, and several files as one document."""
 
-from __future__ import annotations
-
 import stat
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +11,30 @@ from typing import Any, cast
 from memagent.documents.converters import Passage, file_converter, text_converter
 from memagent.documents.decoding import decode
 from memagent.documents.filters import gunzip, parts, text_of
-from memagent.documents.places import Places
 from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import DocumentNotFound
+
+
+class Places:
+    """Labels such as `p. 12`, by the character at which they begin. Those before the last one found are forgotten."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._labels: list[str] = []
+
+    def begin(self, at: int, label: str) -> None:
+        """A place begins at a character, after all others so far."""
+        self._starts.append(at)
+        self._labels.append(label)
+
+    def find(self, start: int, end: int) -> str:
+        """The place of the text from `start` to `end`, as `p. 3` or `p. 3 to p. 5`; empty if there is none."""
+        first = max(bisect_right(self._starts, start) - 1, 0)
+        del self._starts[:first], self._labels[:first]
+        labels = [label for at, label in zip(self._starts, self._labels, strict=True) if at < end]
+        if not labels:
+            return ""
+        return labels[0] if labels[0] == labels[-1] else f"{labels[0]} to {labels[-1]}"
 
 
 class _Placed(IterableSource, ABC):

@@ -4,8 +4,6 @@ Each filter is a generator over the one before. For an empty item it yields what
 so that a source that must be awaited can be awaited between two items.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain

@@ -1,7 +1,5 @@
 """Identifies files that aren't text by their first bytes, so that the message can name their format."""
 
-from __future__ import annotations
-
 # Signatures from the formats' specifications. Two-byte ones that ordinary text may
 # begin with (`MZ`, `BM`, `PK`) are left out or lengthened: those files have NUL bytes anyway.
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (

@@ -1,7 +1,5 @@
 """The kinds of source, and `open_document`, which picks one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence, Set
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A `SummaryBuffer` in LangChain's agents (extra `langchain`)."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

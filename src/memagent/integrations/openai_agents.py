@@ -1,7 +1,5 @@
 """A `SummaryBuffer` in the OpenAI Agents SDK (extra `openai-agents`), and the items of OpenAI's responses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any

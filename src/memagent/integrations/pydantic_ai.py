@@ -1,7 +1,5 @@
 """A `SummaryBuffer` in Pydantic AI's agents (extra `pydantic-ai`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

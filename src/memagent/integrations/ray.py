@@ -1,7 +1,5 @@
 """One question about many documents, on a cluster: a class for Ray Data (extra `ray`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

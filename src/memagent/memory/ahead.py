@@ -1,7 +1,5 @@
 """Read-ahead: how many chunks to send at once, and taking their replies in order (ADR 0019)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager

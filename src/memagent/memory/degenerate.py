@@ -1,7 +1,5 @@
 """Detects degenerate memories: one line over and over, or hardly anything left of the old memory."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 
@@ -54,13 +52,9 @@ def has_collapsed(old: str, new: str, chunk: str) -> bool:
 def find_problem(
     choice: Degenerate, old: str, chunk: Chunk | None, reply: Update | Answer
 ) -> str | None:
-    """What is wrong with a new memory or an answer, None if nothing is.
+    """What is wrong with a new memory, given the old one and the chunk, or with an answer; None if nothing is.
 
-    Args:
-        choice: with `take` nothing counts as degenerate.
-        old: the previous memory.
-        chunk: the chunk that a new memory was written from.
-        reply: the memory or the answer.
+    With `take` nothing counts as degenerate.
     """
     text = reply.text if isinstance(reply, Answer) else reply.memory
     if text is None or choice == "take":

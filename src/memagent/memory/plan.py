@@ -1,7 +1,5 @@
 """What a reading resolves before its first call: settings, wording, and the division of the window."""
 
-from __future__ import annotations
-
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self

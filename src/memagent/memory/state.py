@@ -1,7 +1,5 @@
 """The progress of a reading's questions, as the store holds it, and the results derived from it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

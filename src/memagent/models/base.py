@@ -1,7 +1,5 @@
 """The `ChatModel` protocol: agents see every model through it, and every model implements it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 

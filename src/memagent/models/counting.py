@@ -1,7 +1,5 @@
 """Who counts the tokens of a served model: its server, a tokenizer on this machine, or neither."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Mapping

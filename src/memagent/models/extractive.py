@@ -1,7 +1,5 @@
 """A model without weights, for demos and tests: it keeps the sentences that match the question."""
 
-from __future__ import annotations
-
 from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.base import Unserved

@@ -1,7 +1,5 @@
 """Usage accounting, and limits around a model: on concurrent calls, and on total usage."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import math
@@ -44,7 +42,7 @@ class ConcurrencyLimit(Wrapper):
         async with self._turns.get():
             return await self.inner.complete(request)
 
-    def around(self, inner: ChatModel) -> ConcurrencyLimit:
+    def around(self, inner: ChatModel) -> Self:
         """Shares the limit with another model: together they run at most `n` calls."""
         shared = copy.copy(self)
         shared.inner = inner

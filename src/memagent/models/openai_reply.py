@@ -1,7 +1,5 @@
 """Parses the bodies of chat completions and model lists from any server."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -35,6 +33,20 @@ _BROKEN_OFF = {"abort", "error"}
 """vLLM and SGLang report an aborted generation with status 200 and one of these."""
 
 
+def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+_lenient = WrapValidator(_read_leniently)
+"""Malformed fields count as missing."""
+_Name = Annotated[str | None, _lenient]
+_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _lenient]
+_Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="allow")
 
@@ -57,20 +69,6 @@ class _LogProb(BaseModel):
 def _first(*path: str) -> AliasPath:
     """A field of the first choice."""
     return AliasPath("choices", 0, *path)
-
-
-def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object:
-    try:
-        return read(value)
-    except ValidationError:
-        return None
-
-
-_lenient = WrapValidator(_read_leniently)
-"""Malformed fields count as missing."""
-_Name = Annotated[str | None, _lenient]
-_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _lenient]
-_Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
 class _Reply(BaseModel):

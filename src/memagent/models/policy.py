@@ -1,7 +1,5 @@
 """How a trained policy reads: the settings in its folder."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """Finds out what a served model is, and what its server can do."""
 
-from __future__ import annotations
-
 import re
 import time
 

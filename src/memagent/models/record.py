@@ -1,7 +1,5 @@
 """Rebuilds conversations from the calls made through a model, whoever makes them."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from array import array

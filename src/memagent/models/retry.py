@@ -30,7 +30,7 @@ connection costs almost nothing. Jitter removes up to half of it, so that caller
 
 LOST_WAIT = 10.0
 """Maximum seconds between two checks for a server that is down: little compared with the minute or more
-that a vLLM that a vLLM server takes to start."""
+that a vLLM server takes to start."""
 
 FAILURES_KEPT = 20
 """Failures that a `Completion` lists. Ten minutes of waiting make about 80 of them per call in flight, and

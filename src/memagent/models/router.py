@@ -1,7 +1,5 @@
 """Picks a server for a request: the least busy one, or the one that has its prefix cached."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

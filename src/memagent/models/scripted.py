@@ -1,7 +1,5 @@
 """A model with scripted replies, for tests, docs and dry runs."""
 
-from __future__ import annotations
-
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Sequence

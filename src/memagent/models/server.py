@@ -1,7 +1,5 @@
 """One OpenAI-compatible server: its connections, and what is known about it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Counts like the server: with a tokenizer on this machine if both agree, else by asking it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Values shared by tasks, threads and event loops: one for all, or one per event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable

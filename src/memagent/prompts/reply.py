@@ -1,7 +1,5 @@
 """Parses a model's reply into the next state. Literals are compared exactly; nothing is guessed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

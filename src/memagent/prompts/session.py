@@ -1,7 +1,5 @@
 """The wording of tool sessions: one TOML file for frames, summary, continuation and placeholders for removed texts."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import ClassVar, Literal

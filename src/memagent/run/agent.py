@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from memagent.models.limit import ConcurrencyLimit, Limits
 from memagent.models.spec import open_model
 from memagent.run.plan import Settings
 from memagent.runstore import RunStore
-from memagent.threads import in_thread, run_sync
+from memagent.threads import Closing, in_thread, run_sync
 
 if TYPE_CHECKING:
     from memagent.run.stream import EventStream
@@ -36,10 +36,8 @@ S = TypeVar("S", bound=Settings)
 OnEvent = Callable[[Event], object]
 
 
-class Agent(ABC, Generic[S]):
+class Agent(Closing, Generic[S]):
     """Opens its store on first use, and closes what it opened.
-
-    Args: see `MemoryAgent`.
 
     Raises:
         ConfigError: `limits` is not a `Limits`.
@@ -64,18 +62,6 @@ class Agent(ABC, Generic[S]):
         self._store = store
         self._opened: RunStore | None = None
         self._opening = threading.Lock()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @abstractmethod
     def recipe(self) -> dict[str, Any]:
@@ -106,10 +92,6 @@ class Agent(ABC, Generic[S]):
         """Closes the model's connections. The store is closed once no result of this agent needs it."""
         await self.model.aclose()
         self._opened = None
-
-    def close(self) -> None:
-        """Sync version of `aclose`."""
-        run_sync(self.aclose())
 
     async def reported_window(self, given: int | None) -> int | None:
         """The window that the model reports; None if it doesn't.

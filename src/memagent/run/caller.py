@@ -1,12 +1,10 @@
 """Messages in, usable reply out: handles a call's room, seed, retries and cost, and commits it if the run has a log."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from memagent.errors import ContextOverflow, LimitReached, ModelError, RunMismatch
 from memagent.events import Event
@@ -51,7 +49,7 @@ class Caller:
         self._sampling, self._seed = sampling, seed
         self._trusts_bounds = True
 
-    def over(self, model: ChatModel) -> Caller:
+    def over(self, model: ChatModel) -> Self:
         """The same caller with another model."""
         other = copy.copy(self)
         other.model = model

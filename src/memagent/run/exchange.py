@@ -1,7 +1,5 @@
 """One request for a usable reply, and the reply."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
@@ -39,11 +37,7 @@ class Reply(Generic[T]):
     """Why it was doubted, if it was accepted all the same because no attempt remained (see `Exchange.doubts`)."""
 
     def conversation(self, chunk: int | None = None) -> Conversation:
-        """Prompt and reply as one conversation.
-
-        Args:
-            chunk: index of the chunk that the prompt shows.
-        """
+        """Prompt and reply as one conversation; `chunk` is the index of the chunk that the prompt shows."""
         said = Message(role="assistant", content=self.completion.text, extra=self.completion.extra)
         return Conversation(
             messages=(*self.messages, said),

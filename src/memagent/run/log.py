@@ -1,14 +1,12 @@
 """The log of one run: effects under keys, each begun, then committed with its events before they are delivered."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from memagent.errors import MemagentError, ModelNotFound, RunMismatch
 from memagent.events import Event, Stopped
@@ -51,7 +49,7 @@ class Log:
         settings: dict[str, Any],
         source: dict[str, Any],
         outlet: Outlet | None = None,
-    ) -> AsyncGenerator[Log]:
+    ) -> AsyncGenerator[Self]:
         """Creates the run, or opens an existing one with the same binding, and holds it.
 
         Errors that pass through get the run's id, and leave it resumable; a new run that failed before its

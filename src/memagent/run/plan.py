@@ -1,7 +1,5 @@
 """What every run resolves before its first call: settings, counter, window and limits."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One run of any agent as an async iterator of its events."""
 
-from __future__ import annotations
-
 import asyncio
 import warnings
 import weakref

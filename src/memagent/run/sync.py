@@ -1,7 +1,5 @@
 """Prefetching, concurrent steps, and the names of runs."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import secrets

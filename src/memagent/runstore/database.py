@@ -1,7 +1,5 @@
 """The run store's SQLite file: opening, checking, transactions, translated errors."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

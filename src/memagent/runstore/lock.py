@@ -1,7 +1,5 @@
 """One worker per run or folder: a lock that the operating system releases when its process dies."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path

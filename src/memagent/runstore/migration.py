@@ -1,7 +1,5 @@
 """The tables of a run store, and the migration from earlier versions: a copy first, then one transaction."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """What the run store holds: runs with their bindings, and effects under keys."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The run store: runs, effects and events as rows, each step one transaction."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time

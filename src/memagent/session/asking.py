@@ -1,7 +1,5 @@
 """Asks the model of a session what to do next, until its reply can be used."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from memagent.errors import LimitReached, OutputInvalid
@@ -29,16 +27,9 @@ class Stop(Exception):
 
 
 class Asking:
-    """Makes the act exchanges of one message.
+    """Makes the act exchanges of one message (`task`).
 
-    Args:
-        plan: of the session.
-        task: the message.
-        caller: sends them.
-        buffer: the context.
-        tools: names of the tools.
-        output: the form of the answer, if it has one.
-        make_room: compacts the context although it isn't due, and returns whether anything was done.
+    `make_room` compacts the context although it isn't due, and returns whether anything was done.
     """
 
     def __init__(

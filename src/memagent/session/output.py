@@ -1,7 +1,5 @@
 """Answers of a given form: the schema that the model is shown, and reading its reply by it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, cast
 

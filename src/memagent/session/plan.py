@@ -1,11 +1,9 @@
 """What a tool session resolves before its first call: settings, the prompt, the working context."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -73,7 +71,7 @@ class ToolPlan(Plan):
         model: str,
         counter: TokenCounter,
         window: int | None,
-    ) -> ToolPlan:
+    ) -> Self:
         """Renders the prompt, and determines the working context; `window` is the one that the model reports.
 
         Raises:

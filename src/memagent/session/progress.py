@@ -1,7 +1,5 @@
 """Whether a session still learns anything: a model that forgets may read the same again and again."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

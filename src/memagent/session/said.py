@@ -1,9 +1,7 @@
 """What the user said in a session: one message after another, each of which is answered before the next."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from memagent.errors import ConfigError, RunMismatch
 from memagent.messages import Leaf, Usage
@@ -27,11 +25,11 @@ class Said(Leaf):
     usage: Usage = Usage()
     """The run's cost before."""
 
-    @staticmethod
-    def find(store: RunStore, run_id: str, number: int) -> Said | None:
+    @classmethod
+    def find(cls, store: RunStore, run_id: str, number: int) -> Self | None:
         """The message with a number; None if it isn't committed."""
         body = store.effect(run_id, f"said-{number}")
-        return None if body is None else Said.model_validate(body)
+        return None if body is None else cls.model_validate(body)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """One step of a session: parses a reply and runs its calls, each only once, whatever happens in between."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field

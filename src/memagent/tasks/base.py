@@ -1,7 +1,5 @@
 """What a task provides: samples, each with a document, a question and reference answers."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The origin of benchmark and training results: code, packages and machine, without secrets or host names."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

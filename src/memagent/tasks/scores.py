@@ -5,8 +5,6 @@ character are equal; for ASCII each score matches its source. Without references
 each raises `ConfigError`.
 """
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

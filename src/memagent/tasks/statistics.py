@@ -4,8 +4,6 @@ Most functions take *strata*, one sequence of values per task. The mean over str
 task counts the same, however many samples it has. numpy and scipy come with the extras `bench` and `train`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The counter protocol: the length of a text in a model's tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

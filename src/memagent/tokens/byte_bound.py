@@ -1,7 +1,5 @@
 """Upper bounds for when there is no tokenizer or chat template: UTF-8 bytes, and allowances for the template."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata
@@ -105,31 +103,10 @@ def _write_json(value: object) -> tuple[str, str]:
     return wide, compact
 
 
-class ByteBound:
-    """Counts UTF-8 bytes: those of the text or those of its NFC form, whichever is more.
-
-    No tokenizer whose units are bytes or larger takes more tokens than that, whether it
-    normalises to NFC first (as Qwen does; a few characters then grow threefold) or not at all. For those
-    that normalise to NFKC or NFD it is not a bound. It overstates tokens about fourfold for English, so
-    runs that use it make about four times the calls; code that selects it must tell the user.
-    """
-
-    name = "utf8-bytes"
-    exact = False
-    control_tokens: frozenset[str] = frozenset()
-
-    count = staticmethod(byte_count)
-    count_messages = prompt_bound
-
-    def measure(self, text: str) -> BytesMeasured:
-        """The text's bytes, for cutting."""
-        return BytesMeasured(text, self)
-
-
 class BytesMeasured:
     """A text whose tokens are its UTF-8 bytes."""
 
-    def __init__(self, text: str, counter: ByteBound) -> None:
+    def __init__(self, text: str, counter: TokenCounter) -> None:
         self._text = repair_surrogates(text)
         self._counter = counter
         self.tokens = counter.count(text)
@@ -151,3 +128,24 @@ class BytesMeasured:
     def tokens_of_prefix(self, chars: int) -> int:
         """Exactly `count(text[:chars])`."""
         return self._counter.count(self._text[: max(chars, 0)])
+
+
+class ByteBound:
+    """Counts UTF-8 bytes: those of the text or those of its NFC form, whichever is more.
+
+    No tokenizer whose units are bytes or larger takes more tokens than that, whether it
+    normalises to NFC first (as Qwen does; a few characters then grow threefold) or not at all. For those
+    that normalise to NFKC or NFD it is not a bound. It overstates tokens about fourfold for English, so
+    runs that use it make about four times the calls; code that selects it must tell the user.
+    """
+
+    name = "utf8-bytes"
+    exact = False
+    control_tokens: frozenset[str] = frozenset()
+
+    count = staticmethod(byte_count)
+    count_messages = prompt_bound
+
+    def measure(self, text: str) -> BytesMeasured:
+        """The text's bytes, for cutting."""
+        return BytesMeasured(text, self)

@@ -1,7 +1,5 @@
 """Makes a token counter from a user's setting."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path

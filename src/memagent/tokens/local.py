@@ -1,7 +1,5 @@
 """Counts with a `tokenizer.json` from disk."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

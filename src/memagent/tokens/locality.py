@@ -16,8 +16,6 @@ a position p where text[p-1] is a letter and text[p] a separator, under these co
 Then, for n >= p:  count(text[:n]) = count(text[:p]) + count(text[p:n]).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast

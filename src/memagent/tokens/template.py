@@ -1,7 +1,5 @@
 """Hugging Face tokenizers' chat templates, rendered in a sandbox."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime

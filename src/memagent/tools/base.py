@@ -1,7 +1,5 @@
 """A tool: what the model sees, and how it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol

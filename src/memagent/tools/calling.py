@@ -1,7 +1,5 @@
 """Runs a model's calls: whatever goes wrong becomes a result that the model can act on."""
 
-from __future__ import annotations
-
 import asyncio
 import difflib
 import json

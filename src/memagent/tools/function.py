@@ -1,7 +1,5 @@
 """Tools from Python functions."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

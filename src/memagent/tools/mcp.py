@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
-from memagent.threads import in_background, run_sync
+from memagent.threads import Closing, in_background, run_sync
 from memagent.tools.base import Tool
 from memagent.tools.mcp_connection import Connect, Connection, Log
 
@@ -31,14 +31,14 @@ HTTP_SECONDS = 30.0
 """Seconds for connecting and sending; replies may take as long as the tool's timeout."""
 
 
-class McpServer:
+class McpServer(Closing):
     """An MCP server: `async with McpServer.stdio("uvx", "some-server") as server: Toolset(server.tools)`.
 
     Works with `with` and `async with`, and its tools with the sync API: the connection lives in memagent's
     background thread. The call during which it breaks fails, and the model is told so; the next one makes it again.
 
-    A server sees what a model sends it, and its descriptions become part of the prompt. The server
-    idempotent or read-only is what the server says of it (`idempotentHint`, `readOnlyHint`).
+    A server sees what a model sends it, and its descriptions become part of the prompt. It
+    declares whether a tool is idempotent or read-only (`idempotentHint`, `readOnlyHint`).
 
     Use `stdio` or `http` to make one.
     """
@@ -174,9 +174,6 @@ class McpServer:
             logger.warning("%s: %r run as tasks only, so they are left out", self._who, names)
         return [tool for tool in served if tool not in tasks]
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
     async def aclose(self) -> None:
         """Closes the connection, and ends a server that was started for it (within 4 seconds)."""
         connection, self._connection = self._connection, None
@@ -185,13 +182,6 @@ class McpServer:
 
     def __enter__(self) -> Self:
         return run_sync(self.__aenter__())
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Sync version of `aclose`."""
-        run_sync(self.aclose())
 
     def __repr__(self) -> str:
         return f"<{self._who.removeprefix('the ')}>"

@@ -61,12 +61,7 @@ class Connection:
     """One connection, held by a task: await its methods on the background loop.
 
     The client's cancel scopes must be left by the task that entered them, and its streams belong to one event
-    loop.
-
-    Args:
-        who: the server, as named in errors.
-        connect: opens the connection.
-        timeout: seconds for connecting.
+    loop. `who` names the server in errors; `timeout` is the seconds for connecting.
     """
 
     def __init__(self, who: str, connect: Connect, timeout: float) -> None:

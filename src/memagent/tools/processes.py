@@ -5,8 +5,6 @@ a process that dies or is killed affects nothing else. `multiprocessing` and lib
 would rerun the user's script in each process, with all its side effects.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import inspect

@@ -8,8 +8,6 @@ Models also write calls in the forms that they were trained on. These are accept
 and JSON by itself, in a fence or as the whole reply, that names a tool and its arguments.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The arguments of a Python function: their schema for a model, and how a model's JSON is converted."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -10,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -59,7 +57,7 @@ class Signature:
     """Parameters that get the `ToolContext`."""
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> Signature:
+    def of(cls, function: Callable[..., Any]) -> Self:
         """Reads a function's parameters, type hints and docstring.
 
         Raises:

@@ -1,7 +1,5 @@
 """The program run in a process of `memagent.tools.processes`: one call per line, one reply per line."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

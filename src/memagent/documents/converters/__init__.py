@@ -4,8 +4,6 @@ A converter is a generator of passages: text, and the place that begins with it.
 come in any encoding, also compressed; the others get a path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from importlib import import_module
 from pathlib import Path

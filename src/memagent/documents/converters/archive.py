@@ -1,7 +1,5 @@
 """Zip archives that are read without trusting them."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Word documents: paragraphs and tables; headings are places."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, cast

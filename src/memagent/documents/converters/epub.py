@@ -1,7 +1,5 @@
 """EPUB books: the chapters in reading order; their headings are places."""
 
-from __future__ import annotations
-
 import posixpath
 from codecs import getincrementaldecoder
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """HTML: the text of a page, block by block; headings are places."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator, Iterator
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """Lines of a stream of text."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 
 MAX_LINE = 1_000_000

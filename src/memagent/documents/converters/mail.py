@@ -1,7 +1,5 @@
 """Mail messages: the headers that people read, and the text."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from email import policy
 from email.parser import BytesParser

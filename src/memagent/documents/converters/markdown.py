@@ -1,7 +1,5 @@
 """Markdown: the text as it is; headings are places."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator, Iterator
 

@@ -1,7 +1,5 @@
 """PDF, page by page, through PDFium (extra `formats`)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Generator
 from importlib import import_module

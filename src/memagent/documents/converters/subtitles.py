@@ -1,7 +1,5 @@
 """WebVTT and SubRip: what is said; the times are places."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator, Iterator
 

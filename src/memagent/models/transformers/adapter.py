@@ -1,22 +1,18 @@
 """Low-rank adapters: merged into the weights of the model that they were trained on, and no other."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from memagent.errors import ConfigError
-
-if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedModel
 
 SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 """peft's names for the files of an adapter."""

@@ -1,7 +1,5 @@
 """Collects requests into batches, and serves them in a thread."""
 
-from __future__ import annotations
-
 import math
 import queue
 import threading
@@ -53,7 +51,7 @@ class Batcher:
 
     A batch holds requests with the same `Sampling`: the one that has waited longest and those closest to it in
     length, so there is little padding and none waits forever. A batch that does not fit the device's memory is halved,
-    and no and no larger one is tried again. `max_batch` and `max_tokens` are those of `PaddedSampler`.
+    and no larger one is tried again. `max_batch` and `max_tokens` are those of `PaddedSampler`.
     """
 
     def __init__(self, serve: Serve, *, max_batch: int, max_tokens: int | None) -> None:

@@ -6,22 +6,16 @@ n-grams of the prompt as the draft model (Saxena 2023, "prompt lookup decoding")
 
 # ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from memagent.models.transformers.batching import Request
 from memagent.models.transformers.drawing import draw, left_padded
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from memagent.models.transformers.batching import Request
 
 NGRAMS = (6, 5, 4, 3, 2)
 """Lengths of the suffixes to look up in the text, longest first."""

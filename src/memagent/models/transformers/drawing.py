@@ -2,8 +2,6 @@
 
 # ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 import random
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Converts a GGUF file of a Llama model to an ordinary model folder."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -19,11 +17,7 @@ from memagent.errors import FetchFailed
 
 
 def convert(gguf: Path, folder: Path) -> None:
-    """Writes weights (bfloat16), tokenizer and chat template as `save_pretrained` does.
-
-    Args:
-        gguf: a model of the Llama architecture, with its tokenizer.
-        folder: created by this function.
+    """Writes the weights (bfloat16), tokenizer and chat template of a Llama model, as `save_pretrained` does.
 
     Raises:
         FetchFailed: transformers cannot read the file.

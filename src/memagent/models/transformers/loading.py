@@ -1,23 +1,23 @@
 """Loads a causal LM and its tokenizer, with clear errors for those that can't be used."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging
 
 from memagent.errors import ConfigError, DeviceFull
 from memagent.models.transformers.adapter import merge_adapter
 from memagent.tokens import TokenizerFile
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 UNALLOCATED = re.compile(

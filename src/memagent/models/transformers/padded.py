@@ -2,15 +2,13 @@
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from transformers import LogitsProcessorList
+from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
 from memagent.errors import ConfigError
 from memagent.messages import Sampling
@@ -25,9 +23,6 @@ from memagent.models.transformers.sampler import (
     read_drawn,
     window_of,
 )
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 class PaddedSampler:

@@ -1,7 +1,5 @@
 """Stores texts that left the context, and has the tool that reads them back."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 import threading

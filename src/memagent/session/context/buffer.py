@@ -1,12 +1,10 @@
 """The context of a tool session, kept below its limit: for users who own their loop, and for `ToolAgent`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 from memagent.compaction import Compaction
 from memagent.errors import ConfigError, WindowUnknown
@@ -26,7 +24,7 @@ from memagent.session.context.archive import (
 from memagent.session.context.feed import Feeding, has_reader, make_prompt
 from memagent.session.context.layout import Layout
 from memagent.session.context.saved import Opened, Saved
-from memagent.threads import in_background, in_thread, run_sync
+from memagent.threads import in_background, in_thread
 from memagent.tools import Tool
 
 
@@ -300,27 +298,11 @@ class SummaryBuffer(Feeding):
         """Cancels a summary started early, and frees the archive, unless it was passed in."""
         await (in_background(self._close()) if self._history else self._close())
 
-    def close(self) -> None:
-        """Sync version of `aclose`."""
-        run_sync(self._close())
-
     async def _close(self) -> None:
         if self._opened is not None:
             await self._opened.summariser.forget()
         if self._own is not None:
             await in_thread(self._own.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def _ready(self) -> Opened:

@@ -1,7 +1,5 @@
 """One compaction: the tiers in order, and the resulting state."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 from memagent.compaction import Change, Compaction, Tier

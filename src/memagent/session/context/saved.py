@@ -1,11 +1,9 @@
 """What a buffer holds once its prompt is known; as plain data, a resumed run starts from it instead of a replay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
@@ -54,7 +52,7 @@ class Opened:
         caller: Caller,
         early: float | None,
         values: Mapping[str, Any] | Saved | None,
-    ) -> Opened:
+    ) -> Self:
         """A new one, or one with the state that `dump` returned. Blocks."""
         layout, name = layout.measure(), caller.model.name
         if values is None:

@@ -1,7 +1,5 @@
 """The summary calls: in several passes if one wouldn't fit, retried if the reply isn't a summary."""
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_left
 from collections import Counter
@@ -40,10 +38,8 @@ class Summariser:
     depends only on its messages and replies, not on timing. It is started even if no more summaries are
     allowed, so that a session continued with a higher maximum is the same up to that point.
 
-    Args:
-        caller: makes the calls.
-        early: share of the limit at which a summary is started; None starts none.
-        written: the calls completed before, as `written` returned them.
+    `early` is the share of the limit at which a summary is started (None starts none), `written` what the property
+    of that name returned before.
     """
 
     def __init__(

@@ -1,7 +1,5 @@
 """The tiers before the summary: obsolete results are replaced by a line, long ones are clipped."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from dataclasses import dataclass

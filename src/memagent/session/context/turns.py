@@ -188,9 +188,8 @@ def place_message(
 
     A result belongs to the open call with its id, else to the first open call of the last turn. If there is none, it
     is appended to the result of the call with its id in the last turn, else of the last call there, else it becomes a
-
-    `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells of a failure, or
-    a user's message is a note of the loop.
+    user's message. `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells
+    of a failure, or a user's message is a note of the loop.
     """
     if message.role != "tool":
         calls = message.tool_calls if message.role == "assistant" else ()
