@@ -15,7 +15,7 @@ CALLS = {"function_call", "custom_tool_call", "computer_call", "shell_call", "ap
 
 def summary_filter(
     buffer: SummaryBuffer,
-) -> Callable[[CallModelData[Any]], Awaitable[ModelInputData]]:
+) -> "Callable[[CallModelData[Any]], Awaitable[ModelInputData]]":
     """Sends the model what fits its window: `RunConfig(call_model_input_filter=summary_filter(buffer))`.
 
     Args:
@@ -25,7 +25,7 @@ def summary_filter(
     from agents.models.chatcmpl_converter import Converter
     from agents.run import ModelInputData
 
-    async def feed(data: CallModelData[Any]) -> ModelInputData:
+    async def feed(data: "CallModelData[Any]") -> ModelInputData:
         instructions, agent = data.model_data.instructions, data.agent
         system = [{"role": "system", "content": instructions}] if instructions else []
         read = read_items(data.model_data.input)
