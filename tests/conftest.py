@@ -71,7 +71,7 @@ def blockbuster() -> Iterator[BlockBuster]:
         functions.can_block_in("memagent/models/spec.py", {"_look"})
         functions.can_block_in("memagent/models/spec.py", {"open_nano"})
         functions.can_block_in("memagent/models/policy.py", {"load"})
-        functions.can_block_in("memagent/models/transformers/model.py", {"_find"})
+        functions.can_block_in("memagent_engines/transformers/model.py", {"_find"})
         functions.can_block_in("memagent/prompts/loading.py", {"load"})
     # The sync API blocks its caller on purpose, a notebook's loop too.
     detector.functions["threading.Lock.acquire"].can_block_in("memagent/threads.py", {"run_sync"})

@@ -60,7 +60,7 @@ IMPORTS = {
     "serve": "memagent_serve, memagent_serve.server",
     "tiktoken": "tiktoken",
     "train": "memagent_train.cli, memagent_train.trainer, memagent_bench.cli",
-    "transformers": "memagent.models.transformers.model",
+    "transformers": "memagent_engines.transformers.model",
 }
 """What each extra is for; not those of this checkout, `dev` and `dist`."""
 EVERY_NAME = "import memagent; [getattr(memagent, name) for name in memagent.__all__]"

@@ -10,9 +10,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerFast
 
 from memagent.messages import FinishReason, Sampling
-from memagent.models.transformers.sampler import Sampled
 from memagent_draws.game import LAST
 from memagent_draws.tokenizer import CALL
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.smoke.tokenizer import END, KINDS, NOTHING
 
 SUM_UP, NOTE = "write", "note"

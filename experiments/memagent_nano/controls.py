@@ -11,7 +11,6 @@ from pathlib import Path
 from memagent.errors import ConfigError
 from memagent.events import MemoryUpdated
 from memagent.messages import ChatRequest
-from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.tasks import SCORERS
 from memagent.tasks.statistics import estimate
@@ -19,6 +18,7 @@ from memagent_bench.diagnose.diagnosis import open_runs
 from memagent_bench.record import Record
 from memagent_bench.records import read_records
 from memagent_bench.systems.base import Status
+from memagent_engines.transformers.model import TransformersModel
 from memagent_nano.lessons import GREEDY, PROMPTS
 
 SYSTEM = "memory"

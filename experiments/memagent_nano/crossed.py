@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from memagent.models.transformers.model import TransformersModel
 from memagent.tasks import Sample
+from memagent_engines.transformers.model import TransformersModel
 from memagent_nano.controls import BLANK, OWN, SWAPPED, Asked, score_memories
 from memagent_nano.kept import SEED
 from memagent_nano.lessons import documents, reader

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.prompts.promptset import Gate
 from memagent.runstore import hold_folder
+from memagent_engines.transformers.model import TransformersModel
 from memagent_nano.lessons import (
     PROMPTS,
     SPREAD,

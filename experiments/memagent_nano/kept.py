@@ -8,8 +8,8 @@ from pathlib import Path
 
 from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Message
-from memagent.models.transformers.model import TransformersModel
 from memagent.tasks.statistics import wilson
+from memagent_engines.transformers.model import TransformersModel
 from memagent_nano.expert import Entry, read_memory, with_entry
 from memagent_nano.lessons import GREEDY, memory_of, teacher, traces
 from memagent_nano.sizes import Size

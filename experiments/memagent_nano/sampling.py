@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 
-from memagent.models.transformers.loading import text_counter
+from memagent_engines.transformers.loading import text_counter
 from memagent_nano.stages import HERE, TRACES, Place, grpo_settings
 from memagent_train.config.sections import ModelSettings
 from memagent_train.config.train import load_train

@@ -14,7 +14,7 @@ import torch
 
 from memagent.messages import Message
 from memagent.models.smol import smol_folder
-from memagent.models.transformers.loading import load, text_counter
+from memagent_engines.transformers.loading import load, text_counter
 from memagent_smol.expert import KEEP
 
 Messages = list[dict[str, str]]

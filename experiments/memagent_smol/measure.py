@@ -11,7 +11,6 @@ from memagent.cli.options import Display
 from memagent.memory.plan import MemorySettings
 from memagent.messages import Sampling
 from memagent.models.smol import smol_folder
-from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.tasks import Task
 from memagent_bench.benchmark import Benchmark
@@ -23,6 +22,7 @@ from memagent_bench.longqa.questions import QuestionTask
 from memagent_bench.options import DataOptions
 from memagent_bench.runner import Summary
 from memagent_bench.watch import watcher
+from memagent_engines.transformers.model import TransformersModel
 from memagent_smol.facts import facts
 from memagent_smol.lessons import MEMORY, PROMPTS, WINDOW
 from memagent_smol.questions import MANNER

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from memagent.models.transformers.loading import is_out_of_memory
+from memagent_engines.transformers.loading import is_out_of_memory
 from memagent_train.algorithm import OptimizerSettings
 from memagent_train.errors import OutOfMemory
 

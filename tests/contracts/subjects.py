@@ -86,7 +86,7 @@ def _weights() -> tempfile.TemporaryDirectory[str]:
 @cache
 def _drawn() -> list[object]:
     """Grows with each reply that any weights in this process are asked for."""
-    from memagent.models.transformers.padded import PaddedSampler
+    from memagent_engines.transformers.padded import PaddedSampler
 
     drawn, sample = list[object](), PaddedSampler.sample
 
@@ -100,7 +100,7 @@ def _drawn() -> list[object]:
 
 def transformers() -> Subject:
     """Random weights in this process."""
-    from memagent.models.transformers.model import TransformersModel
+    from memagent_engines.transformers.model import TransformersModel
 
     drawn = _drawn()
 

@@ -13,7 +13,7 @@ from tests.engines.servers import EngineServer
 
 from memagent.errors import ConfigError
 from memagent.messages import FinishReason, Sampling
-from memagent.models.transformers.sampler import Sampled
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollout.served import ServedSampler
 
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
-from memagent.models.transformers.sampler import end_ids, window_of
+from memagent_engines.transformers.sampler import end_ids, window_of
 from memagent_nano.model import new_model
 from memagent_nano.sizes import PICO, SIZES
 from memagent_nano.tokenizer import END

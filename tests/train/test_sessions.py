@@ -13,8 +13,8 @@ from tests.train.rollout.policies import sample as document
 from memagent import RunStore, ScriptedModel
 from memagent.errors import ConfigError
 from memagent.messages import FinishReason, Sampling
-from memagent.models.transformers.sampler import Sampled
 from memagent_bench.games import make
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.agents import AgentSettings, load_agent
 from memagent_train.data.games import GameTask
 from memagent_train.rewards.open import open_rewards

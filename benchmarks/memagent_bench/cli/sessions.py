@@ -65,7 +65,9 @@ async def _run(bench: SessionBench, display: Display, going: Going) -> list[Sess
 
     try:
         for writer in bench.writers.values():
-            await writer.window()  # one that cannot be opened says so now, and not at the first summary
+            await (
+                writer.window()
+            )  # one that cannot be opened says so now, and not at the first summary
         async with bench.open() as playing:
             going.begun = True
             return await playing.run(tell)

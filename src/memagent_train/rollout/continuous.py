@@ -16,9 +16,10 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 from memagent.errors import ConfigError, DeviceFull, ModelError, RequestRefused
 from memagent.messages import Sampling
 from memagent.models.sharing import Once
-from memagent.models.transformers.drawing import generation_settings
-from memagent.models.transformers.loading import is_out_of_memory
-from memagent.models.transformers.sampler import (
+from memagent.threads import in_thread
+from memagent_engines.transformers.drawing import generation_settings
+from memagent_engines.transformers.loading import is_out_of_memory
+from memagent_engines.transformers.sampler import (
     Sampled,
     end_ids,
     make_closed_error,
@@ -27,7 +28,6 @@ from memagent.models.transformers.sampler import (
     settle,
     window_of,
 )
-from memagent.threads import in_thread
 from memagent_train.rollout.meter import Meter
 
 if TYPE_CHECKING:

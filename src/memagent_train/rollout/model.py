@@ -22,8 +22,8 @@ from memagent.messages import (
 )
 from memagent.models.base import refuse_overflow
 from memagent.models.sharing import Once
-from memagent.models.transformers.loading import text_counter
 from memagent.threads import in_thread
+from memagent_engines.transformers.loading import text_counter
 from memagent_train.rollout.conversations import Conversations, Prompt
 from memagent_train.rollout.counter import RolloutCounter
 from memagent_train.rollout.meter import Meter

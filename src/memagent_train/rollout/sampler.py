@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Protocol
 
 from memagent.messages import Sampling
-from memagent.models.transformers.batching import Request
-from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.sampler import Sampled
+from memagent_engines.transformers.batching import Request
+from memagent_engines.transformers.padded import PaddedSampler
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollout.meter import Meter
 
 

@@ -27,8 +27,8 @@ from memagent.messages import FinishReason, Sampling
 from memagent.models.openai_client import KEEP_SECONDS
 from memagent.models.retry import patiently
 from memagent.models.sharing import PerLoop
-from memagent.models.transformers.sampler import Sampled
 from memagent.threads import in_thread
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollout.meter import Meter
 
 Engine = Literal["vllm", "sglang"]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from memagent.models.transformers.sampler import window_of
+from memagent_engines.transformers.sampler import window_of
 from memagent_train.rollout.continuous import ContinuousSampler
 from memagent_train.rollout.sampler import MeteredSampler, Sampler
 from memagent_train.rollout.served import ServedSampler

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from memagent.messages import Sampling
-from memagent.models.transformers.loading import text_counter
 from memagent.tasks.statistics import Estimate
+from memagent_engines.transformers.loading import text_counter
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import open_data
 from memagent_train.rollout.settings import SERVERS, RolloutSettings

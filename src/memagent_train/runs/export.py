@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from memagent.errors import ConfigError
 from memagent.models.policy import FILE, Policy, ReadingSettings
-from memagent.models.transformers.adapter import BASE, WEIGHTS, weights_sha256
-from memagent.models.transformers.sampler import end_ids, window_of
+from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
+from memagent_engines.transformers.sampler import end_ids, window_of
 from memagent_train.config.toml import read_toml
 from memagent_train.errors import TrainingError
 from memagent_train.runs.faults import translate_faults

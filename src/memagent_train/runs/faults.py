@@ -11,7 +11,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from memagent.errors import StoreFull
-from memagent.models.transformers.loading import is_out_of_memory
+from memagent_engines.transformers.loading import is_out_of_memory
 from memagent_train.errors import DiskFull, OutOfMemory
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -8,8 +8,8 @@ from typing import Any
 from transformers import PreTrainedModel, PrinterCallback
 from trl.trainer.grpo_config import GRPOConfig
 
-from memagent.models.transformers.loading import text_counter
 from memagent.prompts import PromptSet
+from memagent_engines.transformers.loading import text_counter
 from memagent_train.agents import MEMORY, TOOLS
 from memagent_train.arguments import trl_arguments
 from memagent_train.config.train import TrainConfig

@@ -13,9 +13,9 @@ from transformers import DynamicCache, GenerationConfig, Qwen3Config, Qwen3ForCa
 from transformers.utils import logging
 
 from memagent.messages import Sampling
-from memagent.models.transformers.batching import Request
-from memagent.models.transformers.drawing import generation_settings
-from memagent.models.transformers.padded import PaddedSampler
+from memagent_engines.transformers.batching import Request
+from memagent_engines.transformers.drawing import generation_settings
+from memagent_engines.transformers.padded import PaddedSampler
 
 PROMPT, OUTPUT = 700, 40
 GREEDY = Sampling(temperature=0)

@@ -16,11 +16,11 @@ from memagent.cli.needle import Length, hide
 from memagent.messages import ChatRequest, Message
 from memagent.models.smol import smol_folder
 from memagent.models.spec import FOLDER
-from memagent.models.transformers.loading import Dtype
-from memagent.models.transformers.model import TransformersModel
+from memagent_engines.transformers.loading import Dtype
+from memagent_engines.transformers.model import TransformersModel
 
 GREEDY = Sampling(temperature=0)
-VERIFIES = "memagent.models.transformers.padded.verifies"
+VERIFIES = "memagent_engines.transformers.padded.verifies"
 ROUNDS = 3
 FACTS = (
     ("The harbour office opens at nine.", "Ships from Malta pay 40 crowns."),

@@ -14,9 +14,9 @@ from memagent import PromptSet
 from memagent.errors import ConfigError
 from memagent.models import smol
 from memagent.models.policy import FILE
-from memagent.models.transformers.adapter import BASE, WEIGHTS, weights_sha256
-from memagent.models.transformers.adapter import SETTINGS as CONFIG
-from memagent.models.transformers.loading import load
+from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
+from memagent_engines.transformers.adapter import SETTINGS as CONFIG
+from memagent_engines.transformers.loading import load
 
 IDS = torch.arange(10)[None]
 

@@ -7,8 +7,8 @@ import torch
 
 from memagent.errors import DeviceFull, ModelError
 from memagent.messages import FinishReason, Sampling
-from memagent.models.transformers.batching import Batcher, Request
-from memagent.models.transformers.sampler import Sampled, settle
+from memagent_engines.transformers.batching import Batcher, Request
+from memagent_engines.transformers.sampler import Sampled, settle
 
 WARM, COLD = Sampling(temperature=1.0, top_p=1.0), Sampling(temperature=0.0, top_p=1.0)
 

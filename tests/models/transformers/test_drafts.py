@@ -10,12 +10,12 @@ from tests.models.transformers.policies import policy, tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from memagent.messages import Sampling
-from memagent.models.transformers import drafts
-from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.sampler import Sampled
+from memagent_engines.transformers import drafts
+from memagent_engines.transformers.padded import PaddedSampler
+from memagent_engines.transformers.sampler import Sampled
 
 GREEDY = Sampling(temperature=0.0, top_p=1.0)
-VERIFIES = "memagent.models.transformers.padded.verifies"
+VERIFIES = "memagent_engines.transformers.padded.verifies"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from memagent.messages import Sampling
-from memagent.models.transformers.batching import Request
-from memagent.models.transformers.drawing import Drawing
+from memagent_engines.transformers.batching import Request
+from memagent_engines.transformers.drawing import Drawing
 
 END = 4
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, -60.0])

@@ -10,9 +10,9 @@ from transformers.utils import logging
 
 from memagent.errors import ConfigError, DeviceFull
 from memagent.messages import Message
-from memagent.models.transformers import loading
-from memagent.models.transformers.loading import load, text_counter
 from memagent.tokens import TokenizerFile
+from memagent_engines.transformers import loading
+from memagent_engines.transformers.loading import load, text_counter
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from tests.models.transformers.policies import policy, request, tokenizer
 from memagent.errors import ConfigError, ContextOverflow, ModelError
 from memagent.messages import FinishReason, Sampling, ToolSpec
 from memagent.models.policy import policy_of
-from memagent.models.transformers import loading
-from memagent.models.transformers.model import TransformersModel
-from memagent.models.transformers.padded import PaddedSampler
+from memagent_engines.transformers import loading
+from memagent_engines.transformers.model import TransformersModel
+from memagent_engines.transformers.padded import PaddedSampler
 
 GREEDY = Sampling(temperature=0)
 WARM = Sampling(temperature=1.0, top_p=1.0)

@@ -7,7 +7,7 @@ import pytest
 from memagent import MemoryAgent, Result, open_model
 from memagent.models.policy import policy_of
 from memagent.models.spec import FOLDER
-from memagent.models.transformers.model import TransformersModel
+from memagent_engines.transformers.model import TransformersModel
 
 STORY = "It rained all day, and the old prince stayed in his room. Nobody came to see him. "
 

@@ -10,8 +10,8 @@ from tests.models.transformers.policies import PLAIN, forward_logprobs, policy, 
 
 from memagent.errors import ConfigError, DeviceFull
 from memagent.messages import Sampling
-from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.sampler import Sampled
+from memagent_engines.transformers.padded import PaddedSampler
+from memagent_engines.transformers.sampler import Sampled
 
 PROMPTS = [list(range(10, 10 + length)) for length in (3, 60, 17, 1)]
 

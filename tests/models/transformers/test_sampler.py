@@ -7,9 +7,9 @@ from transformers import PreTrainedConfig
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import FinishReason
-from memagent.models.transformers.drawing import generation_settings
-from memagent.models.transformers.loading import is_out_of_memory
-from memagent.models.transformers.sampler import (
+from memagent_engines.transformers.drawing import generation_settings
+from memagent_engines.transformers.loading import is_out_of_memory
+from memagent_engines.transformers.sampler import (
     Sampled,
     end_ids,
     pad_id,

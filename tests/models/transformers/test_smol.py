@@ -21,7 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from memagent import ChatRequest, Message
 from memagent.errors import ConfigError, FetchFailed
 from memagent.models import smol
-from memagent.models.transformers.model import TransformersModel
+from memagent_engines.transformers.model import TransformersModel
 
 SINGLE = "abcdefghijklmnopqrstuvwxyz0123456789Ġ.:Ċ"
 WORDS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *SINGLE, "ab", "ĊĊ"]

@@ -13,7 +13,7 @@ from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 from transformers.utils import logging
 
 from memagent.messages import Sampling
-from memagent.models.transformers.padded import PaddedSampler
+from memagent_engines.transformers.padded import PaddedSampler
 from memagent_train.rollout.continuous import ContinuousSampler
 
 SIZES = {

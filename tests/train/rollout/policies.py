@@ -10,8 +10,8 @@ from typing import Any
 from tests.models.transformers.policies import WINDOW
 
 from memagent.messages import FinishReason, Sampling
-from memagent.models.transformers.sampler import Sampled
 from memagent.tasks import Sample
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollouts import Rollout, Status
 
 

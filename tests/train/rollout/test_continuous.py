@@ -15,7 +15,7 @@ from transformers.generation.continuous_batching.continuous_api import Continuou
 
 from memagent.errors import ConfigError, ModelError, RequestRefused
 from memagent.messages import Sampling
-from memagent.models.transformers.sampler import Sampled
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollout.continuous import ContinuousSampler
 
 

@@ -3,8 +3,8 @@ from hypothesis import strategies as st
 from tests.models.transformers.policies import tokenizer
 
 from memagent.messages import Message
-from memagent.models.transformers.loading import text_counter
 from memagent.tokens import TokenizerFile
+from memagent_engines.transformers.loading import text_counter
 from memagent_train.rollout.conversations import Conversations
 from memagent_train.rollout.counter import RolloutCounter
 from memagent_train.rollout.template import Template

@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import FinishReason, Sampling
-from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.sampler import (
+from memagent_engines.transformers.padded import PaddedSampler
+from memagent_engines.transformers.sampler import (
     Sampled,
 )
 from memagent_train.rollout.continuous import ContinuousSampler

@@ -15,7 +15,7 @@ from tests.train.rollout.policies import Echoes
 
 from memagent.errors import ConfigError, ContextOverflow, TokenizerError
 from memagent.messages import Completion, FinishReason, Sampling, Usage
-from memagent.models.transformers.padded import PaddedSampler
+from memagent_engines.transformers.padded import PaddedSampler
 from memagent_train.rollout import model as rollout_model
 from memagent_train.rollout.continuous import ContinuousSampler
 from memagent_train.rollout.meter import Meter

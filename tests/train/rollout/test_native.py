@@ -10,7 +10,7 @@ from tests.models.transformers.policies import tokenizer
 
 from memagent.errors import ConfigError, TokenizerError
 from memagent.messages import ChatRequest, FinishReason, Message, Sampling, ToolCall, ToolSpec
-from memagent.models.transformers.sampler import Sampled
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.rows import RolloutRecorder
 

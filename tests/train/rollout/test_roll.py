@@ -22,9 +22,9 @@ from tests.train.rollout.policies import Echoes, Paid, sample
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Message, Sampling
 from memagent.models.base import ChatModel
-from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.sampler import Sampled
 from memagent.tasks import Sample
+from memagent_engines.transformers.padded import PaddedSampler
+from memagent_engines.transformers.sampler import Sampled
 from memagent_train.agents import AgentFunction, AgentSettings, load_agent
 from memagent_train.roles import role
 from memagent_train.rollout.continuous import ContinuousSampler

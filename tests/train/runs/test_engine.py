@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from peft import get_peft_model
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from memagent.models.transformers.padded import PaddedSampler
+from memagent_engines.transformers.padded import PaddedSampler
 from memagent_train.config.sections import LoraSettings
 from memagent_train.rollout.continuous import ContinuousSampler
 from memagent_train.rollout.served import ServedSampler

@@ -17,8 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 from memagent.errors import ConfigError
 from memagent.memory.agent import MemoryAgent
 from memagent.models.policy import Policy
-from memagent.models.transformers.loading import load
 from memagent.prompts import PromptSet
+from memagent_engines.transformers.loading import load
 from memagent_train.config.train import load_train
 from memagent_train.errors import DataError, TrainingError
 from memagent_train.runs import metrics

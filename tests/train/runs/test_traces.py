@@ -15,8 +15,8 @@ from tests.train.runs.tiny import PROMPTS
 from memagent import MemoryAgent
 from memagent.messages import ChatRequest, Message
 from memagent.models.scripted import ScriptedModel
-from memagent.models.transformers.padded import PaddedSampler
 from memagent.runstore import RunStore
+from memagent_engines.transformers.padded import PaddedSampler
 from memagent_train.config.sft import (
     MessagesSource,
     RecordSource,

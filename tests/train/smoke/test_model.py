@@ -1,6 +1,6 @@
 import torch
 
-from memagent.models.transformers.sampler import end_ids, window_of
+from memagent_engines.transformers.sampler import end_ids, window_of
 from memagent_train.smoke.model import WINDOW, tiny_model
 from memagent_train.smoke.tokenizer import END, word_tokenizer
 

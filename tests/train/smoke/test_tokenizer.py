@@ -4,9 +4,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from memagent.messages import Message
-from memagent.models.transformers.loading import text_counter
 from memagent.prompts import PromptSet
 from memagent.tokens import load_counter
+from memagent_engines.transformers.loading import text_counter
 from memagent_train.rollout.conversations import render_continuation
 from memagent_train.rollout.template import Template
 from memagent_train.smoke.tokenizer import (

@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessor, PreTrainedModel
 
-from memagent.models.transformers.batching import Request
+from memagent_engines.transformers.batching import Request
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
 
 if TYPE_CHECKING:
-    from memagent.models.transformers.loading import Dtype
-    from memagent.models.transformers.padded import PaddedSampler
+    from memagent_engines.transformers.loading import Dtype
+    from memagent_engines.transformers.padded import PaddedSampler
 
 
 class TransformersModel:
@@ -131,9 +131,9 @@ class TransformersModel:
 
     def _load(self) -> tuple[PaddedSampler, TokenizerFile]:
         try:
-            from memagent.models.transformers.loading import load, text_counter
-            from memagent.models.transformers.padded import PaddedSampler
-            from memagent.models.transformers.sampler import window_of
+            from memagent_engines.transformers.loading import load, text_counter
+            from memagent_engines.transformers.padded import PaddedSampler
+            from memagent_engines.transformers.sampler import window_of
         except ImportError as error:
             raise ConfigError(name_extra(f"the model {self.name!r}", "transformers")) from error
         self._check_open()

@@ -12,10 +12,10 @@ from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokeniz
 
 from memagent.errors import ConfigError
 from memagent.messages import Sampling
-from memagent.models.transformers.batching import Batcher, Request
-from memagent.models.transformers.drafts import draw_with_drafts, verifies
-from memagent.models.transformers.drawing import Drawing, generation_settings, left_padded
-from memagent.models.transformers.sampler import (
+from memagent_engines.transformers.batching import Batcher, Request
+from memagent_engines.transformers.drafts import draw_with_drafts, verifies
+from memagent_engines.transformers.drawing import Drawing, generation_settings, left_padded
+from memagent_engines.transformers.sampler import (
     Sampled,
     end_ids,
     make_closed_error,

@@ -16,8 +16,8 @@ from transformers import (
 from transformers.utils import logging
 
 from memagent.errors import ConfigError, DeviceFull
-from memagent.models.transformers.adapter import merge_adapter
 from memagent.tokens import TokenizerFile
+from memagent_engines.transformers.adapter import merge_adapter
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 UNALLOCATED = re.compile(

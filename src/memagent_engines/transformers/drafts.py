@@ -14,8 +14,8 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from memagent.models.transformers.batching import Request
-from memagent.models.transformers.drawing import draw, left_padded
+from memagent_engines.transformers.batching import Request
+from memagent_engines.transformers.drawing import draw, left_padded
 
 NGRAMS = (6, 5, 4, 3, 2)
 """Lengths of the suffixes to look up in the text, longest first."""

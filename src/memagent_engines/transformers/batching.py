@@ -12,8 +12,8 @@ import torch
 
 from memagent.errors import DeviceFull, ModelError
 from memagent.messages import Sampling
-from memagent.models.transformers.loading import is_out_of_memory
-from memagent.models.transformers.sampler import Sampled, make_closed_error, settle
+from memagent_engines.transformers.loading import is_out_of_memory
+from memagent_engines.transformers.sampler import Sampled, make_closed_error, settle
 
 LINGER = (0.002, 0.05)
 """Minimum and maximum seconds without a new request before a batch starts; within them, half the time of the last
