@@ -4,7 +4,7 @@ ENGINES ?= vllm sglang
 LAYERS ?= 16
 TOKENS ?= 64k
 LENGTHS ?= 8k,32k,128k
-EXTRAS ?= bench formats langchain mcp openai-agents peers pydantic-ai ray tiktoken train transformers
+EXTRAS ?= bench formats langchain mcp openai-agents peers pydantic-ai ray serve tiktoken train transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +24,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
+.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt fuzz-serve bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -80,7 +80,7 @@ bfcl: $(STAMP_EXTRA) ## Put BFCL's package into build/bfcl, without the packages
 
 test-extra: $(STAMP_EXTRA) bfcl ## Check and test what needs other frameworks; writes tests/extra-result.txt
 	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py benchmarks/memagent_bench/perf/in_l*.py tests/bench/systems/test_peers.py \
-	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations tests/integrations
+	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations tests/integrations tests/serve/test_frameworks.py
 	$(EXTRA)/python -m tests.extra
 
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
@@ -162,6 +162,11 @@ layout: $(STAMP)
 fmt: $(STAMP) ## Format the code and apply the safe lint fixes
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+
+fuzz-serve: $(STAMP) ## Have schemathesis try requests on the endpoint (EXAMPLES=200; a venv in build/schemathesis)
+	@test -x build/schemathesis/bin/schemathesis || { $(PYTHON) -m venv build/schemathesis && \
+	    build/schemathesis/bin/python -m pip install --quiet schemathesis; }
+	PYTHONPATH=.:benchmarks $(BIN)/python -m tests.serve.schema build/schemathesis/bin/schemathesis $(or $(EXAMPLES),200)
 
 bench: $(STAMP_EXTRA) ## Measure the runtime's own speed, other frameworks beside it (TOKENIZER=FILE, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(EXTRA)/python -m memagent_bench.perf \

@@ -62,7 +62,7 @@ def blockbuster() -> Iterator[BlockBuster]:
 
     The sync API runs on a background event loop, so sync tests are covered as well.
     """
-    detector = BlockBuster(scanned_modules=["memagent"])
+    detector = BlockBuster(scanned_modules=["memagent", "memagent_serve"])
     for function in detector.functions.values():
         # Importing a library when it is first used reads files, once.
         function.can_block_in("<frozen importlib._bootstrap>", {"_find_and_load"})

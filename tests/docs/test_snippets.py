@@ -4,9 +4,10 @@ A page is one test, because its blocks build on each other. They run from top to
 
 - `python`: executed, all in one namespace, with `await` at the top level as in a notebook; on a page of `SCRIPTS` each
   by itself, as if pasted into a script. A `text` block right behind one is what it prints.
-- `console`: commands that call memagent are run, and so is `make demo`. The lines below a command are what it
-  prints. Its exit code is 0, unless `$ echo $?` comes next and shows another one. `$ export NAME=VALUE` sets a
-  variable. A block that calls `smol` is run in the environment that has torch (`make test-train`).
+- `console`: commands that call memagent are run, except `memagent serve`; so are `curl` and `make demo`. The lines
+  below a command are what it prints. Its exit code is 0, unless `$ echo $?` comes next and shows another one.
+  `$ export NAME=VALUE` sets a variable. A block that calls `smol` is run in the environment that has torch
+  (`make test-train`).
 - a `python` block that imports `memagent.integrations` runs where the frameworks are (`make test-extra`).
 - any block with `title="NAME"`: is the content of that file.
 
@@ -32,9 +33,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.docs.stand_in import BOOK, lay_out, serve_reader
+from tests.docs.stand_in import BOOK, MODEL, lay_out, serve_reader
 from tests.models.chat_server import Handler, Script, Server, chat, send
+from tests.serve.conftest import listening_with
 
+from memagent import open_model
 from memagent.models.openai import OpenAIModel
 from memagent.run.agent import Agent
 from memagent.threads import run_sync
@@ -42,6 +45,7 @@ from memagent.threads import run_sync
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ROOT / "docs" / "train.md"
 TUTORIALS = ROOT / "docs" / "tutorials"
+ENDPOINT = ROOT / "docs" / "endpoint.md"
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -53,7 +57,7 @@ FENCE = re.compile(
     r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 URL = re.compile(r"https?://[\w.-]+(?::\d+)?/v1\b")
-RUNS = re.compile(r"^memagent(-bench|-train)? |\| memagent |^make demo$|^cp ")
+RUNS = re.compile(r"^memagent(-bench|-train)? (?!serve )|\| memagent |^make demo$|^cp |^curl ")
 NEEDS = re.compile(r"^from memagent\.integrations\.(\w+)", re.MULTILINE)
 FRAMEWORKS = {
     "langchain": "langchain",
@@ -152,18 +156,26 @@ def reply(handler: Handler) -> None:
 
 
 @pytest.fixture
-def url(page: Path) -> Iterator[str]:
+def url(page: Path, tmp_path: Path) -> Iterator[str]:
     """A chat server that lists two models, one with its window, or reads books where the page shows it."""
     with Server(("127.0.0.1", 0), Handler) as http:
         http.script = Script(default=reply)
         http.script.serve_models(
             {"id": "Qwen/Qwen3-4B", "max_model_len": 40960}, {"id": "gpt-4.1-mini"}
         )
-        if page == TUTORIALS / "book.md":
+        if page in (TUTORIALS / "book.md", ENDPOINT):
             serve_reader(http.script)
         thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{http.server_address[1]}/v1"
+        own = f"http://127.0.0.1:{http.server_address[1]}/v1"
+        with contextlib.ExitStack() as running:
+            if page == ENDPOINT:  # its URL is that of an endpoint in front of the server
+                model = open_model(f"vllm:{MODEL}", base_url=own)
+                listening = listening_with(
+                    model, tmp_path / "served.sqlite", reading={"gate": "update"}
+                )
+                own = running.enter_context(listening)
+            yield own
         http.shutdown()
         thread.join(5)
 

@@ -74,6 +74,7 @@ def cluster(blockbuster: BlockBuster, monkeypatch: pytest.MonkeyPatch) -> Iterat
     room = {"object_store_memory": 100_000_000}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **room})
     cluster.add_node(num_cpus=2, **room)
+    ray.shutdown()  # of whatever a test before this one connected to
     ray.init(address=cluster.address, log_to_driver=False)
     yield cluster
     ray.shutdown()

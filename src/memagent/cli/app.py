@@ -20,6 +20,7 @@ from memagent.cli.session import make_app
 from memagent.cli.setup import Ask
 from memagent.cli.show import show
 from memagent_mcp.command import NOT_SERVED, Mcp, serve_mcp
+from memagent_serve.command import Serve, serve
 
 ABOUT = """Let a small-context model read documents of any length.
 
@@ -36,6 +37,7 @@ app.command("map")(command_of(Map, map_documents, without=NOT_MAPPED))
 app.command("mcp")(command_of(Mcp, serve_mcp, without=NOT_SERVED))
 app.command("probe")(command_of(Probe, probe))
 app.command("resume")(command_of(Resume, resume))
+app.command("serve")(command_of(Serve, serve))
 app.add_typer(runs, name="runs")
 app.command()(show)
 app.command()(demo)

@@ -94,13 +94,13 @@ class OpenAIModel:
         self._route([Server(model, clients, DIALECTS[dialect]) for clients in every])
 
     def _route(self, servers: Sequence[Server]) -> None:
-        self._router = Router(servers)
-        self._counting = Counting(self.model, self._router, self._tokenizer, self._extra_body)
+        self.router = Router(servers)
+        self._counting = Counting(self.model, self.router, self._tokenizer, self._extra_body)
 
     @property
     def servers(self) -> list[Server]:
         """Its servers."""
-        return self._router.servers
+        return self.router.servers
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Sends the request, once.
@@ -112,7 +112,7 @@ class OpenAIModel:
         """
         prompt = await self._counting.prompt(request)
         tokens = (prompt or request.prompt_tokens or 0) + request.max_tokens
-        async with self._router.turn(request.messages, tokens) as server:
+        async with self.router.turn(request.messages, tokens) as server:
             fields = await self._fields(request, prompt, server)
             raw = await server.chat(fields)
             completion = read_completion(raw, server.endpoint, request)

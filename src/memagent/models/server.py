@@ -57,7 +57,7 @@ class Server:
 
     def __init__(self, model: str, clients: Clients, presumed: Dialect) -> None:
         self.model = model
-        self._clients = clients
+        self.clients = clients
         self._presumed = presumed  # where it does not give itself away
         self._parameters = Parameters(self.endpoint)
         self.outstanding = 0
@@ -75,7 +75,7 @@ class Server:
     @property
     def endpoint(self) -> Endpoint:
         """The server and the base URL in use, as named in errors."""
-        return self._clients.endpoint
+        return self.clients.endpoint
 
     def forget(self) -> None:
         """Drops what is cached: after a restart a server may have another model or window."""
@@ -156,12 +156,12 @@ class Server:
         failure: BadResponse | None = None
         listed = None
         try:
-            listed = await _ask_at(self._clients, self.endpoint)
+            listed = await _ask_at(self.clients, self.endpoint)
         except BadResponse as error:
             failure = error
         if listed is None and not url.endswith(VERSION):
             try:
-                listed = await _ask_at(self._clients, below)
+                listed = await _ask_at(self.clients, below)
             except AuthenticationFailed:
                 self._move(below)
                 raise
@@ -185,11 +185,11 @@ class Server:
 
     def _move(self, endpoint: Endpoint) -> None:
         logger.info("%s: the base URL is %s", self.endpoint, endpoint.base_url)
-        self._clients.endpoint = endpoint
+        self.clients.endpoint = endpoint
 
     async def chat(self, fields: Mapping[str, object]) -> bytes:
         """Sends a chat request, once, and returns the reply's body."""
-        client = await self._clients.get()
+        client = await self.clients.get()
         import openai
 
         create: Any = client.chat.completions.with_raw_response.create
@@ -236,11 +236,11 @@ class Server:
         return self._ask(path, None, str)
 
     def _ask(self, path: str, body: Mapping[str, object] | None, form: Any) -> Any:
-        client = self._clients.blocking()
+        client = self.clients.blocking()
         import openai
 
         quick = _hurry(self.endpoint)
-        options: Any = {"timeout": self._clients.timeout(quick.timeout)}
+        options: Any = {"timeout": self.clients.timeout(quick.timeout)}
         parts = urlsplit(self.endpoint.base_url)
         root = parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION))
         url = urlunsplit(root) + path
@@ -253,7 +253,7 @@ class Server:
 
     async def aclose(self) -> None:
         """Closes the connections of all event loops."""
-        await self._clients.aclose()
+        await self.clients.aclose()
 
 
 def _hurry(endpoint: Endpoint) -> Endpoint:

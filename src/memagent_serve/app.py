@@ -1,0 +1,120 @@
+"""The ASGI application: routes, errors, and what is opened and closed with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from memagent import RunStore
+from memagent.errors import MemagentError
+from memagent.models import ChatModel, ConcurrencyLimit
+from memagent_serve.chat import ChatForm
+from memagent_serve.desk import Desk
+from memagent_serve.engine import Engine
+from memagent_serve.guard import Guard
+from memagent_serve.histories import Histories
+from memagent_serve.openapi import DESCRIPTION
+from memagent_serve.overflow import Overflow
+from memagent_serve.reading import Reader
+from memagent_serve.refusals import ClientLeft, Refusal, refusal_of
+from memagent_serve.responses import Compact, ResponsesForm
+from memagent_serve.route import Endpoint
+from memagent_serve.settings import Settings
+
+logger = logging.getLogger("memagent.serve")
+
+CALLS = 16
+"""Calls of readings and summaries at once, as of `MemoryAgent`."""
+
+
+def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
+    """Makes an endpoint; its server closes the model at the end.
+
+    Args:
+        model: answers. Requests that fit its window reach its server unchanged, if it has one.
+        settings: of the endpoint.
+    """
+    settings = settings or Settings()
+    given = settings.store
+    store = given if isinstance(given, RunStore) else RunStore(given or RunStore.default_path())
+    engine = Engine(model, settings.window)
+    limited = ConcurrencyLimit(model, CALLS)
+    overflow = Overflow(engine, Reader(limited, settings, store), Histories(limited))
+    desk = Desk(settings, engine, overflow)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        yield
+        await engine.aclose()
+        if store is not given:
+            await asyncio.to_thread(store.close)
+
+    async def models(request: Request) -> Response:
+        entry = {"id": engine.name, "object": "model", "created": 0, "owned_by": "memagent"}
+        if (name := request.path_params.get("name")) is None:
+            return JSONResponse({"object": "list", "data": [entry]})
+        desk.check_name({"model": name})
+        return JSONResponse(entry)
+
+    routes = [
+        Route("/health", _health, methods=["GET"]),
+        Route("/openapi.json", _describe, methods=["GET"]),
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{name:path}", models, methods=["GET"]),
+        Route("/v1/chat/completions", Endpoint(desk, ChatForm()), methods=["POST"]),
+        Route("/v1/responses", Endpoint(desk, ResponsesForm()), methods=["POST"]),
+        Route("/v1/responses/compact", Compact(desk).__call__, methods=["POST"]),
+    ]
+    handlers = {
+        Refusal: _refuse,
+        MemagentError: _translate,
+        ClientLeft: _leave,
+        HTTPException: _no_route,
+        Exception: _unforeseen,
+    }
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)  # pyright: ignore[reportArgumentType]
+    app.router.redirect_slashes = False
+    return Guard(app, settings)
+
+
+async def _health(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _describe(_: Request) -> Response:
+    return JSONResponse(DESCRIPTION)
+
+
+def _refuse(_: Request, error: Refusal) -> Response:
+    return error.response()
+
+
+def _translate(_: Request, error: MemagentError) -> Response:
+    return refusal_of(error).response()
+
+
+def _leave(_: Request, __: ClientLeft) -> Response:
+    return Response(status_code=499)  # nobody reads it
+
+
+def _no_route(_: Request, error: HTTPException) -> Response:
+    headers = dict(error.headers or {})
+    return Refusal(
+        error.status_code, f"{error.detail} (see /openapi.json)", headers=headers
+    ).response()
+
+
+def _unforeseen(_: Request, error: Exception) -> Response:
+    logger.error("unexpected %s", type(error).__name__, exc_info=error)
+    return Refusal(
+        500, f"unexpected {type(error).__name__} in the endpoint; its log has more"
+    ).response()

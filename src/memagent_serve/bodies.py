@@ -1,0 +1,113 @@
+"""Request bodies: read within a size and a time, and unpacked to look inside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from starlette.requests import ClientDisconnect, Request
+
+from memagent_serve.refusals import ClientLeft, Refusal
+
+BODY_SECONDS = 120.0
+"""For a whole body: the largest allowed by default arrives at 4 Mbit/s."""
+QUICK = 2**16
+"""Bytes that are parsed in about a millisecond, so without a thread."""
+PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+"""Encodings that can be unpacked to look inside, with the window bits of zlib."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A request's body."""
+
+    raw: bytes = field(repr=False)
+    """As it came."""
+    fields: dict[str, Any] = field(repr=False)
+    """The JSON object in it."""
+
+
+async def take_body(request: Request, most: int) -> Body:
+    """Reads the body of a request.
+
+    Args:
+        request: whose body was not read yet.
+        most: maximum bytes, packed and unpacked.
+
+    Raises:
+        Refusal: it is too large or too slow, or not a JSON object.
+        ClientLeft: the client hung up.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        # Also what keeps web pages out: browsers ask the endpoint before they send this type to another site.
+        raise Refusal(415, f"the body's Content-Type is {kind!r:.80}: send application/json")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", *PACKED):
+        raise Refusal(415, f"the Content-Encoding {encoding!r:.80} is not supported: use gzip")
+    raw = await _receive(request, most)
+    if len(raw) > QUICK or encoding in PACKED:
+        fields = await asyncio.to_thread(_look_inside, raw, encoding, most)
+    else:
+        fields = _look_inside(raw, encoding, most)
+    return Body(raw, fields)
+
+
+async def _receive(request: Request, most: int) -> bytes:
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > most:
+        raise _too_large(most)
+    pieces, size = list[bytes](), 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > most:
+                    raise _too_large(most)
+                pieces.append(piece)
+    except TimeoutError:
+        raise Refusal(
+            408,
+            f"the body did not arrive within {BODY_SECONDS:g} s",
+            headers={"Connection": "close"},
+        ) from None
+    except ClientDisconnect:
+        raise ClientLeft from None
+    return b"".join(pieces)
+
+
+def _look_inside(raw: bytes, encoding: str, most: int) -> dict[str, Any]:
+    if encoding in PACKED:
+        raw = _unpack(raw, PACKED[encoding], most)
+    try:
+        fields: object = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Refusal(400, f"the body is not JSON ({what:.200})") from None
+    if not isinstance(fields, dict):
+        raise Refusal(400, f"the body is a JSON {type(fields).__name__}, not an object")
+    return cast("dict[str, Any]", fields)
+
+
+def _unpack(raw: bytes, bits: int, most: int) -> bytes:
+    unpacker = zlib.decompressobj(bits)
+    try:
+        unpacked = unpacker.decompress(raw, most + 1)
+    except zlib.error as error:
+        raise Refusal(400, f"the body cannot be unpacked ({error})") from None
+    if len(unpacked) > most:
+        raise _too_large(most)
+    if not unpacker.eof or unpacker.unused_data:
+        raise Refusal(400, "the packed body is incomplete, or something follows it")
+    return unpacked
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal(
+        413,
+        f"the body has more than {most:,} bytes (unpacked, if it is packed), which this endpoint allows",
+        headers={"Connection": "close"},
+    )

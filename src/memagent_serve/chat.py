@@ -1,0 +1,106 @@
+"""The form of `/v1/chat/completions`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+from memagent import Usage
+from memagent_serve.forms import FIELD, Said, limit_of, list_of
+from memagent_serve.overflow import Conversation, Prepared
+from memagent_serve.wire import event
+
+READINGS = "messages metadata model seed store stream stream_options temperature top_p user"
+
+
+class ChatForm:
+    """Chat completions: see `Form`."""
+
+    path = "/chat/completions"
+    readings: frozenset[str] = frozenset(READINGS.split())
+
+    def read(self, fields: dict[str, Any]) -> Conversation:
+        """See `Form`."""
+        most = limit_of(fields.get("max_completion_tokens"), fields.get("max_tokens"))
+        return Conversation(list_of(fields, "messages"), list_of(fields, "tools"), most)
+
+    def rewrite(
+        self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
+    ) -> dict[str, Any]:
+        """See `Form`."""
+        return fields | {"messages": prepared.messages}
+
+    def write(self, said: Said, report: dict[str, Any]) -> dict[str, Any]:
+        """See `Form`."""
+        message = {"role": "assistant", "content": said.text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish}
+        return {
+            "id": f"chatcmpl-{said.name}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": said.model,
+            "choices": [choice],
+            "usage": _usage(said.usage),
+            **({FIELD: report} if report else {}),
+        }
+
+    def stream(self, whole: dict[str, Any], fields: dict[str, Any]) -> Iterator[bytes]:
+        """See `Form`."""
+        options: Any = fields.get("stream_options")
+        with_usage = isinstance(options, dict) and cast("dict[str, Any]", options).get(
+            "include_usage"
+        )
+        (choice,) = whole["choices"]
+        head = {n: whole[n] for n in ("id", "created", "model")}
+        head |= {"object": "chat.completion.chunk", **({"usage": None} if with_usage else {})}
+        blank: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": None}
+        yield event(json.dumps({**head, "choices": [{**blank, "delta": choice["message"]}]}))
+        last = {**blank, "delta": dict[str, Any](), "finish_reason": choice["finish_reason"]}
+        report = {FIELD: whole[FIELD]} if FIELD in whole else {}
+        yield event(json.dumps({**head, "choices": [last], **report}))
+        if with_usage:
+            yield event(json.dumps({**head, "choices": [], "usage": whole["usage"]}))
+        yield event("[DONE]")
+
+    def add(
+        self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
+    ) -> dict[str, Any]:
+        """See `Form`."""
+        usage = {"usage": _sum(whole["usage"], prepared.paid)} if whole.get("usage") else {}
+        return {**whole, **usage, FIELD: prepared.report}
+
+    def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
+        """See `Form`."""
+        finished = any(choice.get("finish_reason") for choice in chunk["choices"])
+        if finished:
+            chunk[FIELD] = prepared.report
+        if chunk.get("usage"):
+            chunk["usage"] = _sum(chunk["usage"], prepared.paid)
+        return finished or bool(chunk.get("usage"))
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    """What was paid; the total includes discarded replies."""
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion + usage.retry_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+def _sum(theirs: dict[str, Any], ours: Usage) -> dict[str, Any]:
+    """The engine's usage of the last call, plus what was paid before it."""
+    mine = _usage(ours)
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    details: dict[str, Any] = theirs.get("prompt_tokens_details") or {}
+    cached = ours.cached_tokens + (details.get("cached_tokens") or 0)
+    details = {**details, "cached_tokens": cached}
+    return {
+        **theirs,
+        **{n: mine[n] + theirs.get(n, 0) for n in names},
+        "prompt_tokens_details": details,
+    }

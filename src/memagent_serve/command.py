@@ -1,0 +1,173 @@
+"""`memagent serve`: the endpoint as a command."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from memagent.cli import options as opt
+from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.options import RUN, argument, option
+from memagent.cli.setup import Served
+from memagent.errors import ConfigError
+from memagent.texts import name_extra
+
+KEYS = "MEMAGENT_SERVE_KEYS"
+SERVER = "Endpoint"
+KEYS_HELP = (
+    f"A file with a key a line; a request needs one of them. Default: {KEYS}, separated by commas."
+)
+MIB = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Served):
+    """The options of `serve`."""
+
+    spec: Annotated[str | None, argument("SPEC", opt.MODEL_HELP)] = None
+    host: Annotated[
+        str,
+        option(
+            "Address to listen at; others than this machine's need keys.",
+            "HOST",
+            panel=SERVER,
+            default=True,
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, option("0 takes a free one.", "PORT", panel=SERVER, low=0, default=True)
+    ] = 8300
+    overflow: Annotated[
+        Literal["read", "refuse"],
+        option(
+            "What to do with requests that exceed the model's window.", panel=SERVER, default=True
+        ),
+    ] = "read"
+    keys: Annotated[Path | None, option(KEYS_HELP, "FILE", panel=SERVER)] = None
+    max_body: Annotated[
+        int, option("Largest body, also unpacked.", "MIB", panel=SERVER, low=1, default=True)
+    ] = 32
+    max_requests: Annotated[
+        int, option("Requests at once; more get a 429.", "N", panel=SERVER, low=1, default=True)
+    ] = 64
+    grace: Annotated[
+        int,
+        option(
+            "Seconds for requests to finish when it is stopped.",
+            "SECONDS",
+            panel=SERVER,
+            low=0,
+            default=True,
+        ),
+    ] = 5
+    tokenizer: opt.Tokenizer = None
+    temperature: opt.Temperature = None
+    window: opt.Window = None
+    chunk_tokens: opt.ChunkTokens = None
+    memory_tokens: opt.MemoryTokens = None
+    cuts: opt.CutsOption = None
+    prompts: opt.Prompts = None
+    gate: opt.GateOption = None
+    trust: opt.TrustOption = None
+    degenerate: opt.DegenerateOption = None
+    store: opt.Store = None
+    max_calls: Annotated[
+        int | None,
+        option(
+            "Stop a reading, resumably, after N calls. Default: no limit.", "N", panel=RUN, low=1
+        ),
+    ] = None
+
+    def list_keys(self) -> tuple[str, ...]:
+        """The keys; a ConfigError if the file can't be read, or the address needs keys and there are none."""
+        if self.keys is not None:
+            try:
+                lines = self.keys.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"--keys {str(self.keys)!r} cannot be read: {error}") from error
+        else:
+            lines = os.environ.get(KEYS, "").split(",")
+        found = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
+        if self.keys is not None and not found:
+            raise ConfigError(f"--keys {str(self.keys)!r} has no key: write one on a line")
+        if not found and not is_loopback_only(self.host):
+            raise ConfigError(
+                f"--host {self.host!r} lets other machines in, which needs keys: give a file (--keys), or {KEYS}"
+            )
+        return found
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `MemoryAgent`."""
+        from memagent import Limits, Sampling
+
+        names = (
+            "chunk_tokens",
+            "memory_tokens",
+            "cuts",
+            "prompts",
+            "gate",
+            "trust",
+            "degenerate",
+            "window",
+        )
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.temperature is not None:
+            given["sampling"] = Sampling(temperature=self.temperature)
+        if self.max_calls is not None:
+            given["limits"] = Limits(calls=self.max_calls)
+        return given
+
+
+def is_loopback_only(host: str) -> bool:
+    """Whether only this machine can connect to the address; not so for 0.0.0.0, which is all addresses."""
+    from memagent.models.openai_errors import is_loopback
+
+    return is_loopback(host) and host not in ("0.0.0.0", "::")
+
+
+def serve(given: Serve) -> None:
+    """Serve a model with OpenAI's API, without the limit of its window.
+
+    What fits reaches the model's server unchanged. A longer message is read through a memory, a longer history is
+    summarised; the response says so.
+    """
+    outcome = Outcome()
+    with report_errors(outcome):
+        if not all(map(find_spec, ("starlette", "uvicorn"))):
+            raise ConfigError(name_extra("memagent serve", "serve"))
+        from memagent import MemoryAgent, open_model
+        from memagent.cli.fetch import ensure_fetched
+        from memagent.cli.setup import chosen_store
+        from memagent_serve.server import make_server
+        from memagent_serve.settings import Settings
+
+        keys, reading = given.list_keys(), given.reading()
+        model = open_model(ensure_fetched(given.spec), tokenizer=given.tokenizer, **given.server())
+        MemoryAgent(model, store=None, **reading)  # raises what is wrong with the settings
+        outcome.store = store = chosen_store(given.store)
+        settings = Settings(
+            keys=keys,
+            overflow=given.overflow,
+            max_body=given.max_body * MIB,
+            max_requests=given.max_requests,
+            window=given.window,
+            reading=reading,
+            store=store,
+        )
+        server = make_server(
+            model,
+            settings,
+            host=given.host,
+            port=given.port,
+            grace=given.grace,
+            say=lambda line: print(line, flush=True),
+        )
+        try:
+            server.run()
+        except SystemExit:  # uvicorn has said why
+            raise ConfigError(
+                f"nothing can listen at --host {given.host!r}, --port {given.port!r}: choose another"
+            ) from None

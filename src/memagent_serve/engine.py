@@ -1,0 +1,287 @@
+"""The model behind the endpoint: requests to its server as bytes, and what fits its window."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx
+import openai
+
+from memagent.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionFailed,
+    ModelError,
+    RequestTimeout,
+    TokenizerError,
+)
+from memagent.messages import Message, ToolSpec
+from memagent.models import ChatModel, OpenAIModel, Wrapper
+from memagent.models.openai_errors import Endpoint, is_loopback, overflows
+from memagent.tokens.byte_bound import ByteBound
+
+logger = logging.getLogger("memagent.serve")
+
+WINDOW_SECONDS = 30.0
+"""How long the window is believed: a server that came back with another one is noticed within that time."""
+CONNECT_SECONDS = 10.0
+KEEP_SECONDS = 2.0
+"""Seconds that an idle connection is kept: servers close theirs after 5 s, and a request sent then would be lost."""
+LONG_TOKEN = 128
+"""Characters: tokens that are longer (rows of blanks) are rare, so a text of as many for each token of the window
+surely doesn't fit."""
+BYTES_PER_TOKEN = 4
+"""For sharing requests among servers: about what English takes."""
+FORWARDED = (
+    "accept",
+    "accept-encoding",
+    "content-encoding",
+    "content-type",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+)
+"""Headers of a request that reach the engine. Not the caller's key: the engine gets the endpoint's."""
+RETURNED = (
+    "cache-control",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "retry-after",
+    "retry-after-ms",
+    "x-request-id",
+)
+"""Headers of the engine's response that reach the caller."""
+RETURNED_PREFIXES = ("openai-", "x-ratelimit-")
+
+
+class Engine:
+    """A chat model, and its server if it has one.
+
+    Args:
+        model: any; those of `open_model` that have a server get the bytes of requests.
+        window: the model's window in tokens, if it doesn't report it; the smaller one counts.
+    """
+
+    def __init__(self, model: ChatModel, window: int | None = None) -> None:
+        self.model, self._window = model, window
+        inner = model
+        while isinstance(inner, Wrapper):
+            inner = inner.inner
+        self._served = inner if isinstance(inner, OpenAIModel) else None
+        self.name = inner.model if isinstance(inner, OpenAIModel) else model.name
+        """By which requests name the model: as its server does."""
+        self._known: tuple[float, int | None] | None = None
+        self._http = dict[bool, httpx.AsyncClient]()
+        """By whether proxies of the environment are used: not for a server on this machine."""
+
+    @property
+    def served(self) -> bool:
+        """Whether the model has a server; otherwise it runs in this process."""
+        return self._served is not None
+
+    async def window(self) -> int | None:
+        """Tokens of prompt plus output; None if nobody says it."""
+        now = time.monotonic()
+        if self._known is None or now - self._known[0] > WINDOW_SECONDS:
+            try:
+                said = await self.model.window()
+            except ModelError as error:
+                if self._window is None and self._known is None:
+                    raise
+                logger.info("the window is that of before: %s", error)
+                said = self._known[1] if self._known else None
+            self._known = (
+                now,
+                min((n for n in (said, self._window) if n is not None), default=None),
+            )
+        return self._known[1]
+
+    async def exact(self) -> bool:
+        """Whether counts are the model's own; otherwise they are upper bounds."""
+        return getattr(await self.model.counter(), "exact", False)
+
+    async def exceeds(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        room: int,
+        limit: int | None,
+    ) -> bool:
+        """Whether a prompt with room for the output exceeds a limit of tokens; False without a limit."""
+        if limit is None:
+            return False
+        if sum(len(message.content) for message in messages) > LONG_TOKEN * limit:
+            return True
+        if ByteBound().count_messages(messages, tools=tools) + room <= limit:
+            return False
+        try:
+            counter = await self.model.counter()
+            tokens = await asyncio.to_thread(counter.count_messages, messages, tools=tools)
+        except TokenizerError:  # the template refuses it, and so will the engine
+            return False
+        return tokens + room > limit
+
+    @asynccontextmanager
+    async def send(
+        self,
+        path: str,
+        raw: bytes,
+        headers: Mapping[str, str],
+        messages: Sequence[Message] = (),
+        *,
+        packed: bool = True,
+    ) -> AsyncGenerator[Reply]:
+        """Sends bytes to the engine; its connection is closed when the block ends.
+
+        Args:
+            path: below the base URL: `/chat/completions`.
+            raw: the body.
+            headers: of the caller's request.
+            messages: of the request, which choose among several servers.
+            packed: the caller may get a packed response; otherwise it comes as text.
+
+        Raises:
+            ConnectionFailed: the engine can't be reached, or its response broke off.
+            RequestTimeout: it did not answer in time.
+            AuthenticationFailed: it refuses the endpoint's key.
+            ConfigError: the model runs in this process.
+        """
+        if self._served is None:
+            raise ConfigError(f"the model {self.name!r} runs in this process and has no server")
+        async with self._served.router.turn(messages, len(raw) // BYTES_PER_TOKEN) as server:
+            endpoint = server.endpoint
+            client = await server.clients.get()
+            sent = {name: headers[name] for name in FORWARDED if name in headers}
+            sent = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "memagent"} | sent
+            if not packed:
+                sent["accept-encoding"] = "identity"
+            http = self._client(endpoint.base_url)
+            request = http.build_request(
+                "POST",
+                endpoint.base_url.rstrip("/") + path,
+                content=raw,
+                headers=sent | _ours({**client.auth_headers, **client.default_headers}),
+                timeout=httpx.Timeout(endpoint.timeout, connect=CONNECT_SECONDS),
+            )
+            try:
+                response = await http.send(request, stream=True)
+                try:
+                    if response.status_code in (401, 403):
+                        raise AuthenticationFailed(
+                            "the engine refuses the endpoint's key: whoever runs the endpoint has to set it"
+                        )
+                    yield (
+                        await _read_error(response, endpoint)
+                        if response.is_error
+                        else Reply(response)
+                    )
+                finally:
+                    await response.aclose()
+            except httpx.TimeoutException:
+                raise RequestTimeout(
+                    f"the engine did not answer within {endpoint.timeout:g} s"
+                ) from None
+            except httpx.HTTPError as error:
+                raise ConnectionFailed(
+                    f"the engine cannot be reached, or its response broke off ({type(error).__name__})"
+                ) from None
+
+    def _client(self, url: str) -> httpx.AsyncClient:
+        env = not is_loopback(urlsplit(url).hostname or "")
+        if env not in self._http:
+            limits = httpx.Limits(max_connections=None, keepalive_expiry=KEEP_SECONDS)
+            self._http[env] = httpx.AsyncClient(trust_env=env, limits=limits)
+        return self._http[env]
+
+    async def aclose(self) -> None:
+        """Closes the connections, also those of the model."""
+        for http in self._http.values():
+            await http.aclose()
+        await self.model.aclose()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the engine answers."""
+
+    response: httpx.Response
+    body: bytes | None = None
+    """If it was read: only of errors."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.response.status_code
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those that reach the caller."""
+        return {
+            name: value
+            for name, value in self.response.headers.items()
+            if name in RETURNED or name.startswith(RETURNED_PREFIXES)
+        }
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """The body as it comes, packed if it is."""
+        if self.body is not None:
+            yield self.body
+            return
+        async for piece in self.response.aiter_raw():
+            yield piece
+
+    @property
+    def overflows(self) -> bool:
+        """Whether the engine refuses the request as too long for its window."""
+        if self.body is None:
+            return False
+        response = httpx.Response(self.status, headers=self.response.headers, content=self.body)
+        try:
+            fields: Any = response.json()
+            body = fields.get("error", fields)
+        except (ValueError, AttributeError, httpx.DecodingError):
+            body = None
+        error: Any = openai.APIError("", cast("Any", None), body=body)
+        error.status_code = self.status
+        return overflows(error)
+
+
+def _ours(headers: Mapping[str, Any]) -> dict[str, str]:
+    """What the model's own requests carry to its server: the key, and the headers of `open_model`."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if isinstance(value, str)
+        and name.lower() not in FORWARDED
+        and not name.lower().startswith("x-stainless-")
+    }
+
+
+async def _read_error(response: httpx.Response, endpoint: Endpoint) -> Reply:
+    """An error with its body, without the endpoint's secrets where the engine repeats them."""
+    raw = b"".join([piece async for piece in response.aiter_raw()])
+    try:
+        text = httpx.Response(response.status_code, headers=response.headers, content=raw).text
+    except httpx.DecodingError:
+        text = ""
+    if any(secret in text for secret in endpoint.secrets):
+        said = {
+            "message": endpoint.quote(text),
+            "type": "server_error",
+            "param": None,
+            "code": None,
+        }
+        raw = json.dumps({"error": said}).encode()
+        response.headers["content-type"] = "application/json"
+        response.headers.pop("content-encoding", None)
+        response.headers["content-length"] = str(len(raw))
+    return Reply(response, raw)

@@ -1,0 +1,87 @@
+"""Who may ask, and how many at once: in front of everything but `/health`."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from memagent_serve.refusals import Refusal
+from memagent_serve.settings import Settings
+
+OPEN = "/health"
+"""The one path that needs no key and counts as no request: orchestrators ask it, also while the endpoint is full."""
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+"""Names of this machine in `Host`. A web page that points its own name here can't use them."""
+BUSY_SECONDS = 1
+"""What a client is asked to wait for if too many requests are at work."""
+
+
+class Guard:
+    """Lets a request in if it has a key, or comes by a name of this machine where there are no keys."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        self._keys = [_digest(key) for key in settings.keys]
+        self.at_work = 0
+        """Requests that were let in and are not answered yet."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request that isn't let in; passes on what isn't a request."""
+        if scope["type"] != "http" or scope["path"] == OPEN:
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope["owner"] = self._check(Headers(scope=scope))
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, send)
+            return
+        self.at_work += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self.at_work -= 1
+
+    def _check(self, headers: Headers) -> str:
+        """Whose request it is, in a word that doesn't give the key away."""
+        owner = self._owner(headers)
+        if self.at_work >= self._settings.max_requests:
+            raise Refusal(
+                429,
+                f"{self._settings.max_requests} requests are at work, the most that this endpoint allows: retry later",
+                code="rate_limit_exceeded",
+                headers={"Retry-After": str(BUSY_SECONDS)},
+            )
+        return owner
+
+    def _owner(self, headers: Headers) -> str:
+        if not self._keys:
+            host = headers.getlist("host")
+            if len(host) != 1 or _without_port(host[0]) not in LOCAL_NAMES:
+                raise Refusal(403, "this endpoint has no keys, so it answers to localhost only")
+            return "local"
+        given = headers.getlist("authorization")
+        scheme, _, key = (given[0] if len(given) == 1 else "").partition(" ")
+        digest = _digest(key.strip())
+        # All of them, so that the time doesn't tell which one it was.
+        found = [hmac.compare_digest(digest, known) for known in self._keys]
+        if scheme.lower() != "bearer" or not any(found):
+            raise Refusal(
+                401,
+                "a key is needed: send it as 'Authorization: Bearer KEY'",
+                code="invalid_api_key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return hashlib.blake2b(digest, digest_size=4).hexdigest()
+
+
+def _digest(key: str) -> bytes:
+    """All digests are equally long, so comparing them doesn't give the length away."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _without_port(host: str) -> str:
+    name = host.strip().lower()
+    return name if name.endswith("]") or ":" not in name else name.rpartition(":")[0]

@@ -1,0 +1,162 @@
+"""Long histories, kept within the window by a `SummaryBuffer` that remembers what it summarised."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from memagent import ChatRequest, Completion, SummaryBuffer, Usage
+from memagent.errors import CompactionFailed, HistoryChanged
+from memagent.models import ChatModel, Wrapper
+from memagent.threads import in_background
+
+REMEMBERED = 256
+"""States of conversations to keep: 32 KB each, in a window of 8192 tokens."""
+SUMMARIES = 1_000_000
+"""Of one conversation; it ends when its client ends it."""
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A history that fits."""
+
+    messages: list[dict[str, Any]]
+    summaries: int
+    """Written for the conversation so far."""
+    paid: Usage
+    """By this request."""
+    state: Mapping[str, Any]
+    """With which a history continues that begins with these messages."""
+
+
+class Spending(Wrapper):
+    """Adds up what calls cost."""
+
+    def __init__(self, inner: ChatModel) -> None:
+        super().__init__(inner)
+        self.usage = Usage()
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Passes the request on."""
+        completion = await self.inner.complete(request)
+        self.usage += completion.usage
+        return completion
+
+
+class Histories:
+    """Shortens histories; the next turn of a conversation continues from the state of the last one.
+
+    Args:
+        model: writes the summaries.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self._states = OrderedDict[bytes, Mapping[str, Any]]()
+        """By the digest of the history that was fed."""
+
+    async def continues(self, given: Sequence[Mapping[str, Any]], owner: str) -> bool:
+        """Whether a history continues one that was shortened before: then it needn't be counted."""
+        digests = await asyncio.to_thread(_digests, given, owner)
+        return any(digest in self._states for digest in digests)
+
+    async def shorten(
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[Any],
+        window: int,
+        room: int,
+        *,
+        given: Sequence[Mapping[str, Any]],
+        owner: str,
+        state: Mapping[str, Any] | None = None,
+    ) -> Shortened:
+        """Returns messages that leave room for the output.
+
+        Args:
+            messages: in the form of chat completions.
+            tools: what the request offers.
+            window: of the model, in tokens.
+            room: tokens for the output.
+            given: the messages as the client sent them, by which the next turn is recognised.
+            owner: whose conversation it is.
+            state: of the history that this one continues, if the client brought it.
+
+        Raises:
+            MemagentError: what `SummaryBuffer.feed` raises.
+        """
+        digests = await asyncio.to_thread(_digests, given, owner)
+        if state is None:
+            state = next((self._states[d] for d in reversed(digests) if d in self._states), None)
+        model = Spending(self._model)
+        settings: dict[str, Any] = {
+            "working_context": max(1, window - room),
+            "window": window,
+            "max_summaries": SUMMARIES,
+        }
+        try:
+            done = await self._feed(state, model, settings, messages, tools)
+        except HistoryChanged:
+            done = await self._feed(None, model, settings, messages, tools)
+        self._states[digests[-1]] = done.state
+        self._states.move_to_end(digests[-1])
+        while len(self._states) > REMEMBERED:
+            self._states.popitem(last=False)
+        return done
+
+    async def compact(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], window: int
+    ) -> Shortened:
+        """Summarises a history though it may fit; what saves less than a tenth of the window is left alone.
+
+        Args:
+            messages: in the form of chat completions.
+            tools: what the requests offer.
+            window: of the model, in tokens.
+
+        Raises:
+            MemagentError: what `SummaryBuffer.feed` and `compact` raise.
+        """
+        model = Spending(self._model)
+        buffer = SummaryBuffer(
+            model, working_context=window, window=window, max_summaries=SUMMARIES
+        )
+        async with buffer:
+            await buffer.feed(messages, tools=tools)
+            with suppress(CompactionFailed):
+                await in_background(buffer.compact(force=True))  # on the loop on which it was fed
+            sent = await buffer.feed(messages, tools=tools)  # once more, so that its state knows
+            return Shortened(sent, buffer.summaries, model.usage, buffer.state())
+
+    async def _feed(
+        self,
+        state: Mapping[str, Any] | None,
+        model: Spending,
+        settings: dict[str, Any],
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[Any],
+    ) -> Shortened:
+        made = (
+            SummaryBuffer(model, **settings)
+            if state is None
+            else SummaryBuffer.from_state(state, model, **settings)
+        )
+        async with made as buffer:
+            sent = await buffer.feed(messages, tools=tools)
+            return Shortened(sent, buffer.summaries, model.usage, buffer.state())
+
+
+def _digests(messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
+    """A digest of each beginning of a history."""
+    running = hashlib.blake2b(owner.encode(), digest_size=16)
+    digests: list[bytes] = []
+    for message in messages:
+        running.update(json.dumps(message, sort_keys=True).encode())
+        digests.append(running.digest())
+    return digests

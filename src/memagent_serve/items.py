@@ -1,0 +1,128 @@
+"""Items of responses: as messages and back, and a conversation packed into one item."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from memagent import Message
+from memagent.errors import ConfigError
+from memagent.integrations.openai_agents import read_items, write_items
+from memagent_serve.overflow import Conversation
+from memagent_serve.refusals import Refusal
+
+COMPACTION = "compaction"
+MOST = 2**24
+"""Bytes to unpack of an item: far more than any window takes. What is cut off there isn't JSON."""
+
+
+def read_input(
+    fields: Mapping[str, Any], *, most: int | None = None, threshold: int | None = None
+) -> Conversation:
+    """The conversation of a request's `instructions`, `input` and `tools`.
+
+    Args:
+        fields: of the request.
+        most: tokens of the output.
+        threshold: as in `Conversation`.
+
+    Returns:
+        One without messages, if the fields aren't those of a request.
+
+    Raises:
+        Refusal: a compaction item is not of this endpoint.
+    """
+    given: object = fields.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list):
+        return Conversation([], [], most)
+    every = cast("list[Any]", items)
+    packed = [n for n, item in enumerate(every) if _kind(item) == COMPACTION]
+    before, state = unpack(every[packed[-1]]) if packed else ([], None)
+    try:
+        read = read_items(every[packed[-1] + 1 :] if packed else every)
+    except (AttributeError, KeyError, TypeError) as error:
+        if packed:
+            raise Refusal(400, "input holds an item that can't be read", param="input") from error
+        return Conversation([], [], most)  # the engine says what is wrong
+    own = {id(message): items for message, items in read}
+    messages = [*before, *(message for message, _ in read)]
+    if isinstance(said := fields.get("instructions"), str) and said:
+        messages.insert(0, {"role": "system", "content": said})
+    return Conversation(messages, _tools(fields), most, threshold, state, own)
+
+
+def write_input(
+    messages: Sequence[dict[str, Any]], conversation: Conversation, *, instructions: bool
+) -> list[Any]:
+    """Messages as items: those that were given, where a message is still the same.
+
+    Args:
+        messages: prepared.
+        conversation: as `read_input` returned it.
+        instructions: the request has some, which the first message repeats.
+    """
+    if instructions and messages and messages[0]["role"] == "system":
+        messages = messages[1:]
+    results = {
+        item["call_id"]: item
+        for items in conversation.items.values()
+        for item in items
+        if "output" in item
+    }
+    written = (conversation.items.get(id(m)) or write_items(m, results) for m in messages)
+    return [item for items in written for item in items]
+
+
+def pack(messages: Sequence[Mapping[str, Any]], state: Mapping[str, Any]) -> dict[str, Any]:
+    """A conversation as a compaction item. It isn't encrypted: it holds nothing but the caller's own conversation.
+
+    Args:
+        messages: that fit.
+        state: with which a history continues that begins with them.
+    """
+    kept = [m for m in messages if m.get("role") not in ("system", "developer")]
+    raw = zlib.compress(json.dumps({"messages": kept, "state": state}).encode())
+    text = base64.b85encode(raw).decode()
+    return {"type": COMPACTION, "id": f"cmp_{uuid.uuid4().hex}", "encrypted_content": text}
+
+
+def unpack(item: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+    """Messages and state in a compaction item. It comes from a client, so it may hold anything.
+
+    Raises:
+        Refusal: it is not one of this endpoint's.
+    """
+    try:
+        raw = zlib.decompressobj().decompress(base64.b85decode(item["encrypted_content"]), MOST)
+        found = json.loads(raw)
+        messages: list[dict[str, Any]] = found["messages"]
+        for message in messages:
+            Message.from_openai(message)
+        found["state"]["version"]  # the rest is read where the state is used
+        return messages, found["state"]
+    except (ConfigError, KeyError, RecursionError, TypeError, ValueError, zlib.error) as error:
+        raise Refusal(
+            400,
+            f"a compaction item in the input is not one of this endpoint ({type(error).__name__})",
+            param="input",
+        ) from None
+
+
+def _tools(fields: Mapping[str, Any]) -> list[Any]:
+    """The functions as chat completions offer them."""
+    tools: list[Any] = []
+    given: object = fields.get("tools")
+    for tool in cast("list[Any]", given) if isinstance(given, list) else []:
+        if _kind(tool) == "function":
+            function = {n: v for n, v in cast("dict[str, Any]", tool).items() if n != "type"}
+            tools.append({"type": "function", "function": function})
+    return tools
+
+
+def _kind(item: object) -> object:
+    return cast("dict[str, Any]", item).get("type") if isinstance(item, dict) else None

@@ -1,0 +1,74 @@
+"""Answers of a model in this process, which takes no bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from memagent import ChatRequest, Sampling, Usage
+from memagent.errors import ConfigError
+from memagent.messages import FinishReason
+from memagent_serve.engine import Engine
+from memagent_serve.forms import Said
+from memagent_serve.overflow import Conversation
+from memagent_serve.refusals import Refusal
+
+NOT_DONE = (
+    "functions",
+    "logit_bias",
+    "logprobs",
+    "response_format",
+    "text",
+    "tools",
+    "top_logprobs",
+)
+"""Fields that change the answer in ways that such models can't."""
+UNSAID = 1024
+"""Tokens of an answer where neither the request nor the model says how many."""
+
+
+async def complete(
+    engine: Engine, conversation: Conversation, fields: dict[str, Any], name: str, paid: Usage
+) -> Said:
+    """Answers a request that fits.
+
+    Args:
+        engine: of a model in this process.
+        conversation: what to answer.
+        fields: of the request.
+        name: of the request, for the id.
+        paid: before.
+
+    Raises:
+        Refusal: the request asks for what such models don't do.
+        MemagentError: the model failed.
+    """
+    asked = [field for field in NOT_DONE if fields.get(field)]
+    if asked or fields.get("n") not in (None, 1):
+        raise Refusal(
+            400,
+            f"the model {engine.name!r} runs in the endpoint's process, where {', '.join(asked) or 'n'} has no effect: "
+            "leave it out, or serve the model with vLLM or SGLang",
+            param=asked[0] if asked else "n",
+        )
+    messages, _ = conversation.read
+    window, most = await engine.window(), conversation.most
+    if most is None:
+        counter = await engine.model.counter()
+        prompt = await asyncio.to_thread(counter.count_messages, messages)
+        most = max(1, (window or prompt + UNSAID) - prompt)
+    heat = {n: fields[n] for n in ("temperature", "top_p") if fields.get(n) is not None}
+    stop = fields.get("stop") or ()
+    try:
+        request = ChatRequest(
+            messages=tuple(messages),
+            max_tokens=most,
+            sampling=Sampling(**heat),
+            seed=fields.get("seed"),
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        )
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"the request can't be read: {error}") from None
+    done = await engine.model.complete(request)
+    finish = "length" if done.finish_reason is FinishReason.LENGTH else "stop"
+    return Said(done.text, finish, engine.name, name, done.usage + paid)

@@ -1,0 +1,94 @@
+"""A user message that is a document and a question: taking it apart, and putting notes in the document's place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from memagent_serve.refusals import OVERFLOW, Refusal
+
+OPEN, CLOSE = "<document>", "</document>"
+TEXT_PARTS = ("text", "input_text")
+"""Of chat completions and of responses."""
+RULE = (
+    "Send the document and the question as text parts of one message, the question last; or as one text with the "
+    f"document between {OPEN} and {CLOSE}, each once"
+)
+
+
+@dataclass(frozen=True)
+class LongMessage:
+    """What a message holds."""
+
+    document: str
+    question: str
+
+    @classmethod
+    def read(cls, message: Mapping[str, Any], place: int) -> LongMessage:
+        """Takes a message apart.
+
+        Args:
+            message: in the form of chat completions.
+            place: its index, for the error.
+
+        Raises:
+            Refusal: it can't be told what is the document and what the question.
+        """
+        whole = _texts(message.get("content"), place)
+        if len(whole) == 1:
+            before, document, after = _enclosed(whole[0], place)
+            question = "\n\n".join(filter(None, (before.strip(), after.strip())))
+        else:
+            document, question = "\n\n".join(whole[:-1]), whole[-1].strip()
+        if not document.strip() or not question:
+            raise _refuse(place, f"has no {'question' if document.strip() else 'document'}")
+        return cls(document, question)
+
+
+def with_notes(message: Mapping[str, Any], notes: str) -> dict[str, Any]:
+    """The same message with notes in place of its document."""
+    noted = f"<notes>\n{notes}\n</notes>"
+    content: Any = message["content"]
+    if isinstance(content, list):
+        parts = cast("list[dict[str, Any]]", content)
+        if len(parts) > 1:
+            return {**message, "content": [parts[0] | {"text": noted}, parts[-1]]}
+        text = parts[0]["text"]
+        return {**message, "content": [parts[0] | {"text": _replace(text, noted)}]}
+    return {**message, "content": _replace(content, noted)}
+
+
+def _texts(content: object, place: int) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    texts: list[str] = []
+    for part in cast("list[Any]", content) if isinstance(content, list) else [content]:
+        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        if fields.get("type") not in TEXT_PARTS or not isinstance(fields.get("text"), str):
+            raise _refuse(place, "has parts that aren't text, which can't be read through a memory")
+        texts.append(fields["text"])
+    return texts
+
+
+def _replace(text: str, noted: str) -> str:
+    before, _, rest = text.partition(OPEN)
+    return before + noted + rest.rpartition(CLOSE)[2]
+
+
+def _enclosed(text: str, place: int) -> tuple[str, str, str]:
+    """What stands before, in and behind the document's tags."""
+    before, opened, rest = text.partition(OPEN)
+    document, closed, after = rest.partition(CLOSE)
+    if not (opened and closed) or OPEN in rest or CLOSE in after:
+        raise _refuse(place, "doesn't say what of it is the document and what the question")
+    return before, document, after
+
+
+def _refuse(place: int, why: str) -> Refusal:
+    return Refusal(
+        400,
+        f"messages[{place}] exceeds the model's window and {why}. {RULE}",
+        code=OVERFLOW,
+        param=f"messages[{place}].content",
+    )

@@ -1,0 +1,191 @@
+"""What becomes of a request that exceeds the window: readings, notes and summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from memagent import Message, Result, Usage
+from memagent.errors import ConfigError
+from memagent.messages import ToolSpec
+from memagent_serve.engine import Engine
+from memagent_serve.histories import Histories, Shortened
+from memagent_serve.long_messages import LongMessage, with_notes
+from memagent_serve.reading import Asked, Reader, Reading
+from memagent_serve.refusals import OVERFLOW, Refusal
+from memagent_serve.wire import Progress
+
+LEAST_ROOM = 256
+"""Tokens kept free for the output of a request that doesn't say how many it wants."""
+NOTHING_NOTED = "(nothing in the document was worth a note)"
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The part of a request that takes up the window."""
+
+    messages: list[dict[str, Any]] = field(repr=False)
+    """In the form of chat completions."""
+    tools: list[Any]
+    most: int | None
+    """Tokens that the output may have; None if the request doesn't say."""
+    threshold: int | None = None
+    """Tokens at which the request wants its history shortened, if below the window."""
+    state: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Of the history that this one continues, if the client brought it. The engine doesn't know such requests."""
+    items: Mapping[int, list[Any]] = field(default_factory=dict[int, list[Any]], repr=False)
+    """What messages were made of, by their `id()`, if the request isn't in the form of chat completions."""
+
+    @property
+    def read(self) -> tuple[list[Message], list[ToolSpec]]:
+        """Messages and tools as memagent counts them; a `ConfigError` if they aren't any."""
+        return list(map(Message.from_openai, self.messages)), list(
+            map(ToolSpec.from_openai, self.tools)
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A request that fits now, or is answered."""
+
+    messages: list[dict[str, Any]]
+    answer: Result | None
+    """Of the reading, if the request was one long message and nothing else."""
+    report: dict[str, Any]
+    """What was read and summarised, for the response."""
+    paid: Usage
+    headers: dict[str, str]
+    state: Mapping[str, Any] | None = None
+    """With which the next turn continues, if the history was shortened."""
+
+    @classmethod
+    def unchanged(cls, conversation: Conversation) -> Prepared:
+        """A request that fits as it is."""
+        return cls(conversation.messages, None, {}, Usage(), {})
+
+
+class Overflow:
+    """Makes requests fit."""
+
+    def __init__(self, engine: Engine, reader: Reader, histories: Histories) -> None:
+        self._engine, self._reader, self._histories = engine, reader, histories
+
+    async def room(self, conversation: Conversation) -> int:
+        """Tokens to keep free for the output: at most half of the window, the rest is the engine's to refuse."""
+        window = await self._engine.window()
+        if window is None:
+            return 1
+        if conversation.most is None:
+            return min(LEAST_ROOM, window // 8)
+        return max(1, min(conversation.most, window // 2))
+
+    async def needed(self, conversation: Conversation, owner: str) -> bool:
+        """Whether a request exceeds the window; False if it can't be read: then the engine says what is wrong."""
+        if await self._histories.continues(conversation.messages, owner):
+            return True
+        return await self._exceeds(conversation)
+
+    async def _limit(self, conversation: Conversation) -> int | None:
+        """Tokens of prompt plus output that the history may take."""
+        window = await self._engine.window()
+        wanted = conversation.threshold
+        if wanted is not None:
+            wanted += await self.room(conversation)
+        return min((size for size in (window, wanted) if size is not None), default=None)
+
+    async def _exceeds(self, conversation: Conversation) -> bool:
+        try:
+            messages, tools = conversation.read
+            room, limit = await self.room(conversation), await self._limit(conversation)
+            return await self._engine.exceeds(messages, tools, room, limit)
+        except ConfigError:
+            return False
+
+    async def prepare(
+        self, conversation: Conversation, asked: Asked, progress: Progress, *, alone: bool
+    ) -> Prepared:
+        """Reads long messages, and shortens the history if that isn't enough.
+
+        Args:
+            conversation: exceeds the window.
+            asked: how to read.
+            progress: is told of chunks and summaries.
+            alone: the request is one message and nothing else, so that the reading may answer it.
+
+        Raises:
+            MemagentError: of a reading or a summary.
+            Refusal: a long message isn't a document and a question, or a reading stopped.
+        """
+        limit, room = await self._limit(conversation), await self.room(conversation)
+        messages, readings, paid = list(conversation.messages), dict[int, Reading](), Usage()
+        for place, message in enumerate(messages):
+            if message.get("role") == "user" and await self._is_long(message, messages, room):
+                found = LongMessage.read(message, place)
+                readings[place] = reading = await self._reader.read(found, asked, progress)
+                paid += reading.paid
+                messages[place] = with_notes(message, reading.result.memory or NOTHING_NOTED)
+        report: dict[str, Any] = {
+            "read": [{"message": n, **r.report()} for n, r in readings.items()]
+        }
+        answer = readings[0].result if alone and readings and len(messages) == 1 else None
+        headers, state = _headers(list(readings.values())), conversation.state
+        if answer is None:
+            fits = replace(conversation, messages=messages)
+            if limit is not None and (not readings or await self._exceeds(fits)):
+                progress("the history is being shortened")
+                shortened = await self._histories.shorten(
+                    messages,
+                    conversation.tools,
+                    limit,
+                    room,
+                    given=conversation.messages,
+                    owner=asked.owner,
+                    state=conversation.state,
+                )
+                state = shortened.state
+                messages, paid = shortened.messages, paid + shortened.paid
+                report["summaries"] = shortened.summaries
+                headers["X-Memagent-Summaries"] = str(shortened.summaries)
+        return Prepared(messages, answer, report, paid, headers, state)
+
+    async def compact(self, conversation: Conversation) -> Shortened:
+        """Summarises a conversation as far as that saves anything.
+
+        Raises:
+            MemagentError: of a summary.
+            Refusal: the model's window is unknown.
+        """
+        window = await self._engine.window()
+        if window is None:
+            raise Refusal(
+                400, "the model doesn't report its window: start the endpoint with --window"
+            )
+        return await self._histories.compact(conversation.messages, conversation.tools, window)
+
+    async def _is_long(
+        self, message: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], room: int
+    ) -> bool:
+        systems = [m for m in messages if m.get("role") in ("system", "developer")]
+        shown = [Message.from_openai(m) for m in (*systems, message)]
+        return await self._engine.exceeds(shown, (), room, await self._engine.window())
+
+
+def refuse() -> Refusal:
+    """The answer to a request that exceeds the window, where it isn't to be read."""
+    return Refusal(
+        400,
+        "the request exceeds the model's window, and this endpoint doesn't read such requests (--overflow refuse)",
+        code=OVERFLOW,
+        param="messages",
+    )
+
+
+def _headers(readings: Sequence[Reading]) -> dict[str, str]:
+    if not readings:
+        return {}
+    return {
+        "X-Memagent-Run": ", ".join(reading.result.run_id for reading in readings),
+        "X-Memagent-Chunks": str(sum(reading.result.chunks for reading in readings)),
+        "X-Memagent-Tokens": str(sum(reading.tokens for reading in readings)),
+    }

@@ -1,0 +1,85 @@
+"""Errors as OpenAI's clients read them, and memagent's errors in that form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from memagent import errors
+
+OVERFLOW = "context_length_exceeded"
+"""OpenAI's code for a request that exceeds the window."""
+
+
+class Refusal(Exception):
+    """A request is answered with an error.
+
+    Args:
+        status: of the response.
+        message: for whoever sent the request.
+        code: OpenAI's word for the error, if it has one.
+        param: the field of the request that is at fault.
+        headers: of the response.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+        self.code, self.param, self.headers = code, param, dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        """The body of the response."""
+        kind = (
+            "invalid_request_error"
+            if self.status < HTTPStatus.INTERNAL_SERVER_ERROR
+            else "server_error"
+        )
+        said = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return {"error": said}
+
+    def response(self) -> JSONResponse:
+        """The whole response."""
+        return JSONResponse(self.body(), self.status, headers=self.headers)
+
+
+class ClientLeft(Exception):
+    """Whoever sent the request has hung up: nobody reads an answer."""
+
+
+_STATUS: tuple[tuple[type[errors.MemagentError], int, str | None], ...] = (
+    (errors.ContextOverflow, HTTPStatus.BAD_REQUEST, OVERFLOW),
+    (errors.WindowTooSmall, HTTPStatus.BAD_REQUEST, OVERFLOW),
+    (errors.ConfigError, HTTPStatus.BAD_REQUEST, None),
+    (errors.DocumentError, HTTPStatus.BAD_REQUEST, None),
+    (errors.ServerBusy, HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_exceeded"),
+    (errors.RequestTimeout, HTTPStatus.GATEWAY_TIMEOUT, None),
+    (errors.ModelError, HTTPStatus.BAD_GATEWAY, None),
+    (errors.LimitReached, HTTPStatus.TOO_MANY_REQUESTS, "usage_limit_reached"),
+    (errors.SessionError, HTTPStatus.BAD_GATEWAY, None),
+    (errors.RunBusy, HTTPStatus.CONFLICT, None),
+    (errors.MemagentError, HTTPStatus.INTERNAL_SERVER_ERROR, None),
+)
+"""The first class that fits decides. `AuthenticationFailed` is a 502: the endpoint's key is at fault, not the
+caller's."""
+
+
+def refusal_of(error: errors.MemagentError) -> Refusal:
+    """An error of memagent's as a response."""
+    status, code = next((s, c) for kind, s, c in _STATUS if isinstance(error, kind))
+    headers: dict[str, str] = {}
+    if isinstance(error, errors.ServerBusy):
+        headers["Retry-After"] = str(round(error.retry_after or 1))
+    if error.run_id is not None:
+        headers["X-Memagent-Run"] = error.run_id
+    return Refusal(status, str(error), code=code, headers=headers)

@@ -1,0 +1,184 @@
+"""The form of `/v1/responses`, and `/v1/responses/compact`."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from memagent import Usage
+from memagent_serve.bodies import take_body
+from memagent_serve.desk import Desk
+from memagent_serve.forms import FIELD, Said, limit_of, list_of
+from memagent_serve.items import COMPACTION, pack, read_input, write_input
+from memagent_serve.overflow import Conversation, Prepared
+from memagent_serve.refusals import Refusal
+from memagent_serve.wire import event, while_connected
+
+READINGS = (
+    "context_management include input metadata model seed store stream temperature top_p user"
+)
+STATE = ("previous_response_id", "conversation", "prompt")
+"""Fields that refer to what only the engine knows: such requests pass, and can't be counted."""
+
+
+class ResponsesForm:
+    """Responses: see `Form`."""
+
+    path = "/responses"
+    readings: frozenset[str] = frozenset(READINGS.split())
+
+    def read(self, fields: dict[str, Any]) -> Conversation:
+        """See `Form`."""
+        most = limit_of(fields.get("max_output_tokens"))
+        if any(fields.get(name) for name in STATE):
+            return Conversation([], [], most)
+        rules = list_of(fields, "context_management")
+        found = [
+            cast("dict[str, Any]", rule).get("compact_threshold")
+            for rule in rules
+            if isinstance(rule, dict) and cast("dict[str, Any]", rule).get("type") == COMPACTION
+        ]
+        return read_input(fields, most=most, threshold=limit_of(*found))
+
+    def rewrite(
+        self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
+    ) -> dict[str, Any]:
+        """See `Form`."""
+        instructions = bool(fields.get("instructions"))
+        items = write_input(prepared.messages, conversation, instructions=instructions)
+        rest = {name: value for name, value in fields.items() if name != "context_management"}
+        return rest | {"input": items}
+
+    def write(self, said: Said, report: dict[str, Any]) -> dict[str, Any]:
+        """See `Form`."""
+        part: dict[str, Any] = {
+            "type": "output_text",
+            "text": said.text,
+            "annotations": [],
+            "logprobs": [],
+        }
+        cut = said.finish == "length"
+        status = "incomplete" if cut else "completed"
+        message = {"type": "message", "id": f"msg_{said.name}", "status": status}
+        return {
+            "id": f"resp_{said.name}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "status": status,
+            "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "model": said.model,
+            "output": [{**message, "role": "assistant", "content": [part]}],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": _usage(said.usage),
+            **({FIELD: report} if report else {}),
+        }
+
+    def stream(self, whole: dict[str, Any], fields: dict[str, Any]) -> Iterator[bytes]:
+        """See `Form`."""
+        (item,) = whole["output"]
+        (part,) = item["content"]
+        begun: dict[str, Any] = {**whole, "status": "in_progress", "output": [], "usage": None}
+        at = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+        place = {"output_index": 0}
+        events: list[tuple[str, dict[str, Any]]] = [
+            ("created", {"response": begun}),
+            (
+                "output_item.added",
+                {**place, "item": {**item, "status": "in_progress", "content": []}},
+            ),
+            ("content_part.added", {**at, "part": {**part, "text": ""}}),
+            ("output_text.delta", {**at, "delta": part["text"], "logprobs": []}),
+            ("output_text.done", {**at, "text": part["text"], "logprobs": []}),
+            ("content_part.done", {**at, "part": part}),
+            ("output_item.done", {**place, "item": item}),
+            (whole["status"], {"response": whole}),
+        ]
+        for number, (name, said) in enumerate(events):
+            kind = f"response.{name}"
+            yield event(json.dumps({"type": kind, "sequence_number": number, **said}), kind)
+
+    def add(
+        self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
+    ) -> dict[str, Any]:
+        """See `Form`. A history that was shortened comes as an item, if the request manages its context."""
+        usage = {"usage": _sum(whole["usage"], prepared.paid)} if whole.get("usage") else {}
+        state = prepared.state if _is_managed(fields, prepared) else None
+        packed = [] if state is None else [pack(prepared.messages, state)]
+        report = {FIELD: prepared.report} if prepared.report else {}
+        return {**whole, **usage, "output": [*packed, *whole["output"]], **report}
+
+    def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
+        """See `Form`. The item is in the last event only: the engine numbers those that it streams."""
+        if chunk["type"] not in ("response.completed", "response.incomplete"):
+            return False
+        chunk["response"] = self.add(chunk["response"], fields, prepared)
+        return True
+
+
+class Compact:
+    """The route that shortens a conversation without answering it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._form = desk, ResponsesForm()
+
+    async def __call__(self, request: Request) -> Response:
+        """Answers one request."""
+        body = await take_body(request, self._desk.settings.max_body)
+        self._desk.check_name(body.fields)
+        if found := [name for name in STATE if body.fields.get(name)]:
+            raise Refusal(
+                400,
+                f"this endpoint keeps no responses, so {found[0]} has no meaning: send the items as input",
+                param=found[0],
+            )
+        conversation = self._form.read(body.fields)
+        if not conversation.messages:
+            raise Refusal(400, "input holds no items that can be read", param="input")
+        work = self._desk.overflow.compact(conversation)
+        done = await while_connected(request.receive, work)
+        return JSONResponse(
+            {
+                "id": f"resp_{uuid.uuid4().hex}",
+                "object": "response.compaction",
+                "created_at": int(time.time()),
+                "output": [pack(done.messages, done.state)],
+                "usage": _usage(done.paid),
+                FIELD: {"summaries": done.summaries},
+            }
+        )
+
+
+def _is_managed(fields: dict[str, Any], prepared: Prepared) -> bool:
+    return bool(fields.get("context_management")) and bool(prepared.report.get("summaries"))
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    """What was paid; the total includes discarded replies."""
+    prompt, output = usage.prompt_tokens, usage.completion_tokens
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt + output + usage.retry_tokens,
+    }
+
+
+def _sum(theirs: dict[str, Any], ours: Usage) -> dict[str, Any]:
+    """The engine's usage of the last call, plus what was paid before it."""
+    mine = _usage(ours)
+    details: dict[str, Any] = theirs.get("input_tokens_details") or {}
+    cached = ours.cached_tokens + (details.get("cached_tokens") or 0)
+    sums = {
+        n: mine[n] + theirs.get(n, 0) for n in ("input_tokens", "output_tokens", "total_tokens")
+    }
+    return {**theirs, **sums, "input_tokens_details": {**details, "cached_tokens": cached}}

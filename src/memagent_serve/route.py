@@ -1,0 +1,176 @@
+"""A route of either form: what fits passes as bytes, the rest is read or summarised first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from memagent.errors import BadResponse, MemagentError
+from memagent_serve.bodies import take_body
+from memagent_serve.desk import Desk
+from memagent_serve.forms import Form, Said, edit_stream
+from memagent_serve.local import complete
+from memagent_serve.overflow import Conversation, Prepared, refuse
+from memagent_serve.reading import Asked
+from memagent_serve.refusals import ClientLeft, Refusal, refusal_of
+from memagent_serve.relay import TooLong, relay
+from memagent_serve.wire import (
+    STREAM_HEADERS,
+    Progress,
+    Streamed,
+    comment,
+    event,
+    narrate,
+    while_connected,
+)
+
+KEPT_HEADERS = ("accept", "traceparent", "tracestate", "user-agent")
+"""Of a request that is rewritten: its length, type and packing are new."""
+
+
+class Endpoint:
+    """A route, as an ASGI application."""
+
+    def __init__(self, desk: Desk, form: Form) -> None:
+        self._desk, self._form = desk, form
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request; stops quietly where nobody waits for the answer any more."""
+        # Cancelled by a server that ends: it would log the cancellation as an error of this application.
+        with suppress(ClientLeft, asyncio.CancelledError):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        body = await take_body(request, self._desk.settings.max_body)
+        call = _Call(self._desk, self._form, request, body.fields)
+        needed = await while_connected(receive, call.needed())
+        changed = call.conversation.state is not None
+        engine = self._desk.engine
+        if engine.served and not changed and not (needed and await engine.exact()):
+            try:
+                path, read = self._form.path, call.conversation
+                reads = self._desk.settings.overflow == "read" and bool(read.messages)
+                await relay(engine, path, body.raw, read, request, send, give_back=reads)
+                return
+            except TooLong:
+                needed = True  # the engine has the last word
+        if needed and self._desk.settings.overflow == "refuse":
+            raise refuse()
+        self._desk.check_name(body.fields)
+        await (await call.answer(needed=needed))(scope, receive, send)
+
+
+def _tell_nobody(_: str) -> None:
+    """A response that isn't a stream has no progress."""
+
+
+class _Call:
+    """One request that doesn't pass as it is."""
+
+    def __init__(self, desk: Desk, form: Form, request: Request, fields: dict[str, Any]) -> None:
+        self._desk, self._form, self._request, self._fields = desk, form, request, fields
+        self.conversation = form.read(fields)
+
+    async def needed(self) -> bool:
+        """Whether it exceeds the window."""
+        return await self._desk.overflow.needed(self.conversation, self._request.scope["owner"])
+
+    async def answer(self, *, needed: bool) -> Response:
+        """The response: at once as a stream, else when all is done.
+
+        Args:
+            needed: the request exceeds the window.
+        """
+        asked = Asked.of(self._fields, self._request.scope["owner"])
+        said = {name for name, value in self._fields.items() if value is not None}
+
+        async def prepare(progress: Progress) -> Prepared:
+            if not needed:
+                return Prepared.unchanged(self.conversation)
+            alone = said <= self._form.readings
+            return await self._desk.overflow.prepare(
+                self.conversation, asked, progress, alone=alone
+            )
+
+        if self._fields.get("stream"):
+            return Streamed(self._stream(prepare), STREAM_HEADERS)
+        return await while_connected(self._request.receive, self._whole(prepare))
+
+    async def _whole(self, prepare: Any) -> Response:
+        prepared: Prepared = await prepare(_tell_nobody)
+        if (said := await self._own(prepared)) is not None:
+            whole = self._form.write(said, prepared.report)
+            return JSONResponse(whole, headers=prepared.headers)
+        raw, headers = self._rewritten(prepared)
+        async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
+            came = b"".join([piece async for piece in reply.pieces()])
+        if reply.status != 200:
+            return Response(came, reply.status, reply.headers | prepared.headers)
+        try:
+            whole = self._form.add(json.loads(came), self._fields, prepared)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise BadResponse(f"the engine's answer can't be read: {came[:200]!r}") from None
+        return JSONResponse(whole, headers=prepared.headers)
+
+    async def _own(self, prepared: Prepared) -> Said | None:
+        """The answer, unless the engine's server has to give it."""
+        if (found := prepared.answer) is not None:
+            model = self._fields.get("model") or self._desk.engine.name
+            finish = "length" if found.truncated else "stop"
+            return Said(found.answer or "", finish, model, found.run_id, prepared.paid)
+        if self._desk.engine.served:
+            return None
+        given = self.conversation
+        now = Conversation(prepared.messages, given.tools, given.most)
+        return await complete(self._desk.engine, now, self._fields, uuid.uuid4().hex, prepared.paid)
+
+    def _rewritten(self, prepared: Prepared) -> tuple[bytes, dict[str, str]]:
+        headers = {n: v for n, v in self._request.headers.items() if n in KEPT_HEADERS}
+        fields = self._form.rewrite(self._fields, self.conversation, prepared)
+        return json.dumps(fields).encode(), headers | {"content-type": "application/json"}
+
+    async def _stream(self, prepare: Any) -> AsyncGenerator[bytes]:
+        try:
+            prepared: Prepared | None = None
+            async with aclosing(narrate(prepare)) as told:
+                yield comment("reading")
+                async for item in told:
+                    if isinstance(item, str):
+                        yield comment(item)
+                    else:
+                        prepared = item
+            assert prepared is not None
+            async with aclosing(self._events(prepared)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except MemagentError as error:
+            yield event(json.dumps(refusal_of(error).body()))
+        except Refusal as refusal:
+            yield event(json.dumps(refusal.body()))
+
+    async def _events(self, prepared: Prepared) -> AsyncGenerator[bytes]:
+        if (said := await self._own(prepared)) is not None:
+            for piece in self._form.stream(self._form.write(said, prepared.report), self._fields):
+                yield piece
+            return
+        raw, headers = self._rewritten(prepared)
+        async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
+            if reply.status != 200:
+                came = b"".join([piece async for piece in reply.pieces()])
+                yield event(" ".join(came.decode(errors="replace").split()))
+                return
+
+            def edit(chunk: dict[str, Any]) -> bool:
+                return self._form.edit(chunk, self._fields, prepared)
+
+            async for line in edit_stream(reply.pieces(), edit):
+                yield line

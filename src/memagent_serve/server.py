@@ -1,0 +1,101 @@
+"""The endpoint on a socket: uvicorn, with a time for request heads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from memagent.models import ChatModel
+from memagent_serve.app import make_app
+from memagent_serve.settings import Settings
+
+HEAD_SECONDS = 20.0
+"""For the head of the first request of a connection; uvicorn's own limit counts between requests only."""
+
+
+class Protocol(H11Protocol):
+    """Closes connections whose request does not begin in time, or whose head stays incomplete."""
+
+    _clock: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Starts the clock."""
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Stops it once a head is complete, and starts it with the first bytes of the next one."""
+        super().data_received(data)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stops it."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._stop()
+        elif self._clock is None:
+            self._clock = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens."""
+
+    def __init__(self, config: uvicorn.Config, say: Callable[[str], object]) -> None:
+        super().__init__(config)
+        self._say = say
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            host, port = server.sockets[0].getsockname()[:2]
+            self._say(f"memagent serves at http://{f'[{host}]' if ':' in host else host}:{port}/v1")
+
+
+def make_server(
+    model: ChatModel,
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8300,
+    grace: float = 5,
+    say: Callable[[str], object] = print,
+) -> uvicorn.Server:
+    """Makes the server of an endpoint; its `run` serves until a signal comes.
+
+    Then requests may finish for a while, and what is left is cut off: readings can be resumed.
+
+    Args:
+        model: answers; closed at the end.
+        settings: of the endpoint.
+        host: address to listen at.
+        port: of the address; 0 takes a free one.
+        grace: seconds for requests to finish.
+        say: is told the URL.
+    """
+    config = uvicorn.Config(
+        make_app(model, settings),
+        host=host,
+        port=port,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=int(grace),
+    )
+    return _Server(config, say)

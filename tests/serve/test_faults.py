@@ -1,0 +1,316 @@
+"""Faults between endpoint and engine, kills, shutdowns, secrets, and a load that leaves nothing behind."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.models.chat_server import Handler, half_a_body, hang_up, send, slow
+from tests.serve.conftest import MODEL, SECRET, listening_with
+from tests.serve.engine import Engine, broken_stream, read_or_echo, refuse
+from tests.serve.sockets import root
+from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
+
+from memagent import RunStore, open_model
+from memagent.models import RetryPolicy
+
+FAULTS = int(os.environ.get("MEMAGENT_FAULTS", "200"))
+"""Requests with a fault each. docs/endpoint.md says what 1,000 gave."""
+LOAD_SECONDS = float(os.environ.get("MEMAGENT_LOAD_SECONDS", "8"))
+KEY = "the-key-of-a-caller-77ab"
+SHORT = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
+JSON = {"Content-Type": "application/json"}
+PARTS = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
+
+
+def long(seed: int) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": PARTS}], "seed": seed}
+
+
+def chopped(handler: Handler) -> None:
+    """An answer that is cut off inside its JSON, with the right length."""
+    send(200, b'{"choices": [{"message": {"content": "ha')(handler)
+
+
+BAD: list[Callable[[Handler], None]] = [
+    hang_up,
+    half_a_body,
+    broken_stream,
+    chopped,
+    refuse(500, "out of memory"),
+    refuse(503, "loading", Retry_After="0"),
+    refuse(429, "busy", Retry_After="0"),
+    refuse(502, "bad gateway"),
+    send(200, b""),
+    send(200, b"<html>proxy</html>", Content_Type="text/html"),
+]
+
+
+class Faulty:
+    """Fails at each `every`-th call, in a way that a seed chooses; otherwise reads."""
+
+    def __init__(self, seed: int, share: float) -> None:
+        self.random, self.share = random.Random(seed), share
+        self.faults = 0
+
+    def __call__(self, handler: Handler) -> None:
+        if self.random.random() < self.share:
+            self.faults += 1
+            self.random.choice(BAD)(handler)
+        else:
+            read_or_echo(handler)
+
+
+@pytest.fixture
+def url(engine: Engine, store: RunStore) -> Iterator[str]:
+    """An endpoint that retries its own calls at once."""
+    policy = RetryPolicy(attempts=3, max_wait=0, patience=0)
+    model = open_model(f"vllm:{MODEL}", base_url=engine.url, api_key=SECRET, retry=policy)
+    with listening_with(model, store, reading={"gate": "update"}, keys=(KEY,)) as url:
+        yield url
+
+
+def read_answer(response: httpx.Response, *, streams: bool) -> str:
+    """What a response says; raises a ValueError or KeyError if it isn't a whole answer."""
+    response.raise_for_status()
+    if not streams:
+        return response.json()["choices"][0]["message"]["content"]
+    events = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    if not events or events[-1] != "[DONE]":
+        raise ValueError("a stream without its end")
+    chunks = [json.loads(line) for line in events[:-1]]
+    return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
+
+
+@pytest.mark.timeout(600)
+async def test_a_fault_is_never_an_answer(engine: Engine, url: str) -> None:
+    """Short and long requests at random; each is answered rightly, or with an error, and can be sent again."""
+    engine.default = faulty = Faulty(1, 0.15)
+    dice = random.Random(2)
+    right = wrong = failed = 0
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(timeout=60, trust_env=False, headers=headers) as http:
+
+        async def ask(seed: int) -> None:
+            nonlocal right, wrong, failed
+            body, expected = (long(seed), FACT) if dice.random() < 0.3 else (SHORT, "Hi")
+            streams = dice.random() < 0.5
+            while True:
+                try:
+                    there, given = f"{url}/chat/completions", body | {"stream": streams}
+                    said = read_answer(await http.post(there, json=given), streams=streams)
+                except (httpx.HTTPError, ValueError, KeyError):
+                    failed += 1
+                    continue
+                right, wrong = right + (said == expected), wrong + (said != expected)
+                return
+
+        limit = asyncio.Semaphore(8)
+
+        async def within(seed: int) -> None:
+            async with limit:
+                await ask(seed)
+
+        while faulty.faults < FAULTS:
+            await asyncio.gather(*(within(right + n) for n in range(20)))
+    assert wrong == 0
+    assert right > 0
+    assert failed > 0
+    print(f"{faulty.faults} faults, {right} right answers, {failed} errors, {wrong} wrong answers")
+
+
+Start = Callable[..., tuple[subprocess.Popen[str], str]]
+
+
+@pytest.fixture
+def start(engine: Engine, tmp_path: Path) -> Iterator[Start]:
+    """Starts the command with options, in a process of its own; returns that and its URL."""
+    begun: list[subprocess.Popen[str]] = []
+    line = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "memagent",
+        "serve",
+        f"vllm:{MODEL}",
+        "--port",
+        "0",
+    ]
+    line += ["--base-url", engine.url, "--store", str(tmp_path / "runs.sqlite"), "--gate", "update"]
+    environ = os.environ | {"MEMAGENT_API_KEY": SECRET, "MEMAGENT_SERVE_KEYS": KEY}
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+    def start(*options: str) -> tuple[subprocess.Popen[str], str]:
+        process = subprocess.Popen([*line, *options], env=environ, cwd=tmp_path, **both)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        begun.append(process)
+        assert process.stdout
+        first = process.stdout.readline()
+        assert "serves at" in first, first + process.stdout.read()
+        return process, first.split()[-1]
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def ended(process: subprocess.Popen[str], number: int) -> str:
+    """Ends it with a signal; returns what it said."""
+    process.send_signal(number)
+    return process.communicate(timeout=20)[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_reading_survives_the_endpoint(
+    engine: Engine, start: Start, tmp_path: Path, number: int
+) -> None:
+    """Killed in the middle of a reading, or told to end: the next endpoint continues it."""
+
+    def dawdle(handler: Handler) -> None:
+        time.sleep(0.15)
+        read_or_echo(handler)
+
+    engine.default = dawdle
+    headers = {"Authorization": f"Bearer {KEY}"}
+    process, url = start("--grace", "0")
+    with httpx.Client(timeout=30, trust_env=False, headers=headers) as http:
+        body = long(1) | {"stream": True}
+        said = ""
+        with (
+            suppress(httpx.HTTPError),
+            http.stream("POST", f"{url}/chat/completions", json=body) as response,
+        ):
+            for text in response.iter_lines():
+                assert "[DONE]" not in text
+                if "chunk 3" in text:
+                    said = ended(process, number)
+        assert "Traceback" not in said
+        with closing(RunStore(tmp_path / "runs.sqlite")) as store:
+            (record,) = store.runs()
+            done = store.count(record.id, "update/q0")
+        assert done >= 2
+        before = len(engine.bodies)
+        process, url = start()
+        reply = http.post(f"{url}/chat/completions", json=long(1)).json()
+        assert reply["choices"][0]["message"]["content"] == FACT
+        (found,) = reply["memagent"]["read"]
+        assert found["run_id"] == record.id
+        assert len(engine.bodies) - before == found["chunks"] - done + 1
+    ended(process, signal.SIGTERM)
+
+
+def test_short_requests_finish_before_it_ends(engine: Engine, start: Start) -> None:
+    engine.default = slow(1)
+    process, url = start()
+    headers = {"Authorization": f"Bearer {KEY}"}
+
+    async def both() -> httpx.Response:
+        async with httpx.AsyncClient(timeout=30, trust_env=False, headers=headers) as http:
+            asked = asyncio.create_task(http.post(f"{url}/chat/completions", json=SHORT))
+            await asyncio.to_thread(engine.waiting.wait, 10)
+            process.send_signal(signal.SIGTERM)
+            return await asked
+
+    assert asyncio.run(both()).status_code == 200
+    process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_secrets_are_nowhere(engine: Engine, start: Start, tmp_path: Path) -> None:
+    """Neither key is in what the process says, what callers get, or the store; nor is one that a caller gets wrong."""
+
+    def echo(handler: Handler) -> None:
+        said = f"bad key {handler.headers['Authorization']}"
+        (refuse(400, said) if len(engine.bodies) % 2 else refuse(401, said))(handler)
+
+    wrong = "a-key-of-another-service-19c4"
+    process, url = start("--retries", "0")
+    answers: list[str] = []
+    with httpx.Client(timeout=30, trust_env=False) as http:
+        for behaviour in (read_or_echo, echo, echo):
+            engine.default = behaviour
+            for key in (KEY, wrong):
+                for body in (SHORT, long(len(answers)), long(len(answers)) | {"stream": True}):
+                    headers = {"Authorization": f"Bearer {key}"}
+                    response = http.post(f"{url}/chat/completions", json=body, headers=headers)
+                    answers += [response.text, str(response.headers)]
+    said = ended(process, signal.SIGTERM)
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as db:
+        stored = "\n".join(db.iterdump())
+    assert FACT in stored
+    for secret in (SECRET, KEY, wrong):
+        assert all(secret not in text for text in (said, stored, *answers))
+    assert {header["authorization"] for header in engine.seen} == {f"Bearer {SECRET}"}
+
+
+def measure(pid: int) -> tuple[int, int]:
+    """Resident KiB and open descriptors of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]), len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@pytest.mark.timeout(600)
+def test_a_load_leaves_nothing_behind(engine: Engine, start: Start) -> None:
+    """Short, long, streamed, dropped and wrong requests at once: memory and descriptors stay flat."""
+    engine.default = read_or_echo
+    process, url = start()
+    headers = {"Authorization": f"Bearer {KEY}"}
+    counts = {"answered": 0, "dropped": 0, "refused": 0}
+
+    async def one(http: httpx.AsyncClient, dice: random.Random) -> None:
+        kind = dice.random()
+        there = f"{url}/chat/completions"
+        if kind < 0.5:
+            counts["answered"] += (await http.post(there, json=SHORT)).status_code == 200
+        elif kind < 0.7:
+            body = long(dice.randrange(20))
+            counts["answered"] += (await http.post(there, json=body)).status_code == 200
+        elif kind < 0.85:
+            async with http.stream(
+                "POST", there, json=long(dice.randrange(10**6)) | {"stream": True}
+            ) as r:
+                async for line in r.aiter_lines():
+                    if "chunk" in line:
+                        break
+            counts["dropped"] += 1
+        else:
+            response = await http.post(there, content=b"{", headers=JSON)
+            counts["refused"] += response.status_code == 400
+
+    async def load(seconds: float) -> None:
+        end = time.monotonic() + seconds
+        async with httpx.AsyncClient(timeout=60, trust_env=False, headers=headers) as http:
+
+            async def worker(number: int) -> None:
+                dice = random.Random(number)
+                while time.monotonic() < end:
+                    await one(http, dice)
+
+            await asyncio.gather(*map(worker, range(6)))
+
+    asyncio.run(load(LOAD_SECONDS / 2))
+    time.sleep(1)
+    before, open_before = measure(process.pid)
+    asyncio.run(load(LOAD_SECONDS))
+    time.sleep(1)
+    after, open_after = measure(process.pid)
+    health = httpx.get(f"{root(url)}/health", trust_env=False)
+    ended(process, signal.SIGTERM)
+    print(f"{counts}, {before} to {after} KiB, {open_before} to {open_after} descriptors")
+    assert health.status_code == 200
+    assert all(counts.values())
+    assert open_after <= open_before + 2
+    assert after < before * 1.15 + 8192

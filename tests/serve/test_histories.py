@@ -1,0 +1,144 @@
+"""Long histories through the endpoint: a loop that knows nothing of memagent works on."""
+
+import json
+from typing import Any
+
+import pytest
+from openai import BadRequestError, OpenAI
+from tests.integrations.book import SYSTEM, TASK, Book, Player, count
+from tests.integrations.in_openai import TOOL
+from tests.models.chat_server import CHATML_TOOLS, Handler, chat, send
+from tests.serve.conftest import MODEL, Serve
+from tests.serve.engine import WINDOW, Engine, read_or_echo
+
+START = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": TASK}]
+
+
+@pytest.fixture
+def engine(engine: Engine) -> Engine:
+    """With a template that knows tools."""
+    engine.be_vllm(WINDOW, template=CHATML_TOOLS)
+    return engine
+
+
+class Loop:
+    """Sends its whole history each time, as agents do."""
+
+    def __init__(self, client: OpenAI, book: Book, *, streams: bool = False) -> None:
+        self.client, self.book, self.streams = client, book, streams
+        self.history: list[Any] = list(START)
+        self.reported: list[Any] = []
+        self.paid = 0
+
+    def step(self) -> str | None:
+        """One reply; the answer if it is the last."""
+        given: Any = {"model": MODEL, "messages": self.history, "tools": [TOOL], "max_tokens": 100}
+        if self.streams:
+            options: Any = {"include_usage": True}
+            with self.client.chat.completions.stream(**given, stream_options=options) as events:
+                reply: Any = events.get_final_completion()
+        else:
+            reply = self.client.chat.completions.create(**given)
+        self.paid += reply.usage.total_tokens
+        self.reported.append(getattr(reply, "memagent", None))
+        said = reply.choices[0].message
+        self.history.append(said.model_dump(exclude_none=True, mode="json", exclude={"parsed"}))
+        for call in said.tool_calls or ():
+            text = self.book.text(json.loads(call.function.arguments)["page"])
+            self.history.append({"role": "tool", "tool_call_id": call.id, "content": text})
+        return None if said.tool_calls else said.content
+
+    def play(self) -> str:
+        while (answer := self.step()) is None:
+            pass
+        return answer
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_a_loop_that_knows_nothing_of_it(engine: Engine, client: OpenAI, streams: bool) -> None:
+    engine.default = player = Player(book := Book(150), WINDOW)
+    loop = Loop(client, book, streams=streams)
+    assert loop.play() == book.answer
+    assert player.refused == []
+    assert sorted(book.read) == list(range(1, 151))  # none twice
+    assert player.acts > 90
+    assert player.longest > 0.6 * WINDOW
+    assert (player.streamed > 90) is streams
+    # What was summarised once isn't summarised again: the state of the last turn is found.
+    assert 3 < player.summaries < player.acts / 4
+    if not streams:  # the client's helper drops fields that it doesn't know
+        assert [r["summaries"] for r in loop.reported if r][-1] == player.summaries
+        assert loop.reported[0] is None  # it fits at first
+
+
+def test_what_was_paid_includes_the_summaries(engine: Engine, client: OpenAI) -> None:
+    engine.default = player = Player(book := Book(60), WINDOW)
+    loop = Loop(client, book)
+    loop.play()
+    prompts = [count(body) for body in engine.bodies]
+    assert player.summaries > 0
+    assert loop.paid == sum(prompts) + 20 * len(prompts)
+
+
+def test_results_larger_than_the_window(engine: Engine, client: OpenAI) -> None:
+    engine.default = player = Player(book := Book(20, huge=(3, 4, 10)), WINDOW)
+    assert Loop(client, book).play() == book.answer
+    assert player.refused == []
+
+
+def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None:
+    engine.default = player = Player(book := Book(80), WINDOW)
+    loop = Loop(client, book)
+    while not player.summaries:
+        loop.step()
+    fork = list(loop.history)
+    assert loop.play() == book.answer
+    # Regenerated from there, with another wording of an earlier message.
+    fork[2] = {**fork[2], "content": "Let us see. " + (fork[2].get("content") or "")}
+    loop.history = fork
+    assert loop.play() == book.answer
+    assert player.refused == []
+
+
+def test_other_fields_survive(engine: Engine, client: OpenAI) -> None:
+    engine.default = summarise
+    turns: list[Any] = []
+    for n in range(60):
+        asked, said = f"Question {n}: {'what of it? ' * 8}", f"Answer {n}. {'Nothing of it. ' * 8}"
+        turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
+    given: Any = [*turns, {"role": "user", "content": "And now?"}]
+    reply: Any = client.chat.completions.create(
+        model=MODEL, messages=given, user="u1", extra_body={"x_unknown": {"a": 1.5}}
+    )
+    assert engine.bodies[-1]["x_unknown"] == {"a": 1.5}
+    assert engine.bodies[-1]["user"] == "u1"
+    assert reply.memagent["summaries"] > 0
+    assert reply.choices[0].message.content.endswith("And now?")
+
+
+def summarise(handler: Handler) -> None:
+    """Writes summaries where they are asked for."""
+    if handler.body.get("max_tokens"):
+        send(200, chat("<summary>They talked.</summary>") | {"usage": None})(handler)
+        return
+    read_or_echo(handler)
+
+
+def test_a_system_message_larger_than_the_window(engine: Engine, client: OpenAI) -> None:
+    system = {"role": "system", "content": "Be kind. " * 2000}
+    given: Any = [system, {"role": "user", "content": "Hi"}]
+    with pytest.raises(BadRequestError) as caught:
+        client.chat.completions.create(model=MODEL, messages=given)
+    assert caught.value.code == "context_length_exceeded"
+    assert engine.bodies == []
+
+
+def test_histories_can_be_refused(serve: Serve, engine: Engine) -> None:
+    engine.default = Player(book := Book(80), WINDOW)
+    with (
+        OpenAI(base_url=serve(overflow="refuse"), api_key="none", max_retries=0) as client,
+        pytest.raises(BadRequestError) as caught,
+    ):
+        Loop(client, book).play()
+    assert caught.value.code == "context_length_exceeded"

@@ -1,0 +1,112 @@
+"""Models in the endpoint's process: no server gets bytes, and all else is the same."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from openai import APIError, BadRequestError, InternalServerError, OpenAI
+from tests.serve.conftest import listening_with
+from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
+
+from memagent import ChatRequest, RunStore, ScriptedModel
+from memagent.errors import ConnectionFailed
+from memagent.models import ExtractiveModel
+
+PARTS: Any = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
+HELLO: Any = [{"role": "user", "content": "Hi"}]
+
+
+def client_of(url: str) -> OpenAI:
+    return OpenAI(base_url=url, api_key="none", max_retries=0)
+
+
+def test_a_reader_without_a_server(store: RunStore) -> None:
+    model, reading = ExtractiveModel(window=4096), {"gate": "update"}
+    with listening_with(model, store, reading=reading) as url, client_of(url) as client:
+        assert [entry.id for entry in client.models.list()] == ["extractive"]
+        reply: Any = client.chat.completions.create(
+            model="extractive", messages=[{"role": "user", "content": PARTS}]
+        )
+        assert reply.choices[0].message.content == FACT
+        assert reply.memagent["read"][0]["chunks"] > 2
+
+
+def test_short_requests_are_answered_in_both_forms(store: RunStore) -> None:
+    model = ScriptedModel(lambda request: f"{request.messages[-1].content}, you.", window=2048)
+    with listening_with(model, store) as url, client_of(url) as client:
+        reply = client.chat.completions.create(
+            model=model.name, messages=HELLO, temperature=0, stop=["x"], seed=3, max_tokens=9
+        )
+        assert reply.choices[0].message.content == "Hi, you."
+        assert reply.usage
+        assert reply.usage.total_tokens > 0
+        assert client.responses.create(model=model.name, input="Hi").output_text == "Hi, you."
+        pieces = client.chat.completions.create(model=model.name, messages=HELLO, stream=True)
+        assert "".join(p.choices[0].delta.content or "" for p in pieces) == "Hi, you."
+    (request, *_) = model.requests
+    assert (request.max_tokens, request.seed, request.stop) == (9, 3, ("x",))
+    assert request.sampling.temperature == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"n": 2}, {"logprobs": True}, {"tools": [{"type": "function", "function": {"name": "f"}}]}],
+)
+def test_what_such_models_cannot_do_is_refused(store: RunStore, fields: dict[str, Any]) -> None:
+    model = ScriptedModel(["never"], window=2048)
+    with (
+        listening_with(model, store) as url,
+        client_of(url) as client,
+        pytest.raises(BadRequestError, match="has no effect"),
+    ):
+        client.chat.completions.create(model=model.name, messages=HELLO, **fields)
+    assert model.requests == []
+
+
+def test_their_errors_come_in_openais_form(store: RunStore) -> None:
+    def fail(request: ChatRequest) -> str:
+        raise ConnectionFailed("the weights are gone")
+
+    with (
+        listening_with(ScriptedModel(fail, window=2048), store) as url,
+        client_of(url) as client,
+        pytest.raises(InternalServerError, match="the weights are gone") as caught,
+    ):
+        client.chat.completions.create(model="scripted", messages=HELLO)
+    assert caught.value.status_code == 502
+
+
+def test_a_long_history_is_summarised(store: RunStore) -> None:
+    def reply(request: ChatRequest) -> str:
+        if request.kind == "summary":
+            return "<summary>They talked.</summary>"
+        return "Indeed."
+
+    model = ScriptedModel(reply, window=4096)
+    turns: list[Any] = []
+    for n in range(40):
+        turns += [
+            {"role": "user", "content": f"Is it {n}? " * 9},
+            {"role": "assistant", "content": "No. " * 9},
+        ]
+    with listening_with(model, store) as url, client_of(url) as client:
+        said: Any = client.chat.completions.create(model=model.name, messages=[*turns, *HELLO])
+    assert said.choices[0].message.content == "Indeed."
+    assert said.memagent["summaries"] > 0
+    assert "They talked." in json.dumps([m.content for m in model.requests[-1].messages])
+
+
+def test_an_error_in_a_stream_ends_it(store: RunStore) -> None:
+    async def fail(request: ChatRequest) -> str:
+        await asyncio.sleep(0)
+        raise ConnectionFailed("the weights are gone")
+
+    model = ScriptedModel(fail, window=4096)
+    given: Any = [{"role": "user", "content": PARTS}]
+    with (
+        listening_with(model, store) as url,
+        client_of(url) as client,
+        pytest.raises(APIError, match="weights are gone"),
+    ):
+        list(client.chat.completions.create(model=model.name, messages=given, stream=True))
