@@ -6,7 +6,7 @@ import hashlib
 import hmac
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memagent_serve.refusals import Refusal
 from memagent_serve.settings import Settings
@@ -39,10 +39,20 @@ class Guard:
             await refusal.response()(scope, receive, send)
             return
         self.at_work += 1
+        over = False
+
+        async def answer(message: Message) -> None:
+            nonlocal over
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                # Before its end is sent: a client that has the whole reply may ask again at once.
+                self.at_work -= not over
+                over = True
+            await send(message)
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, answer)
         finally:
-            self.at_work -= 1
+            self.at_work -= not over
 
     def _check(self, headers: Headers) -> str:
         """Whose request it is, in a word that doesn't give the key away."""
