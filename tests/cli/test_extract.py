@@ -48,6 +48,11 @@ def test_rows_are_written_to_a_file(
         "end": 25,
         "place": "",
     }
+    # Without a file they are printed; the run is finished, so nothing is asked again.
+    printed = invoke(
+        *("extract", "doc.txt", "every bill", "--schema", "bills:Bill", "--run-id", "r", *served)
+    )
+    assert [json.loads(line) for line in printed.stdout.splitlines() if line[:1] == "{"] == rows
     # A finished run is shown by other commands as any reading is.
     assert "2 rows" in invoke("resume", "r", "--display", "none").stdout
     shown = invoke("show", "r").stdout

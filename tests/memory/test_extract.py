@@ -256,7 +256,7 @@ def test_a_row_longer_than_a_reply_is_reported() -> None:
     (bad,) = found.invalid
     assert "before its first new row" in bad.problem
     assert bad.text.startswith('{"number": 1')
-    assert found.answer == "0 rows"
+    assert found.answer == "0 rows, 1 invalid"
 
 
 def test_prose_that_is_cut_off_is_reported() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -42,7 +43,7 @@ class Extract(Ask):
     ]
     out: Annotated[
         Path | None,
-        option("File to write a JSON line per row to, when all is read.", "FILE", panel=RUN),
+        option("File to write a JSON line per row to, when all is read. Without it they are printed.", "FILE", panel=RUN),
     ] = None
 
 
@@ -71,9 +72,14 @@ def extract(given: Extract) -> None:
         agent = given.agent(store)
         stream = agent.extract_stream(document, schema, given.question, run_id=given.run_id)
         run(agent, stream, document, store, outcome)
-        if given.out is not None:
+        found = cast("Extraction[Any]", stream.result)
+        if given.out is None:
+            if outcome.for_people:
+                for row in found.rows:
+                    print(json.dumps(row.to_dict(), ensure_ascii=False))
+        else:
             try:
-                cast("Extraction[Any]", stream.result).write(given.out)
+                found.write(given.out)
             except OSError as error:
                 raise ConfigError(
                     f"cannot write --out {str(given.out)!r}: {error.strerror}"

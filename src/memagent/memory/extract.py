@@ -193,7 +193,8 @@ class RowLoop(MemoryLoop):
     async def _conclude(self, states: list[State], *, so_far: bool = False) -> None:
         """The answer is the number of rows; what was found so far is in the store as it is."""
         for state in states if not so_far else ():
-            answer = plural(Progress(**state.progress).rows, "row")
+            made = Progress(**state.progress)
+            answer = plural(made.rows, "row") + f", {made.invalid} invalid" * bool(made.invalid)
             facts: dict[str, Any] = {"answer": answer, "truncated": False, "form_found": True}
             await self._log.commit("answer/q0", facts, events=[Answered(**facts, usage=Usage())])
             state.answer = answer
