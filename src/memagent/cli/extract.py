@@ -43,7 +43,7 @@ class Extract(Ask):
     ]
     out: Annotated[
         Path | None,
-        option("File to write a JSON line per row to, when all is read. Without it they are printed.", "FILE", panel=RUN),
+        option("File for the rows, a JSON line each. Default: print them.", "FILE", panel=RUN),
     ] = None
 
 

@@ -90,7 +90,7 @@ class StoredRows(Sequence[T]):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Extraction(Result, Generic[M]):
-    """The rows of a document. `answer` is their number in words, with that of the invalid ones, `memory` the newest of them."""
+    """The rows of a document. `answer` is the number of rows and of invalid ones in words, `memory` the newest rows."""
 
     rows: Sequence[Row[M]]
     """The rows, equal ones once, in the order they were found; `len` doesn't load them."""
