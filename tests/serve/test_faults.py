@@ -26,7 +26,7 @@ from memagent import RunStore, open_model
 from memagent.models import RetryPolicy
 
 FAULTS = int(os.environ.get("MEMAGENT_FAULTS", "200"))
-"""Requests with a fault each. docs/endpoint.md says what 1,000 gave."""
+"""Requests with a fault each. docs/reliability.md says what 1,000 gave."""
 LOAD_SECONDS = float(os.environ.get("MEMAGENT_LOAD_SECONDS", "8"))
 KEY = "the-key-of-a-caller-77ab"
 SHORT = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
