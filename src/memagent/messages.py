@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import (
@@ -293,7 +294,11 @@ class Usage(Leaf):
     """Calls of a read-ahead whose memory was outdated before their turn came."""
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(**{n: getattr(self, n) + getattr(other, n) for n in Usage.model_fields})
+        return Usage(**dict(zip(_PARTS, map(add, _parts_of(self), _parts_of(other)), strict=True)))
+
+
+_PARTS = tuple(Usage.model_fields)
+_parts_of = attrgetter(*_PARTS)
 
 
 class Failure(Leaf):

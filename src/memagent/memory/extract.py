@@ -20,7 +20,9 @@ from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State
 from memagent.messages import Usage
 from memagent.prompts.rows import BadRow, RowForm, RowPrompts, RowReply, WrittenRow, read_rows
+from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Record, Reply
+from memagent.run.log import Log
 from memagent.run.result import Result
 from memagent.runstore import RunRecord
 from memagent.runstore.conversations import without_text
@@ -199,7 +201,8 @@ class RowLoop(MemoryLoop):
             await self._log.commit("answer/q0", facts, events=[Answered(**facts, usage=Usage())])
             state.answer = answer
 
-    def _read_results(self) -> list[Result]:
-        (result,), (state,) = super()._read_results(), self._states
+    async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
+        """See `MemoryLoop.run`."""
+        (result,), (state,) = await super().run(log, caller, fresh=fresh), self._states
         found = replace(result, question=self._what)
-        return [Extraction[BaseModel].of(found, self._log.store, self._form, state.progress)]
+        return [Extraction[BaseModel].of(found, log.store, self._form, state.progress)]

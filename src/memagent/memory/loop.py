@@ -104,7 +104,8 @@ class MemoryLoop(Loop[list[Result]]):
             await self._conclude(list(filter(State.waits, self._states)))
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
-        return await in_thread(self._read_results)
+        given = (log.store, log.run_id, plan.questions, self._states, self.host.limits)
+        return await in_thread(read_results, *given, self._reopens)
 
     # --- reading
 
@@ -320,12 +321,7 @@ class MemoryLoop(Loop[list[Result]]):
     async def _conclude(self, states: list[State], *, so_far: bool = False) -> None:
         """Answers questions, from the whole document or from what was read so far."""
         caller = self._caller.over(self.host.model) if so_far else None
-        await self._ask(*(self._answer(state, so_far=so_far) for state in states), caller=caller)
-
-    def _read_results(self) -> list[Result]:
-        log, limits = self._log, self.host.limits
-        given = (log.store, log.run_id, self.plan.questions, self._states, limits)
-        return read_results(*given, self._reopens)
+        await self._ask(*map(partial(self._answer, so_far=so_far), states), caller=caller)
 
     async def _stop(self, state: State, reason: StopReason, detail: str, usage: Usage) -> None:
         state.stopped, state.detail = reason, detail

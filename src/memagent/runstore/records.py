@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json
-
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -54,12 +52,9 @@ def split_key(key: str) -> tuple[str, int]:
     return found[1] + key[found.end() :], int(found[2] or 0)
 
 
-def dump_body(body: Mapping[str, Any]) -> str:
-    """An effect's body as JSON."""
-    try:  # most scripts aren't ASCII, and an escape takes six bytes
-        return to_json(body).decode()
-    except PydanticSerializationError:  # lone surrogates, which SQLite rejects unescaped
-        return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace").decode()
+def escape_body(body: Mapping[str, Any]) -> str:
+    """An effect's body as JSON, with lone surrogates escaped."""
+    return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
 from memagent.runstore.conversations import StoredConversations
 from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
-from memagent.runstore.records import Begun, RunRecord, dump_body, split_key
+from memagent.runstore.records import Begun, RunRecord, escape_body, split_key
 from memagent.trajectory import Conversation
 
 _NOTHING = Usage()
@@ -24,9 +26,7 @@ _ANSWERED = (
     "WHERE run = runs.id AND kind GLOB 'answer/q*' AND committed IS NOT NULL)"
 )
 """A conversation has an answer for its task and for each further message (`said-N`)."""
-_SUMS = ", ".join(
-    f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields
-)
+_SUMS = ", ".join(f"COALESCE(SUM(json_extract(usage, '$.{n}')), 0)" for n in Usage.model_fields)
 
 
 class RunStore:
@@ -210,19 +210,24 @@ class RunStore:
             events: events to log with it.
             also: bodies of further effects, by key.
         """
-        place = (run_id, *split_key(key))
+        place, more = (run_id, *split_key(key)), also or {}
+        bodies = (body, *more.values())
+        try:  # most scripts aren't ASCII, and an escape takes six bytes
+            texts = map(bytes.decode, list(map(to_json, bodies)))
+        except PydanticSerializationError:  # lone surrogates, which SQLite rejects unescaped
+            texts = map(escape_body, bodies)
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
             db.execute(
                 "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
                 "CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
-                (*place, time.time(), _add_usage(db, place, usage), dump_body(body)),
+                (*place, time.time(), _add_usage(db, place, usage), next(texts)),
             )
-            for other, more in (also or {}).items():
+            for other, text in zip(more, texts, strict=True):
                 db.execute(
                     "INSERT INTO effects (run, kind, number, sent, committed, body) VALUES (?,?,?,1,?,?)",
-                    (run_id, *split_key(other), time.time(), dump_body(more)),
+                    (run_id, *split_key(other), time.time(), text),
                 )
             return _log(db, run_id, events)
 
