@@ -1,6 +1,6 @@
 """Builds the sdist and the wheel, checks what they contain, and uses the wheel outside the checkout.
 
-python -m tests.dist              each Python that is found, without extras; README.md with [bench]
+python -m tests.dist              each Python that is found, without extras; README.md with [bench,serve]
 python -m tests.dist EXTRA...     only these extras of the wheel in dist/, on this Python, with their imports
 """
 
@@ -223,7 +223,7 @@ def try_python(version: str, wheel: Path, scratch: Path) -> str:
 def try_readme(wheel: Path, scratch: Path) -> str:
     """Runs the commands and the code of README.md with the wheel. Returns a line about it."""
     start = time.monotonic()
-    commands = install(scratch / "readme", sys.executable, f"{wheel}[bench]", *TEST_TOOLS)
+    commands = install(scratch / "readme", sys.executable, f"{wheel}[bench,serve]", *TEST_TOOLS)
     test = f"{ROOT}/tests/docs/test_snippets.py::test_examples_do_what_the_page_says[README.md]"
     # Of the checkout only the tests can be imported: the packages come from the wheel.
     settings = ("-c", ROOT / "pyproject.toml", "-p", "no:cacheprovider", "-o", f"pythonpath={ROOT}")

@@ -115,8 +115,7 @@ class Layout:
     def measure(self) -> Layout:
         """The layout with the sizes of its wording. Blocks: the counter may be a server.
 
-        L = min(max(3/4 W, what stays + W / 4), W - instruction - summary). After a summary there must be W / 10 tokens
-        below L for turns, and room for what is shown again.
+        L = min(max(3/4 W, what stays + W / 4 or what turns need), W - instruction - summary).
 
         Raises:
             WindowTooSmall: there isn't enough room.
@@ -177,9 +176,10 @@ class Layout:
     @property
     def limit(self) -> int:
         """L: a prompt that reaches this many tokens is compacted."""
-        stays = self.frame + self.summary + self.ledger
+        least = self.turns + self.frame_again + 2 * (self.line + JOINT_SLACK)
+        least = self.frame + self.summary + self.ledger + max(self.window // 4, least)
         most = self.window - self.instruction - self.summary
-        return min(max(int(LIMIT_SHARE * self.window), stays + self.window // 4), most)
+        return min(max(int(LIMIT_SHARE * self.window), least), most)
 
     @property
     def ledger(self) -> int:
