@@ -23,6 +23,7 @@ class Protocol(H11Protocol):
 
     _clock: asyncio.TimerHandle | None = None
 
+    # uvicorn's base class narrows the argument in the same way.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts the clock."""
         super().connection_made(transport)

@@ -67,6 +67,7 @@ def converse(folder: Path, store: str, early: float | None) -> None:
     def reply(request: ChatRequest) -> Reply:
         # One atomic append: what was sent is known even after a kill.
         os.write(log, f"sent {request.kind} {request.seed}\n".encode())
+        time.sleep(0.003)  # in flight: without it hardly any kill would find a call there
         return respond(request)
 
     @tool

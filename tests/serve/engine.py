@@ -28,7 +28,7 @@ class Engine(Script):
 class RawHandler(Handler):
     """Unpacks bodies before it follows the script."""
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:  # noqa: N802 - the base class's name
         engine = self.server.script
         assert isinstance(engine, Engine)
         raw = self.rfile.read(int(self.headers["Content-Length"]))
