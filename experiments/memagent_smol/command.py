@@ -41,10 +41,10 @@ def lessons(
 ) -> None:
     """Write an expert's conversations for memagent-train sft to imitate: about 1,000 tokens a document."""
     from memagent.errors import ConfigError
-    from memagent.models.smol import smol_folder
     from memagent.tokens import load_counter
     from memagent_bench.length_tokens import length_counter
     from memagent_bench.options import DataOptions
+    from memagent_engines.smol import smol_folder
     from memagent_nano.asked import report_end
     from memagent_smol.lessons import LEVELS, Teacher, write
     from memagent_smol.sources import divide

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from memagent.messages import Message
-from memagent.models.smol import smol_folder
+from memagent_engines.smol import smol_folder
 from memagent_engines.transformers.loading import load, text_counter
 from memagent_smol.expert import KEEP
 

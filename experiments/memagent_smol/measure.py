@@ -10,7 +10,6 @@ from pathlib import Path
 from memagent.cli.options import Display
 from memagent.memory.plan import MemorySettings
 from memagent.messages import Sampling
-from memagent.models.smol import smol_folder
 from memagent.prompts import PromptSet
 from memagent.tasks import Task
 from memagent_bench.benchmark import Benchmark
@@ -22,6 +21,7 @@ from memagent_bench.longqa.questions import QuestionTask
 from memagent_bench.options import DataOptions
 from memagent_bench.runner import Summary
 from memagent_bench.watch import watcher
+from memagent_engines.smol import smol_folder
 from memagent_engines.transformers.model import TransformersModel
 from memagent_smol.facts import facts
 from memagent_smol.lessons import MEMORY, PROMPTS, WINDOW

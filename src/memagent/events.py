@@ -179,6 +179,8 @@ class MessageSent(_Event):
     number: int
     """Number of the message; the task is 0."""
     text: str
+    tools: tuple[str, ...] | None = None
+    """Names of the tools from here on, if they are others than before."""
 
 
 class Acted(_Event):

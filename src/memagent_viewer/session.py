@@ -66,6 +66,9 @@ class _Items:
         match event:
             case events.MessageSent():
                 self.items.append({"type": "message", "number": event.number, "text": event.text})
+                if event.tools is not None:
+                    named = ", ".join(event.tools)
+                    self.items.append({"type": "note", "text": f"tools from here on: {named}"})
             case events.Acted():
                 self._act(event)
             case events.ToolInterrupted():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.engines import venvs
 
-from memagent.models.smol import smol_folder
+from memagent_engines.smol import smol_folder
 
 HOST = "127.0.0.1"
 MODEL = "tiny"

@@ -20,7 +20,7 @@ from tests.engines import commands, venvs
 from tests.engines.servers import EngineServer, ServerDied
 
 from memagent.models.dialects import DIALECTS
-from memagent.models.smol import smol_folder
+from memagent_engines.smol import smol_folder
 
 FOR_MEASURING = {
     "vllm": {

@@ -12,8 +12,8 @@ from tests.engines.servers import EngineServer
 from tests.serve.conftest import listening_with
 
 from memagent import RunStore, Sampling, open_model
-from memagent.models.smol import smol_folder
 from memagent_bench.perf.chunks import book
+from memagent_engines.smol import smol_folder
 
 WINDOW = 2048
 NEEDLE = "The code of the blue door is 4761."

@@ -27,9 +27,9 @@ from memagent import (
     open_model,
 )
 from memagent.models.base import ChatModel
-from memagent.models.smol import smol_folder
 from memagent.trajectory import Conversation
 from memagent_bench.perf.chunks import book
+from memagent_engines.smol import smol_folder
 
 WINDOW, CHUNK, MEMORY = 2048, 512, 64
 """Of the readings; the server's window is the model's own."""

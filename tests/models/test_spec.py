@@ -1,5 +1,6 @@
 import asyncio
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -420,3 +421,9 @@ def test_what_is_for_servers_is_refused_elsewhere(given: dict[str, Any]) -> None
     for spec in ("extractive", ScriptedModel([])):
         with pytest.raises(ConfigError, match=f"{next(iter(given))}= has no effect"):
             open_model(spec, **given)
+
+
+@pytest.mark.parametrize("module", ["smol", "transformers.model"])
+def test_a_model_in_the_process_may_be_imported_first(module: str) -> None:
+    """It knows memagent's models, which know how to open it."""
+    subprocess.run([sys.executable, "-c", f"import memagent_engines.{module}"], check=True)

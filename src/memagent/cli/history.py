@@ -190,6 +190,8 @@ class Steps(History):
                 self._flush()
                 self._paper.line("")
                 self._text(event.text, "bold cyan", indent=0)
+                if event.tools is not None:
+                    self._text(f"tools from here on: {', '.join(event.tools)}", "dim", indent=2)
             case Acted():
                 self._tell_act(event)
             case ToolReturned():

@@ -16,9 +16,7 @@ from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
-from memagent.models.smol import open_smol
 from memagent.tokens.base import TokenCounter
-from memagent_engines.transformers.model import TransformersModel
 
 logger = logging.getLogger("memagent.spec")
 
@@ -130,20 +128,27 @@ def open_model(
     return model
 
 
-def open_nano(window: int | None = None) -> TransformersModel:
+def open_nano(window: int | None = None) -> ChatModel:
     """The shipped policy, with its own window by default. Raises a `ConfigError` if this build has no weights."""
     if not (FOLDER / "model.safetensors").is_file():
         raise ConfigError(
             f"the weights of 'nano' are not in this build of memagent (no 'model.safetensors' in {str(FOLDER)!r}): "
             f"install a release that has them, or name another model, such as 'transformers:FOLDER'"
         )
+    from memagent_engines.transformers.model import TransformersModel
+
     return TransformersModel(FOLDER, window=window, name="nano")
 
 
 def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
+    # Here, since they know memagent's models: either may be imported first.
     if scheme == "transformers":
+        from memagent_engines.transformers.model import TransformersModel
+
         return TransformersModel(name, window=window)
     if scheme == "smol":
+        from memagent_engines.smol import open_smol
+
         return open_smol(name, window)
     if scheme == "nano":
         return open_nano(window)

@@ -106,7 +106,8 @@ class ToolAgent(Agent[ToolSettings]):
         """A conversation: its messages share one working context and one run.
 
         Args:
-            run_id: name of the run. An existing session of the same tools and settings is reopened.
+            run_id: name of the run. An existing session of the same settings is reopened. Its tools may be others from
+                the next message on.
 
         Raises:
             ConfigError: the name is not safe as a file name.
@@ -235,7 +236,8 @@ class Session:
             on_event: called with each event since the message was sent, in this thread.
 
         Raises:
-            RunMismatch: another message is unanswered, or the agent's settings or tools differ from the session's.
+            RunMismatch: another message is unanswered, the agent's settings differ from the session's, or its tools
+                from those that this unanswered message had.
             RunBusy: the session is at work on a message.
             QuestionTooLong: the text would not stay word for word.
             OutputInvalid: no answer validated.

@@ -8,12 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.compaction import conversation_of
-from memagent.errors import (
-    CompactionFailed,
-    LimitReached,
-    OutOfSummaries,
-)
-from memagent.events import Answered, Compacted, MessageSent, SessionStarted, Stopped
+from memagent.errors import CompactionFailed, LimitReached, OutOfSummaries
+from memagent.events import Answered, Compacted, MessageSent, Stopped
 from memagent.messages import Message, Usage
 from memagent.prompts import UnusableReply
 from memagent.prompts.output import Output
@@ -25,9 +21,9 @@ from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
 from memagent.session.asking import CUT_OFF, Asking, Stop
-from memagent.session.plan import ToolPlan
+from memagent.session.plan import ToolPlan, bind_tools
 from memagent.session.progress import Progress
-from memagent.session.said import Said, check_limits, find_place
+from memagent.session.said import Offer, Said, check_limits, count_stops, find_place, find_tools
 from memagent.session.step import ToolCalls
 from memagent.threads import in_thread
 from memagent.tools import Toolset
@@ -76,7 +72,7 @@ class ToolLoop(Loop[SessionResult]):
 
     async def prepare(self, known: RunRecord | None) -> ToolPlan:
         """See `Loop.prepare`."""
-        working_context, task, output = None, self._text, self._schema
+        working_context, task, output, tools = None, self._text, self._schema, None
         if known is not None:
             working_context = known.binding["budget"]["window"]
             if not self._first:
@@ -84,13 +80,18 @@ class ToolLoop(Loop[SessionResult]):
                 check_text("the message", task if self._text is None else self._text)
             if (said := await in_thread(Said.find, self.host.store, known.id, 0)) is not None:
                 output = said.output
+            if not self._first:  # the run is bound to the tools of its task
+                tools = await in_thread(find_tools, self.host.store, known.id, 0)
         self.plan = await self._agent.plan(task or "", working_context, output)
+        if tools is not None:
+            self.plan = self.plan.offering(tools)
         return self.plan
 
     async def begin(self, log: Log) -> int:
         """See `Loop.begin`."""
         where = (log.store, log.run_id, self.plan.task, self._text, self._schema)
-        self._place = await in_thread(partial(find_place, *where, first=self._first))
+        known = partial(find_place, *where, self._agent.tools, first=self._first)
+        self._place = await in_thread(known)
         self._said = self._place.said or Said(text=self.plan.task)
         return self._place.seq
 
@@ -109,21 +110,13 @@ class ToolLoop(Loop[SessionResult]):
         if place.said is not None or not place.number:
             await in_thread(check_limits, log.store, log.run_id, self._said, plan.settings)
         if fresh and not place.number:
-            started = SessionStarted(
-                run_id=log.run_id,
-                model=plan.model,
-                task=plan.task,
-                tools=tuple(plan.tools),
-                counter=plan.counter.name,
-                working_context=plan.window,
-            )
-            await log.add(started)
+            await log.add(plan.start(log.run_id))
         _, saved = await in_thread(log.store.latest, log.run_id, "state") or (0, {})
         saved = saved if saved.get("format") == FORMAT else {}
+        self.plan = plan = await self._offering(saved.get("at", 0))
         async with plan.buffer(caller.model, log) as buffer:
             await buffer.open(plan.prompt, saved=saved.get("context"))
             self._buffer = buffer
-            self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
             stop, made = None, {}
             try:
                 made = await self._answer(saved)
@@ -133,11 +126,6 @@ class ToolLoop(Loop[SessionResult]):
                 await log.add_stop(Stopped(reason=stop.reason, detail=stop.detail, usage=Usage()))
         # A summary begun early is over by now, so that its cost is counted.
         return await in_thread(self._result, made, stop)
-
-    def _count_stops(self) -> int:
-        """How often the message was stopped since it made no progress. Blocks."""
-        stops = self._log.store.events(self._log.run_id, self._said.seq, kind="stopped")
-        return sum(e.type == "stopped" and e.reason is StopReason.NO_PROGRESS for e in stops)
 
     # --- messages
 
@@ -156,30 +144,44 @@ class ToolLoop(Loop[SessionResult]):
 
     async def _hear(self, progress: Mapping[str, Any] | None = None) -> None:
         """Takes the next message into the context, and commits it if it is new; with `progress` it is in there."""
-        log, buffer, plan = self._log, self._buffer, self.plan
+        log, buffer, before = self._log, self._buffer, bind_tools(self.plan.tools)
+        self.plan = plan = await self._offering(self._number)
+        self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
+        if changed := bind_tools(plan.tools) != before:
+            await buffer.change(plan.prompt, **plan.offer)
         key = f"said-{self._number}"
         said = await in_thread(Said.find, log.store, log.run_id, self._number)
         if said is None and not self._number:
-            said = Said(text=plan.task, output=self._schema)
+            said = Said(text=plan.task, output=self._schema, offer=Offer.of(plan.tools, 0))
             await log.commit(key, said.model_dump(mode="json"))
         elif said is None:
             assert self._text is not None, "only a new message has a number of its own"
             message = plan.message(self._text, self._schema)
             await buffer.check_said(message.content)
             spent = await in_thread(log.store.usage, log.run_id)
-            before = {"step": self._steps, "stage": buffer.summaries, "seq": self._place.seq}
-            said = Said(text=self._text, output=self._schema, usage=spent, **before)
-            sent = MessageSent(number=self._number, text=self._text)
+            stand = {"step": self._steps, "stage": buffer.summaries, "seq": self._place.seq}
+            offer = Offer.of(plan.tools, self._number) if changed else self._said.offer.again()
+            said = Said(text=self._text, output=self._schema, usage=spent, offer=offer, **stand)
+            named = tuple(plan.tools) if changed else None
+            sent = MessageSent(number=self._number, text=self._text, tools=named)
             await log.commit(key, said.model_dump(mode="json"), events=[sent])
         self._said = said
         self._given = await log.effect(f"answer-{self._number}/q0")
         most = self.plan.settings.max_summaries if self._is_last else sys.maxsize
         buffer.max_summaries = said.stage + most
-        self._progress = Progress(await in_thread(self._count_stops), progress)
+        stops = await in_thread(count_stops, log.store, log.run_id, said)
+        self._progress = Progress(stops, progress)
         if self._number and progress is None:
             for message, ok, usage in self._left:
-                await buffer.append(message, ok=ok, usage=usage)
+                # Its prompt was counted with other tools.
+                await buffer.append(message, ok=ok, usage=None if changed else usage)
             await buffer.append(plan.message(said.text, said.output))
+
+    async def _offering(self, number: int) -> ToolPlan:
+        """The plan of a message; earlier ones have the tools that they offered, which are not run again."""
+        find = partial(find_tools, self._log.store, self._log.run_id, number)
+        found = None if number == self._place.number else await in_thread(find)
+        return self.plan.offering(self._agent.tools if found is None else found)
 
     @property
     def _is_last(self) -> bool:

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator
 
+from memagent.events import SessionStarted
 from memagent.messages import Message
 from memagent.models.base import ChatModel
 from memagent.prompts import Neutraliser
@@ -82,13 +83,6 @@ class ToolPlan(Plan):
         working_context = choose_window(
             model, settings.working_context, window, name="working_context"
         )
-        fields = (
-            {}
-            if settings.protocol == "native"
-            else {"tools": describe([*tools.specs, READ_ARCHIVED])}
-        )
-        frame = prompts.render(settings.protocol, **fields)
-        system = "\n\n".join(part for part in (frame.strip(), settings.instructions) if part)
         neutraliser = Neutraliser(prompts.tags.names, counter.control_tokens)
         return cls(
             task=task,
@@ -101,11 +95,27 @@ class ToolPlan(Plan):
             sampling=settings.sampling,
             seed=settings.seed,
             prompt=(
-                Message(role="system", content=system),
+                frame(settings, prompts, tools),
                 Message(role="user", content=neutraliser.safe(with_form(task, output, prompts))),
             ),
             neutraliser=neutraliser,
             most=window or working_context,
+        )
+
+    def offering(self, tools: Toolset) -> Self:
+        """The same with other tools."""
+        prompt = (frame(self.settings, self.prompts, tools), *self.prompt[1:])
+        return replace(self, tools=tools, prompt=prompt)
+
+    def start(self, run_id: str) -> SessionStarted:
+        """The first event."""
+        return SessionStarted(
+            run_id=run_id,
+            model=self.model,
+            task=self.task,
+            tools=tuple(self.tools),
+            counter=self.counter.name,
+            working_context=self.window,
         )
 
     def message(self, text: str, output: dict[str, Any] | None) -> Message:
@@ -122,9 +132,7 @@ class ToolPlan(Plan):
             window=self.most,
             max_summaries=settings.max_summaries,
             summary_tokens=settings.summary_tokens,
-            tools=[*self.tools.specs, READ_ARCHIVED],
-            idempotent={READ_ARCHIVED.name, *(t.name for t in self.tools.values() if t.idempotent)},
-            writes={t.name for t in self.tools.values() if t.idempotent and not t.read_only},
+            **self.offer,
             native=settings.protocol == "native",
             prompts=self.prompts,
             sampling=settings.sampling,
@@ -133,13 +141,18 @@ class ToolPlan(Plan):
             log=log,
         )
 
+    @property
+    def offer(self) -> dict[str, Any]:
+        """What a buffer knows of the tools."""
+        tools = self.tools.values()
+        return {
+            "tools": [*self.tools.specs, READ_ARCHIVED],
+            "idempotent": {READ_ARCHIVED.name, *(t.name for t in tools if t.idempotent)},
+            "writes": {t.name for t in tools if t.idempotent and not t.read_only},
+        }
+
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
-        offered = [
-            [tool.spec.model_dump(mode="json"), tool.idempotent, tool.final]
-            for tool in self.tools.values()
-        ]
-        digest = hashlib.sha256(json.dumps(offered, sort_keys=True).encode()).hexdigest()[:16]
         settings = self.settings.model_dump(
             mode="json",
             include={"summary_tokens", "protocol", "instructions", "early", "sampling", "seed"},
@@ -152,10 +165,27 @@ class ToolPlan(Plan):
             "model": self.model,
             "prompts": f"{self.prompts.name}:{self.prompts.hash}",
             "counter": self.counter.name,
-            "tools": {"names": list(self.tools), "digest": digest},
+            "tools": bind_tools(self.tools),
             "budget": {"window": self.window},
             **settings,
         }
+
+
+def bind_tools(tools: Toolset) -> dict[str, Any]:
+    """What a run is bound to of its tools."""
+    offered = [
+        [tool.spec.model_dump(mode="json"), tool.idempotent, tool.final] for tool in tools.values()
+    ]
+    digest = hashlib.sha256(json.dumps(offered, sort_keys=True).encode()).hexdigest()[:16]
+    return {"names": list(tools), "digest": digest}
+
+
+def frame(settings: ToolSettings, prompts: SessionPrompts, tools: Toolset) -> Message:
+    """The system message."""
+    native = settings.protocol == "native"
+    fields = {} if native else {"tools": describe([*tools.specs, READ_ARCHIVED])}
+    parts = (prompts.render(settings.protocol, **fields).strip(), settings.instructions)
+    return Message(role="system", content="\n\n".join(filter(None, parts)))
 
 
 def with_form(text: str, output: dict[str, Any] | None, prompts: SessionPrompts) -> str:

@@ -1,13 +1,60 @@
-"""What the user said in a session: one message after another, each of which is answered before the next."""
+"""What the user said in a session: one message after another, each of which is answered before the next.
 
+Each message has its tools. Those of earlier ones are stored without their functions: their calls have results, so that
+a replay makes none.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from memagent.errors import ConfigError, RunMismatch
-from memagent.messages import Leaf, Usage
-from memagent.runstore import RunStore
-from memagent.session.plan import ToolSettings
+from memagent.errors import ConfigError, RunMismatch, ToolError
+from memagent.messages import Leaf, ToolSpec, Usage
+from memagent.runstore import RunStore, list_differences
+from memagent.session.plan import ToolSettings, bind_tools
 from memagent.texts import quote
+from memagent.tools import Tool, Toolset
+from memagent.trajectory import StopReason
+
+
+class Offered(Leaf):
+    """A tool without its function."""
+
+    spec: ToolSpec
+    idempotent: bool
+    read_only: bool
+    final: bool
+
+    @classmethod
+    def of(cls, tool: Tool) -> Self:
+        """What is stored of a tool."""
+        return cls.model_validate(tool, from_attributes=True)
+
+    def tool(self) -> Tool:
+        """A tool that can't be run."""
+        return Tool(run=_gone, **{name: getattr(self, name) for name in Offered.model_fields})
+
+
+async def _gone(arguments: Mapping[str, Any]) -> str:
+    raise ToolError("this tool is not offered any more")
+
+
+class Offer(Leaf):
+    """The tools of a message."""
+
+    since: int = 0
+    """Number of the message that changed them last."""
+    tools: tuple[Offered, ...] | None = None
+    """They, in that message. Runs of earlier versions have none: all their messages have the run's."""
+
+    @classmethod
+    def of(cls, tools: Toolset, number: int) -> Self:
+        """That of the message that changes them."""
+        return cls(since=number, tools=tuple(Offered.of(tool) for tool in tools.values()))
+
+    def again(self) -> Self:
+        """That of the next message, with the same tools."""
+        return self.model_copy(update={"tools": None})
 
 
 class Said(Leaf):
@@ -24,12 +71,38 @@ class Said(Leaf):
     """Of the last event before it."""
     usage: Usage = Usage()
     """The run's cost before."""
+    offer: Offer = Offer()
 
     @classmethod
     def find(cls, store: RunStore, run_id: str, number: int) -> Self | None:
         """The message with a number; None if it isn't committed."""
         body = store.effect(run_id, f"said-{number}")
         return None if body is None else cls.model_validate(body)
+
+
+def find_tools(store: RunStore, run_id: str, number: int) -> Toolset | None:
+    """What a message offers, without functions; None if that isn't stored. Blocks."""
+    if (said := Said.find(store, run_id, number)) is None:
+        return None
+    if said.offer.since != number:
+        said = Said.find(store, run_id, said.offer.since)
+    tools = None if said is None else said.offer.tools
+    return None if tools is None else Toolset(tool.tool() for tool in tools)
+
+
+def check_tools(store: RunStore, run_id: str, number: int, tools: Toolset) -> None:
+    """Refuses to resume a message without its tools. Blocks.
+
+    Raises:
+        RunMismatch: the tools are others.
+    """
+    offered = find_tools(store, run_id, number)
+    if offered is None or (before := bind_tools(offered)) == (now := bind_tools(tools)):
+        return
+    raise RunMismatch(
+        f"run {run_id!r} offered other tools for its last message: {list_differences(before, now)}. Use the same ones "
+        f"to resume it; a message sent after the answer may have others"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,19 +125,21 @@ def find_place(
     task: str,
     text: str | None,
     output: dict[str, Any] | None,
+    tools: Toolset,
     *,
     first: bool = False,
 ) -> Place:
     """Where a message belongs: it resumes the unanswered one, or is the next. None resumes the last one. Blocks.
 
     Raises:
-        RunMismatch: another message is still unanswered, or this one with another output type.
+        RunMismatch: another message is still unanswered, or this one with another output type or other tools.
     """
     number, _ = store.latest(run_id, "said") or (0, {})
     number = 0 if first else number  # only the task is meant
     said, answer = Said.find(store, run_id, number), store.effect(run_id, f"answer-{number}/q0")
     if answer is not None:
         if text is None or first:
+            check_tools(store, run_id, number, tools)
             return Place(number, said, answer, said.seq if said else -1)
         return Place(number + 1, None, None, store.last_seq(run_id))
     unanswered = said or Said(text=task, output=output)
@@ -78,7 +153,14 @@ def find_place(
             f"run {run_id!r}: the output type is not that of its unanswered message {quote(unanswered.text)}: send the "
             f"message with the same output_type, or without one if it had none"
         )
+    check_tools(store, run_id, number, tools)
     return Place(number, said, None, unanswered.seq)
+
+
+def count_stops(store: RunStore, run_id: str, said: Said) -> int:
+    """How often a message was stopped since it made no progress. Blocks."""
+    stops = store.events(run_id, said.seq, kind="stopped")
+    return sum(e.type == "stopped" and e.reason is StopReason.NO_PROGRESS for e in stops)
 
 
 def check_limits(store: RunStore, run_id: str, said: Said, settings: ToolSettings) -> None:

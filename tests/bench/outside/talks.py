@@ -21,6 +21,8 @@ class Counter:
         return {"total": self.total, "note": note}
 """
 BACKEND = 'MULTI_TURN_FUNC_DOC_FILE_MAPPING = {"Counter": "counter.json"}\n'
+ADDED = "I have more tools now."
+WORDS = f'DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC = "{ADDED}"\n'
 UTILS = """
 import json
 from bfcl_eval.counter import Counter
@@ -72,6 +74,22 @@ def entry(**more: Any) -> dict[str, Any]:
     }
 
 
+def make_missing(folder: Path) -> Path:
+    """Writes a package with one conversation whose tool comes with the second message."""
+    missing = entry(
+        id="multi_turn_miss_func_0",
+        question=[[{"role": "user", "content": "Add 2."}], []],
+        excluded_function=[],
+        missed_function={"1": ["add"]},
+    )
+    data = make(folder) / "bfcl_eval/data"
+    (data / "BFCL_v4_multi_turn_base.json").unlink()
+    write(data / "BFCL_v4_multi_turn_miss_func.json", missing)
+    truth = {"id": "multi_turn_miss_func_0", "ground_truth": [[], ["add(2)"]]}
+    write(data / "possible_answer/BFCL_v4_multi_turn_miss_func.json", truth)
+    return folder
+
+
 def doc(name: str = "add", **more: Any) -> dict[str, Any]:
     """A row of tools."""
     number = {"type": "float", "description": "What to add."}
@@ -89,6 +107,7 @@ def make(folder: Path, *entries: Any) -> Path:
     texts = {
         "bfcl_eval/counter.py": COUNTER,
         "bfcl_eval/constants/executable_backend_config.py": BACKEND,
+        "bfcl_eval/constants/default_prompts.py": WORDS,
         f"{MULTI_TURN}/multi_turn_utils.py": UTILS,
         f"{MULTI_TURN}/multi_turn_checker.py": CHECKER,
     }

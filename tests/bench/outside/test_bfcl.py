@@ -94,6 +94,29 @@ def test_a_model_talks_over_the_openai_door(
     assert said == [("assistant", "Done."), ("user", "Add 3.")]
 
 
+@pytest.mark.parametrize("system", ["full", "summary", "drop-oldest"])
+def test_a_tool_comes_with_a_later_message(
+    invoke: Callable[..., Result], server: Script, tmp_path: Path, system: str
+) -> None:
+    function = {"name": "add", "arguments": '{"number": 2}'}
+    called = [{"id": "c2", "type": "function", "function": function}]
+    server.replies += [say("I can't."), say(None, tool_calls=called, finish="tool_calls"), say("Done.")]  # fmt: skip
+    server.serve_models({"id": "x", "owned_by": "vllm", "max_model_len": 16384})
+    done = invoke(
+        *("sessions", "--suite", "bfcl", "--data", talks.make_missing(tmp_path / "data")),
+        *("--player", "model", "--model", "openai:x", "--base-url", server.url),
+        *("--tokenizer", "bytes", "--systems", system, "--summaries", "7"),
+        *("--working-context", "8000", "--out", tmp_path / "out"),
+    )
+    assert done.exit_code == 0, done.output
+    (record,) = read_sessions(tmp_path / "out")
+    assert (record.score, record.steps) == (1, 1)
+    offered = [{tool["function"]["name"] for tool in body["tools"]} for body in server.bodies]
+    assert ["add" in names for names in offered] == [False, True, True]
+    assert all("subtract" in names for names in offered)
+    assert server.bodies[1]["messages"][-1] == {"role": "user", "content": talks.ADDED}
+
+
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
@@ -126,7 +149,7 @@ def test_there_is_no_reference_player(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 def test_the_reference_calls_of_the_real_tasks_are_right() -> None:
     tasks = list(Bfcl().tasks(PACKAGE))
-    assert len(tasks) == 600
+    assert len(tasks) == 800
     answers = {
         row["id"]: row["ground_truth"]
         for file in (PACKAGE / "bfcl_eval/data/possible_answer").glob("*multi_turn*")
@@ -139,11 +162,11 @@ def test_the_reference_calls_of_the_real_tasks_are_right() -> None:
 
 
 def _follow(environment: BfclEnvironment, truth: list[list[str]]) -> None:
-    specs = [tool.spec for tool in environment.tools]
-    parameters: dict[str, list[str]] = {
-        spec.name: list(cast("dict[str, Any]", spec.parameters["properties"])) for spec in specs
-    }
     for turn in truth:
+        specs = [tool.spec for tool in environment.tools]
+        parameters: dict[str, list[str]] = {
+            spec.name: list(cast("dict[str, Any]", spec.parameters["properties"])) for spec in specs
+        }
         for written in turn:
             made = ast.parse(written, mode="eval").body
             assert isinstance(made, ast.Call)

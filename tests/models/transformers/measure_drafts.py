@@ -14,8 +14,8 @@ from transformers.utils import logging
 from memagent import MemoryAgent, Sampling
 from memagent.cli.needle import Length, hide
 from memagent.messages import ChatRequest, Message
-from memagent.models.smol import smol_folder
 from memagent.models.spec import FOLDER
+from memagent_engines.smol import smol_folder
 from memagent_engines.transformers.loading import Dtype
 from memagent_engines.transformers.model import TransformersModel
 

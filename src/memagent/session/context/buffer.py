@@ -21,7 +21,7 @@ from memagent.session.context.archive import (
     RunArchive,
     read_archived,
 )
-from memagent.session.context.feed import Feeding, has_reader, make_prompt
+from memagent.session.context.feed import Feeding, change, has_reader, make_prompt
 from memagent.session.context.layout import Layout
 from memagent.session.context.saved import Opened, Saved
 from memagent.threads import in_background, in_thread
@@ -178,6 +178,26 @@ class SummaryBuffer(Feeding):
         begin = partial(Opened.begin, layout, caller, self._early, saved)
         return await count_in_thread(self._model.name, begin)
 
+    async def change(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        idempotent: Collection[str] = (),
+        writes: Collection[str] = (),
+    ) -> None:
+        """Sets another prompt and other tools, before the same turns.
+
+        Raises:
+            WindowTooSmall: prompt, summary and instruction leave no room for turns; nothing was changed.
+            ConfigError: the buffer isn't open.
+            ModelError: the server had to count, and did not answer.
+        """
+        names = {"idempotent": frozenset(idempotent), "writes": frozenset(writes)}
+        async with self._lock:
+            await change(self._ready, messages, tools, **names)
+            self._tools = tuple(tools)
+
     async def append(
         self,
         message: Message | Mapping[str, Any],
@@ -245,7 +265,7 @@ class SummaryBuffer(Feeding):
 
     @property
     def limit(self) -> int:
-        """Prompt tokens at which compaction is due: L = min(0.95 W, W - instruction - summary)."""
+        """Prompt tokens at which compaction is due: three quarters of the working context, or what ADR 0029 says."""
         return self._ready.layout.limit
 
     @property

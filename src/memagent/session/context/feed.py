@@ -198,7 +198,7 @@ class Feeding(Closing):
                 self._opened = opened = await self._open(history.prompt, offered, self._saved)
                 await in_thread(_keep, opened, chain.rest[: history.fed.count])
             elif known is not None and (known.prompt, self._tools) != (history.prompt, offered):
-                await _change(opened, history.prompt, offered)
+                await change(opened, history.prompt, offered)
                 usage = None  # of a request with another prompt
             self._tools, self._history = offered, history
             sent = await self._read(opened, chain, usage)
@@ -280,15 +280,18 @@ async def _complete(opened: Opened, max_summaries: int) -> None:
         await opened.compact(max_summaries=max_summaries)
 
 
-async def _change(opened: Opened, prompt: Sequence[Message], tools: tuple[ToolSpec, ...]) -> None:
-    """Sets another prompt and other tools, before the same turns."""
+async def change(
+    opened: Opened, prompt: Sequence[Message], tools: Sequence[ToolSpec], **known: frozenset[str]
+) -> None:
+    """Sets another prompt and other tools, before the same turns; `known` are names of tools that the layout has."""
     old, state = opened.layout, opened.state
     layout = replace(
         old,
         prompt=make_prompt(prompt, old.spoken),
-        tools=tools if old.native else (),
+        tools=tuple(tools) if old.native else (),
         can_read=has_reader(tools),
         anchors=Anchors(),
+        **known,
     )
     layout = await count_in_thread(opened.model, layout.measure)
     opened.state = await count_in_thread(opened.model, layout.state, state.past, state.turns)
