@@ -277,13 +277,34 @@ def test_cancelling_leaves_nothing_running(store: RunStore) -> None:
 
 @pytest.mark.parametrize("rate", [0.01, 0.05, 0.1, 0.3])
 def test_auto_follows_the_rate_of_changes(rate: float) -> None:
-    pace, draw, sizes = Pace("auto", 1000), random.Random(3), list[int]()
-    for _ in range(1500):
-        sizes.append(size := pace.size(1))
-        first = next((n for n in range(size) if draw.random() < rate), None)
-        pace.note(size if first is None else first + 1, int(first is not None))
-    usual = sorted(sizes[500:])[500]
+    pace, draw = Pace("auto", 1000), random.Random(3)
+    usual = sorted(play(pace, draw, rate, slots=1000, rounds=1500)[500:])[500]
     assert 0.6 * SHARE / rate <= usual <= 1.5 * SHARE / rate
+
+
+def play(pace: Pace, draw: random.Random, rate: float, *, slots: int, rounds: int) -> list[int]:
+    """The sizes of rounds at a server that answers as many calls a second as it has slots."""
+    sizes: list[int] = []
+    for _ in range(rounds):
+        sizes.append(size := pace.size(1))
+        first = next((n for n in range(size) if draw.random() < rate), size)
+        seconds = [1 + place // slots + draw.uniform(-0.02, 0.02) for place in range(first)]
+        pace.note(size, min(first + 1, size), int(first < size), seconds)
+    return sizes
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.05])
+@pytest.mark.parametrize("slots", [1, 4, 12])
+def test_auto_follows_the_free_slots(rate: float, slots: int) -> None:
+    """Other clients come and go."""
+    pace, draw = Pace("auto", 16), random.Random(3)
+    alone = play(pace, draw, rate, slots=16, rounds=300)[100:]
+    assert sum(alone) / 200 > 10
+    busy = play(pace, draw, rate, slots=slots, rounds=300)[100:]
+    # It tries from time to time whether more slots are free.
+    assert max(1, 0.7 * slots) <= sum(busy) / 200 <= 1.3 * slots + 1.5
+    again = play(pace, draw, rate, slots=16, rounds=300)[200:]
+    assert sum(again) / 100 > 10
 
 
 def test_a_reply_that_never_comes_costs_its_prompt(store: RunStore) -> None:

@@ -1,6 +1,7 @@
 """Read-ahead: how many chunks to send at once, and taking their replies in order (ADR 0019)."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,6 +13,12 @@ SHARE = 0.75
 """Changes that `auto` expects among a round's chunks, at a cost of 1.42 calls per chunk."""
 LAPSE = 1 / 64
 """Share of past observations forgotten with each chunk, since notes come in bursts."""
+WEIGHT = 1 / 2
+"""Of the latest round in the time that a reply takes."""
+TRUST = 31 / 32
+"""In times that a round of up to twice the size would have measured: the server may have become free since."""
+WORTH = 0.9
+"""Share of the highest speed that is enough: fewer calls are wasted."""
 
 
 class Pace:
@@ -20,7 +27,8 @@ class Pace:
     With changes at rate p, a round of B chunks advances by (1 - (1 - p)^B) / p of them on average.
 
     Args:
-        wish: chunks per round, or `auto`: as many as contain 0.75 changes at the rate seen so far.
+        wish: chunks per round, or `auto`: the fewest that bring nine tenths of the most chunks a second, but no more
+            than contain 0.75 changes at the rate seen so far. Without free slots, later replies of a round come later.
         most: maximum calls in flight.
     """
 
@@ -29,6 +37,10 @@ class Pace:
         self._most = most
         # Before anything is seen: one change in six chunks.
         self._chunks, self._changes = 6.0, 1.0
+        self._last = 2
+        """Size of the last round; the next one is at most twice as large, so that trying costs little."""
+        self._seconds: list[float] = []
+        """From the start of a round to its first kept reply, the second, and so on."""
 
     def most(self, questions: int) -> int:
         """Maximum chunks that each of several questions sends in a round."""
@@ -40,10 +52,32 @@ class Pace:
         most = self.most(questions)
         if self._wish is not None:
             return most
-        return max(1, min(most, int(SHARE * self._chunks / self._changes)))
+        most = max(1, min(most, int(SHARE * self._chunks / self._changes), 2 * self._last))
+        speeds = [self._speed(size) for size in range(1, most + 1)]
+        enough = WORTH * max(speeds)
+        return 1 + next(n for n, speed in enumerate(speeds) if speed >= enough)
 
-    def note(self, taken: int, changes: int) -> None:
-        """Records a round: chunks taken, and how many of them changed the memory."""
+    def _speed(self, size: int) -> float:
+        """Chunks a second of a round, apart from the time for changes, which is the same for every size."""
+        rate = min(1.0, self._changes / self._chunks)
+        advance = (1 - (1 - rate) ** size) / rate
+        # Nothing is known of more than was tried: it may come as soon.
+        return advance / max((self._seconds[:size] or [1.0])[-1], sys.float_info.epsilon)
+
+    def note(self, sent: int, taken: int, changes: int, seconds: Sequence[float]) -> None:
+        """Records a round: chunks sent and taken, how many changed the memory, and when the others had their replies."""
+        self._last = sent
+        known, count = self._seconds, len(seconds)
+        before = known[count - 1] if 0 < count <= len(known) else 0.0
+        for place, time in enumerate(seconds):
+            if place == len(known):
+                known.append(time)
+            known[place] += WEIGHT * (time - known[place])
+        if before:
+            sooner = min(1.0, seconds[-1] / before)
+            for place in range(count, len(known)):
+                trust = TRUST if place < 2 * count else 1.0
+                known[place] = seconds[-1] + trust * (sooner * known[place] - seconds[-1])
         stays = (1 - LAPSE) ** taken
         self._chunks = self._chunks * stays + taken
         self._changes = self._changes * stays + changes

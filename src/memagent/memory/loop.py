@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from contextlib import aclosing
 from dataclasses import asdict, fields, replace
@@ -168,6 +169,7 @@ class MemoryLoop(Loop[list[Result]]):
         memory, first = state.memory, state.next_chunk
         window = [(chunk, mark) for chunk, mark in shown if chunk.index >= first]
         exchanges, taken = [self._update(chunk, state) for chunk, _ in window], 0
+        start, seconds = time.monotonic(), list[float]()
         async with sent_ahead(exchanges, self._ask) as replies:
             for (chunk, mark), take in zip(window, replies, strict=True):
                 await self._keep(chunk, mark)
@@ -176,9 +178,10 @@ class MemoryLoop(Loop[list[Result]]):
                 still = state.memory == memory and state.next_chunk == chunk.index + 1
                 if not still or not self._reads(state):
                     break
+                seconds.append(time.monotonic() - start)
         for exchange in exchanges[taken:]:
             await self._caller.discard(exchange)
-        pace.note(taken, int(state.memory != memory))
+        pace.note(len(window), taken, int(state.memory != memory), seconds)
 
     def _reads(self, state: State) -> bool:
         if not state.waits() or state.settled:
