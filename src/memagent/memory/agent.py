@@ -52,7 +52,8 @@ class MemoryAgent(Jobs):
         read_ahead: chunks sent at once, each with the memory as it is (default 1). Replies that keep the memory are
             taken in order, up to the first that changes it; later ones are thrown away and their chunks sent again.
             The memory and the answer are those of reading in order, sooner and for more calls. `auto` follows how
-            often the memory changes. Needs a temperature of 0, and pays with the `update` gate.
+            often the memory changes and how many calls the server answers at once. Needs a temperature of 0, and
+            pays with the `update` gate.
         sampling: temperature and top_p.
         seed: seed of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at a number of calls, tokens or seconds, or at a cost; a resumed run's
