@@ -36,7 +36,7 @@ class Mcp(Ask):
 
 
 def serve_mcp(given: Mcp) -> None:
-    """Serve reading as tools of an MCP server: ask_document, read_more, list_runs.
+    """Serve reading as tools of an MCP server: ask_document, summarize_document, extract, read_more, list_runs.
 
     A client starts it itself: give it this command. It speaks over standard input and output.
     """

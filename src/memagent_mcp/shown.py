@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from memagent.memory.extraction import ROW, Extraction, StoredRows
 from memagent.quotes import Quote
 from memagent.run.result import Result
 from memagent.runstore import RunRecord, RunStore
@@ -22,7 +24,7 @@ ASKED = 200
 ROWS = 50
 """Runs that `list_runs` returns."""
 
-Part = Literal["answer", "memory", "document"]
+Part = Literal["answer", "memory", "document", "rows"]
 
 
 class Evidence(BaseModel):
@@ -50,13 +52,28 @@ class Answer(BaseModel):
     quotes: list[Evidence]
 
 
+class Rows(BaseModel):
+    """What an extraction found."""
+
+    rows: list[dict[str, Any]]
+    """The first rows (`row`) with their places."""
+    total: int
+    invalid: int
+    """Rows that the model didn't write as the schema says: the total may lack them."""
+    finished: bool
+    detail: str
+    run_id: str
+    chunks_read: int
+    calls: int
+
+
 class Page(BaseModel):
     """Part of a text."""
 
     text: str
     start: int
     end: int
-    """Where to go on; equal to `total` at the end."""
+    """Where to continue; equal to `total` at the end. Of rows, all three are numbers of rows."""
     total: int
 
 
@@ -90,6 +107,40 @@ def show_answer(result: Result, quotes: Iterable[Quote]) -> Answer:
         completion_tokens=usage.completion_tokens,
         quotes=list_evidence(quotes),
     )
+
+
+def show_rows(result: Extraction[Any], store: RunStore) -> Rows:
+    """An extraction within bounds. Blocks."""
+    detail, page = result.detail, read_rows(store, result.run_id, 0)
+    if result.answer is None:
+        detail += f" To continue, make the same call with run_id={result.run_id!r}."
+    elif page.end < page.total:
+        detail = f"read_more(run_id, 'rows', {page.end}) continues the rows."
+    return Rows(
+        rows=[json.loads(line) for line in page.text.splitlines()],
+        total=page.total,
+        invalid=len(result.invalid),
+        finished=result.answer is not None,
+        detail=detail.strip(),
+        run_id=result.run_id,
+        chunks_read=result.chunks,
+        calls=result.usage.calls,
+    )
+
+
+def read_rows(store: RunStore, run_id: str, start: int) -> Page:
+    """A page of an extraction's rows, a JSON line each; at least one. Blocks."""
+    rows = StoredRows[dict[str, Any]](store, run_id, ROW, dict)
+    total, lines, size = len(rows), list[str](), 0
+    begin = min(max(0, start), total)
+    for number in range(begin, total):
+        body = rows[number]
+        line = json.dumps(body | {"row": json.loads(body["row"])}, ensure_ascii=False)
+        if lines and size + len(line) > PAGE:
+            break
+        lines.append(line)
+        size += len(line)
+    return Page(text="\n".join(lines), start=begin, end=begin + len(lines), total=total)
 
 
 def list_evidence(quotes: Iterable[Quote]) -> list[Evidence]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -75,7 +77,8 @@ async def test_a_document_is_asked_and_read_on(books: Path) -> None:
     text = (books / "old" / "harvest.txt").read_text(encoding="utf-8")
     async with serving(books) as client:
         tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == ["ask_document", "read_more", "list_runs"]
+        names = ["ask_document", "summarize_document", "extract", "read_more", "list_runs"]
+        assert [tool.name for tool in tools] == names
         seen: list[tuple[float, float | None, str | None]] = []
 
         async def note(progress: float, total: float | None, message: str | None) -> None:
@@ -209,6 +212,53 @@ async def test_answers_are_bounded(books: Path, store: RunStore) -> None:
         rest = await call(client, "read_more", run_id=said["run_id"], part="answer", start=4000)
         assert (rest["text"], rest["end"]) == (reply[4000:12000], 12000)
         assert rest["total"] == len(reply)
+
+
+async def test_a_document_is_summarised(books: Path) -> None:
+    async with serving(books) as client:
+        asked = {"path": "old/harvest.txt", "style": "minutes"}
+        said = await call(client, "summarize_document", **asked)
+        assert said["answer"]
+        assert said["chunks_read"] > 5
+        (run,) = await call(client, "list_runs")
+        assert run["question"].startswith("Write the minutes")
+        again = await call(client, "summarize_document", **asked, run_id=said["run_id"])
+        assert again["answer"] == said["answer"]
+        other = await call(client, "summarize_document", path=asked["path"], run_id=said["run_id"])
+        assert other.startswith("error: run")
+        missing = await call(client, "summarize_document", path="../secret.txt")
+        assert missing.startswith("error: no document")
+
+
+async def test_rows_are_extracted_and_read_on(books: Path, store: RunStore) -> None:
+    def reply(request: ChatRequest) -> str:
+        years = re.findall(r"year (\d+) was", request.parts["chunk"])
+        return "\n".join(f'{{"year": {year}, "note": "{"x" * 40}"}}' for year in years) or "none"
+
+    fields = {"year": {"type": "integer"}, "note": {"type": "string"}}
+    schema = {"title": "Harvest", "type": "object", "properties": fields, "required": ["year"]}
+    asked = {"path": "old/harvest.txt", "what": "every harvest", "row_schema": schema}
+    agent = MemoryAgent(ScriptedModel(reply, window=8192), store=store)
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        found = await call(client, "extract", **asked)
+        assert (found["total"], found["invalid"], found["finished"]) == (299, 0, True)
+        rows, shown = found["rows"], len(found["rows"])
+        assert 1 < shown < 299
+        assert found["detail"] == f"read_more(run_id, 'rows', {shown}) continues the rows."
+        while len(rows) < 299:
+            page = await call(
+                client, "read_more", run_id=found["run_id"], part="rows", start=len(rows)
+            )
+            assert len(page["text"]) <= 8000
+            rows += map(json.loads, page["text"].splitlines())
+            assert (page["end"], page["total"]) == (len(rows), 299)
+        assert [row["row"]["year"] for row in rows] == [n for n in range(300) if n != 150]
+        assert rows[-1]["start"] > rows[0]["start"] == 0
+        again = await call(client, "extract", **asked, run_id=found["run_id"])
+        assert again["total"] == 299
+        wrong = await call(client, "extract", **asked | {"row_schema": {"type": "array"}})
+        assert wrong.startswith("error: the schema must describe an object with properties")
 
 
 async def test_text_that_was_neutralised_is_shown_as_it_stands(books: Path) -> None:

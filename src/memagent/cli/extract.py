@@ -39,7 +39,10 @@ class Extract(Ask):
     question: Annotated[str, argument("WHAT", "What a row is: 'every invoice'.")]  # pyright: ignore[reportGeneralTypeIssues]
     schema: Annotated[
         str,
-        option("The pydantic model of a row, also from the current folder.", "MODULE:CLASS"),
+        option(
+            "The pydantic model of a row, also from the current folder, or a file with its JSON schema.",
+            "MODULE:CLASS|FILE.json",
+        ),
     ]
     out: Annotated[
         Path | None,
@@ -63,10 +66,15 @@ def extract(given: Extract) -> None:
     To resume an interrupted run, repeat the command with its [b]--run-id[/].
     """
     from memagent.named import load_function
+    from memagent.schemas import read_schema
 
     outcome = Outcome(chosen_display(given.display, json=given.json))
     with report_errors(outcome):
-        schema: Any = load_function(given.schema, "schema", "class")
+        schema: Any = (
+            read_schema(Path(given.schema))
+            if given.schema.endswith(".json")
+            else load_function(given.schema, "schema", "class")
+        )
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         outcome.store = store = chosen_store(given.store, durable=given.durable)
         agent = given.agent(store)

@@ -65,7 +65,7 @@ class Pace:
         return advance / max((self._seconds[:size] or [1.0])[-1], sys.float_info.epsilon)
 
     def note(self, sent: int, taken: int, changes: int, seconds: Sequence[float]) -> None:
-        """Records a round: chunks sent and taken, how many changed the memory, and when the others had their replies."""
+        """Records a round: chunks sent, taken and changing the memory, and when the others had their replies."""
         self._last = sent
         known, count = self._seconds, len(seconds)
         before = known[count - 1] if 0 < count <= len(known) else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -47,15 +47,23 @@ class Jobs(Agent[MemorySettings]):
         on_event: OnEvent | None = None,
     ) -> Result:
         """Summarises a document, or writes its minutes: `ask` with another prompt set, `summary`."""
-        agent, question = self._summarizer(style)
-        return agent.ask(document, question, run_id=run_id, on_event=on_event)
+        return self._finish(self.summarize_stream(document, style, run_id=run_id), on_event)[0]
 
     async def asummarize(
         self, document: Source, style: Style = "summary", *, run_id: str | None = None
     ) -> Result:
         """Async version of `summarize`."""
-        agent, question = await in_thread(self._summarizer, style)
-        return await agent.aask(document, question, run_id=run_id)
+        make = partial(self.summarize_stream, document, style, run_id=run_id)
+        return (await (await in_thread(make)).finish())[0]
+
+    def summarize_stream(
+        self, document: Source, style: Style = "summary", *, run_id: str | None = None
+    ) -> RunStream:
+        """`summarize` as an async iterator of events; `.result` is available at the end."""
+        if style not in STYLES:
+            raise ConfigError(f"style must be one of {', '.join(STYLES)}, got {quote(style)}")
+        agent = self._worded(PromptSet.load("summary"))
+        return agent.stream(document, STYLES[style], run_id=run_id)
 
     def extract(
         self,
@@ -105,11 +113,6 @@ class Jobs(Agent[MemorySettings]):
         form, prompts = RowForm(schema), RowPrompts.load()
         check_text("what to extract", what)
         return RunStream(RowLoop(self._worded(prompts), prompts, form, what, document), run_id)
-
-    def _summarizer(self, style: Any) -> tuple[MemoryAgent, str]:
-        if style not in STYLES:
-            raise ConfigError(f"style must be one of {', '.join(STYLES)}, got {quote(style)}")
-        return self._worded(PromptSet.load("summary")), STYLES[style]
 
     def _worded(self, prompts: PromptSet) -> MemoryAgent:
         """The same agent with other wording."""

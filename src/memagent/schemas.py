@@ -1,0 +1,44 @@
+"""Pydantic models from JSON schemas, for those who extract rows without Python."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from memagent.errors import ConfigError
+from memagent.texts import clip, name_extra, quote
+
+
+def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
+    """The model of an object that a JSON schema describes. A `$ref` may point into the schema only.
+
+    Args:
+        source: a file, or the schema itself.
+
+    Raises:
+        ConfigError: it cannot be read, is not the schema of an object, or the extra `[schema]` is not installed.
+    """
+    schema, where = cast("dict[str, Any]", source), "the schema"
+    if isinstance(source, Path):
+        where = f"the schema {str(source)!r}"
+        try:
+            schema = json.loads(source.read_text("utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot read {where}: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{where} is not JSON: {error}") from error
+    described = isinstance(cast("object", schema), dict) and schema.get("properties")
+    if not isinstance(described, dict) or not described:
+        raise ConfigError(
+            f"{where} must describe an object with properties, got {quote(str(schema))}"
+        )
+    if importlib.util.find_spec("json_schema_to_pydantic") is None:
+        raise ConfigError(name_extra("a row's JSON schema", "schema"))
+    from json_schema_to_pydantic import create_model  # pyright: ignore[reportMissingTypeStubs]
+
+    try:
+        return create_model(schema)
+    except Exception as error:  # the library raises what its steps raise
+        raise ConfigError(f"{where} cannot be used: {clip(str(error), 300)}") from error

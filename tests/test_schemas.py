@@ -1,0 +1,74 @@
+"""Rows described by a JSON schema become pydantic models."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from memagent.errors import ConfigError
+from memagent.prompts.rows import RowForm
+from memagent.schemas import read_schema
+
+INVOICE = {
+    "title": "Invoice",
+    "type": "object",
+    "properties": {
+        "number": {"type": "string", "description": "As printed."},
+        "amount": {"type": "number", "minimum": 0},
+        "items": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+        },
+        "due": {"type": ["string", "null"], "format": "date"},
+    },
+    "required": ["number", "amount"],
+}
+
+
+def test_a_file_or_a_mapping_is_a_model(tmp_path: Path) -> None:
+    file = tmp_path / "invoice.json"
+    file.write_text(json.dumps(INVOICE))
+    for model in (read_schema(file), read_schema(INVOICE)):
+        made: Any = model(number="A1", amount=3, items=[{"name": "tea"}])
+        assert (made.number, made.amount, made.items[0].name, made.due) == ("A1", 3, "tea", None)
+        with pytest.raises(ValidationError, match="amount"):
+            model(number="A1", amount=-1)
+        assert model.model_json_schema()["properties"]["number"]["description"] == "As printed."
+        RowForm(model)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({}, "object with properties, got '{}'"),
+        ({"type": "object", "properties": {}}, "object with properties"),
+        ({"type": "array", "items": {"type": "string"}}, "object with properties"),
+        ({"properties": {"a": {"$ref": "http://localhost/x"}}}, "cannot be used"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "cannot be used"),
+        ({"properties": {"a": {"type": "string", "pattern": "("}}}, "cannot be used"),
+    ],
+)
+def test_what_is_no_schema_of_a_row(schema: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "is not JSON"), ("3", "got '3'"), ("[" * 100_000, "is not JSON")]
+)
+def test_a_file_that_holds_none(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "row.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_schema(file)
+    with pytest.raises(ConfigError, match="cannot read the schema"):
+        read_schema(tmp_path / "none.json")
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"memagent\[schema\]"):
+        read_schema(INVOICE)
