@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,11 @@ from dataclasses import dataclass
 from memagent_train.advantages import Group
 from memagent_train.errors import RewardFailed, RolloutsFailed
 from memagent_train.rollouts import Row, Status
+
+logger = logging.getLogger("memagent.train")
+
+SERIOUS = 0.1
+"""Share of failed rollouts that is warned of."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,18 @@ def raise_if_nothing_scored(groups: Sequence[GroupFacts]) -> None:
         f"all {len(rollouts)} rollouts of this batch failed; the first reason: {first!r}. Try the agent on one "
         f"sample, fix the cause, and run the same command again"
     )
+
+
+def warn_of_failures(step: int, groups: Sequence[GroupFacts]) -> None:
+    """Logs a warning if a tenth of a step's rollouts or more failed."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    failed = [rollout for rollout in rollouts if rollout.status is Status.FAILED]
+    if failed and len(failed) >= SERIOUS * len(rollouts):
+        logger.warning(
+            "step %d: %d of %d rollouts failed. Nothing is learnt from them, and the reward is that of the others. The "
+            "first reason: %r. Where the policy is to blame, let the agent return None instead of raising",
+            *(step, len(failed), len(rollouts), failed[0].error),
+        )
 
 
 def figures(groups: Sequence[GroupFacts]) -> dict[str, float]:

@@ -33,7 +33,7 @@ from memagent_train.batches import deal, padding_row, tensors, weigh_rows
 from memagent_train.device import memory_for
 from memagent_train.errors import CheckpointMismatch, EngineMismatch, TrainingError
 from memagent_train.estimators import truncated_weights
-from memagent_train.figures import facts, figures, raise_if_nothing_scored
+from memagent_train.figures import facts, figures, raise_if_nothing_scored, warn_of_failures
 from memagent_train.order import DataOrder, StepSampler
 from memagent_train.reference import copy_frozen, prepare_reference
 from memagent_train.refill import Rolled, roll_informative
@@ -214,6 +214,8 @@ class RolloutTrainer(GRPOTrainer):
             + [facts(group, kept=False) for group in rolled.dropped]
         )
         raise_if_nothing_scored(told)
+        if self.accelerator.is_main_process:
+            warn_of_failures(self.step + 1, told)
         groups = gather_object([group.rows for group in rolled.kept])
         rows = [row for group in groups for row in group]
         numbers = [n for n, group in enumerate(groups) for _ in group]

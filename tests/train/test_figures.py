@@ -7,7 +7,13 @@ from tests.train.handmade import rollout
 from memagent_train.advantages import compare
 from memagent_train.algorithm import AlgorithmSettings
 from memagent_train.errors import RewardFailed, RolloutsFailed
-from memagent_train.figures import GroupFacts, facts, figures, raise_if_nothing_scored
+from memagent_train.figures import (
+    GroupFacts,
+    facts,
+    figures,
+    raise_if_nothing_scored,
+    warn_of_failures,
+)
 from memagent_train.rollouts import Row, Span, Status
 
 ROW = Row((2, 3), (4, 5, 6), (1, 0, 1), (-1.0, 0.0, -1.0))
@@ -46,6 +52,21 @@ def test_figures() -> None:
         "tokens/rolled_out": 20.0,
         "tokens/sampled": 8.0,
     }
+
+
+@pytest.mark.parametrize(("failed", "warned"), [(0, False), (1, False), (2, True), (20, True)])
+def test_failures_are_warned_of(
+    failed: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rollouts = [
+        rollout("a", n, (), None, status=Status.FAILED, error="bad reply")
+        if n < failed
+        else rollout("a", n, (ROW,), 1.0)
+        for n in range(20)
+    ]
+    warn_of_failures(3, [facts(compare(rollouts, AlgorithmSettings()), kept=True)])
+    assert (f"step 3: {failed} of 20 rollouts failed" in caplog.text) is warned
+    assert ("'bad reply'" in caplog.text) is warned
 
 
 def test_tokens_are_counted_by_what_they_were_sampled_for() -> None:

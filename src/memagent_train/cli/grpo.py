@@ -91,6 +91,7 @@ def _show_trained(trained: TrainingResult, chosen: Display) -> None:
             "out": str(trained.out),
             "steps": trained.steps,
             "reward": trained.reward,
+            "without_signal": trained.without_signal,
             "evaluations": trained.evaluations,
         }
         print(json.dumps(facts, ensure_ascii=False))
@@ -102,6 +103,9 @@ def _show_trained(trained: TrainingResult, chosen: Display) -> None:
     paper = Paper(colour=chosen is Display.FULL)
     reward = "none" if trained.reward is None else f"{trained.reward:.3f}"
     rows = [("trained", f"{trained.steps:,} steps, reward of the last {reward}")]
+    if trained.without_signal:
+        learnt_nothing = f"{trained.without_signal:,} of these steps: no group had a signal"
+        rows.append(("no gradient", learnt_nothing))
     for step, lengths in trained.evaluations.items():
         cells = [
             f"{length_name(int(length))} {cell['mean']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"

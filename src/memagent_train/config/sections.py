@@ -93,6 +93,9 @@ class CheckpointSettings(Leaf):
     """Steps between checkpoints; there is always one at the end."""
     keep: int = Field(default=2, ge=0)
     """Newest checkpoints to keep; 0: all. Each has weights and optimizer: about 14 bytes per trained weight in fp32."""
+    accept_changes: bool = False
+    """Resume although the data, the wording, the module of an own agent or reward, or the weights at `model.path` are
+    others than at the start."""
 
 
 class ResourceSettings(Leaf):

@@ -68,14 +68,18 @@ class RunFolder:
         """The resolved settings."""
         return self.path / SETTINGS
 
-    def bind_data(self, facts: Mapping[str, Any]) -> None:
-        """Records what the run is trained on, or compares it with the record.
+    def bind_data(
+        self, facts: Mapping[str, Any], *, later: Collection[str] = (), accept: bool = False
+    ) -> None:
+        """Records what the run learns from, or compares it with the record.
 
         Args:
-            facts: plain data: what the samples depend on.
+            facts: plain data: what the samples, rewards and first weights depend on.
+            later: names of facts that earlier versions did not record.
+            accept: record what is different, with a warning, instead of refusing it.
 
         Raises:
-            CheckpointMismatch: there is a checkpoint for other data; the message lists the differences.
+            CheckpointMismatch: there is a checkpoint for other facts; the message lists the differences.
             OSError: it can't be recorded.
         """
         file = self.path / DATA
@@ -84,12 +88,18 @@ class RunFolder:
             before = _facts(file)
             if before == now:
                 return
-            if self.find_newest() is not None:
-                raise CheckpointMismatch(
-                    f"the run in {str(self.path)!r} was started with other data: {_list_changes(before, now)}. Use the "
-                    f"same data and wording (and the same evaluation.n, which is held out) to resume, or another --out"
-                )
-            self.start_over()
+            before = {name: now[name] for name in later if name in now} | before
+            if before != now and self.find_newest() is not None:
+                changes = _list_changes(before, now)
+                if not accept:
+                    raise CheckpointMismatch(
+                        f"the run in {str(self.path)!r} was started with other data, code or weights: {changes}. Use "
+                        f"the same ones (and the same evaluation.n, which is held out) to resume, another --out, or "
+                        f"checkpoints.accept_changes = true to continue with what has changed"
+                    )
+                logger.warning("the run continues with other data, code or weights: %s", changes)
+            elif before != now:
+                self.start_over()
         new = file.with_suffix(".new")
         new.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
         new.replace(file)

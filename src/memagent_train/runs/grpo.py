@@ -14,7 +14,7 @@ from memagent_train.runs import metrics
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.processes import open_shared, this_process
-from memagent_train.runs.progress import Board, SilentWatcher
+from memagent_train.runs.progress import SIGNAL, Board, SilentWatcher
 from memagent_train.runs.reports import report_targets
 from memagent_train.runs.signals import stop_on_signals
 
@@ -31,6 +31,8 @@ class TrainingResult:
     """By step, then by length: mean, ends of the 95% interval, samples."""
     reward: float | None
     """Mean reward of the last step's rollouts."""
+    without_signal: int
+    """Steps in which no group had a signal, so that nothing was learnt."""
 
 
 def train(
@@ -91,4 +93,5 @@ def _outcome(folder: RunFolder, config: TrainConfig) -> TrainingResult:
         steps=config.optimizer.steps,
         evaluations={line["step"]: line["evaluation"] for line in lines if "evaluation" in line},
         reward=rewards[-1] if rewards else None,
+        without_signal=sum(line.get(SIGNAL) == 1 for line in lines),
     )

@@ -17,6 +17,8 @@ SHOWN = ("loss", "kl", "grad_norm")
 """Figures on a step's line after the reward, if available."""
 SHARES = {"failed": "rollouts/failed", "unscored": "rollouts/unscored"}
 """Shares shown if they are not 0, and their figures."""
+SIGNAL = "groups/without_signal"
+"""1 in a step without a gradient: the rewards of each group were equal."""
 
 
 class Board:
@@ -73,6 +75,8 @@ def line_of(figures: Mapping[str, Any]) -> str:
         reward = figures["reward"]
         parts.append("reward   -  " if reward is None else f"reward {reward:.3f}")
     parts += [f"{name} {figures[key]:.1%}" for name, key in SHARES.items() if figures.get(key)]
+    if figures.get(SIGNAL) == 1:
+        parts.append("no group had a signal")
     parts += [
         f"{name} {figures[name]:.3g}"
         for name in SHOWN

@@ -24,6 +24,7 @@ from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.identity import ADDED, digest_weights
 from memagent_train.runs.keeping import Keeper
 from memagent_train.runs.policy import check_fit, load_model, load_tokenizer, with_adapter
 from memagent_train.runs.processes import open_shared, this_process
@@ -78,7 +79,10 @@ def warm_start(
         tokenizer = load_tokenizer(config.model)
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
         if process.first:
-            folder.bind_data({"rows": len(traces.rows), "traces": digest(traces.rows)})
+            facts = {"rows": len(traces.rows), "traces": digest(traces.rows)}
+            facts["weights"] = digest_weights(Path(config.model.path))
+            accept = config.checkpoints.accept_changes
+            folder.bind_data(facts, later=ADDED, accept=accept)
         newest = folder.find_newest()
         board = Board(config.optimizer.steps, newest.step if newest else 0)
         if board.done < board.steps:

@@ -21,6 +21,7 @@ from memagent_train.runs.engine import Served
 from memagent_train.runs.evaluation import by_length
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.held_out import HeldOut
+from memagent_train.runs.identity import ADDED, identify
 from memagent_train.runs.ids import group_id, rollout_id, seed_of
 from memagent_train.runs.keeping import SEPARATE, Keeper
 from memagent_train.runs.policy import (
@@ -98,7 +99,9 @@ class Training:
             data, held = data.split(settings.n)
             held_out = by_length(held, settings.columns)
         if self.process.first:
-            self.folder.bind_data({**data.facts, "prompts": self._wording()})
+            facts = {**data.facts, "prompts": self._wording(), **identify(self.config)}
+            accept = self.config.checkpoints.accept_changes
+            self.folder.bind_data(facts, later=ADDED, accept=accept)
         return data, held_out
 
     def _wording(self) -> str:

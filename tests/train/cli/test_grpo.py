@@ -11,6 +11,7 @@ import typer
 from tests.train.runs.tiny import write_run
 
 from memagent.cli.options import Display
+from memagent.tasks import Sample
 from memagent_train.cli.grpo import config, grpo
 
 
@@ -48,6 +49,21 @@ def test_a_run_says_what_came_of_it(settings: Path, capsys: pytest.CaptureFixtur
     assert lines[-1].endswith(
         f"memagent-train export {settings.parent}/run --out {settings.parent}/run-export"
     )
+
+
+async def flat(answer: str | None, sample: Sample) -> float:
+    """A reward that tells nothing."""
+    return 0.5
+
+
+def test_steps_without_a_gradient_are_told(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use = f'reward.use="{__name__}:flat"'
+    grpo(settings, settings.parent / "run", [use], display=Display.PLAIN)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1/1  reward 0.500  no group had a signal")
+    assert "no gradient  1 of these steps: no group had a signal" in lines
 
 
 def test_json_is_one_object(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,7 @@ def test_other_data_are_refused_by_what_differs(tmp_path: Path) -> None:
         folder.bind_data({"rows": 3, "sources": ["a" * 500], "seed": 1})
         checkpoint(folder, 2, 1)
         folder.bind_data({"seed": 1, "sources": ["a" * 500], "rows": 3})
-        with pytest.raises(CheckpointMismatch, match="other data: rows was '3', is '4'") as caught:
+        with pytest.raises(CheckpointMismatch, match="or weights: rows was '3', is '4'") as caught:
             folder.bind_data({"rows": 4, "sources": ["a" * 500], "seed": 1})
         assert "seed" not in str(caught.value)
         with pytest.raises(CheckpointMismatch, match=r"see data\.json"):
@@ -103,6 +103,23 @@ def test_other_data_are_refused_by_what_differs(tmp_path: Path) -> None:
         (folder.path / "data.json").write_text("{")
         with pytest.raises(CheckpointMismatch, match="damaged"):
             folder.bind_data({"rows": 3})
+
+
+def test_changes_may_be_accepted_and_later_facts_are_added(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        folder.bind_data({"rows": 3})
+        checkpoint(folder, 2, 1)
+        # A run of an earlier version says nothing of code.
+        folder.bind_data({"rows": 3, "reward_code": "a"}, later=["reward_code"])
+        with pytest.raises(CheckpointMismatch, match="reward_code was 'a', is 'b'"):
+            folder.bind_data({"rows": 3, "reward_code": "b"}, later=["reward_code"])
+        assert not caplog.records
+        folder.bind_data({"rows": 3, "reward_code": "b"}, later=["reward_code"], accept=True)
+        assert "reward_code was 'a', is 'b'" in caplog.text
+        folder.bind_data({"rows": 3, "reward_code": "b"}, later=["reward_code"])
+        assert folder.find_newest() is not None
 
 
 def test_free_settings_may_change_and_are_written_anew(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.train.runs.tiny import write_run
+from tests.train.runs.tiny import write_model, write_run
 
 from memagent.cli.show import show
 from memagent.errors import ConfigError, RunBusy
@@ -117,6 +117,33 @@ def test_the_same_command_again_does_nothing_more(settings: Path, whole: Trainin
     assert RunFolder(whole.out).metrics.read_bytes() == before
 
 
+def test_changed_code_and_weights_are_refused(
+    settings: Path,
+    whole: TrainingResult,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As a flipped sign of the reward: the settings name the function, and don't see what it does."""
+    monkeypatch.chdir(tmp_path)
+    text = "def reward(answer, sample):\n    return {} * len(answer or '')\n"
+    (tmp_path / "own_reward.py").write_text(text.format(1))
+    file = write_run(tmp_path / "run", reward={"use": "own_reward:reward"})
+    options = ["optimizer.steps=1"]
+    train(load_train(file, options), tmp_path / "out")
+    (tmp_path / "own_reward.py").write_text(text.format(-1))
+    sys.modules.pop("own_reward")
+    more = ["optimizer.steps=2"]
+    with pytest.raises(CheckpointMismatch, match="reward_code was"):
+        train(load_train(file, more), tmp_path / "out")
+    write_model(file.parent / "model", seed=1)
+    with pytest.raises(CheckpointMismatch, match="weights was"):
+        train(load_train(file, more), tmp_path / "out")
+    accepted = [*more, "checkpoints.accept_changes=true"]
+    assert train(load_train(file, accepted), tmp_path / "out").steps == 2
+    assert "the run continues with other data, code or weights" in caplog.text
+
+
 def test_more_steps_go_on_from_the_last(
     settings: Path, whole: TrainingResult, tmp_path: Path
 ) -> None:
@@ -214,7 +241,7 @@ def test_a_signal_ends_it_at_once_and_says_how_to_go_on(settings: Path, tmp_path
 def test_other_settings_and_other_data_are_refused(settings: Path, whole: TrainingResult) -> None:
     with pytest.raises(CheckpointMismatch, match=r"optimizer.learning_rate was 0.001, is 0.1"):
         train(load_train(settings, ["optimizer.learning_rate=0.1"]), whole.out)
-    with pytest.raises(CheckpointMismatch, match=r"other data: .*3.*4"):
+    with pytest.raises(CheckpointMismatch, match=r"or weights: .*3.*4"):
         train(load_train(settings, ["evaluation.n=4"]), whole.out)
 
 

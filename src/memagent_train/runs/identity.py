@@ -1,0 +1,61 @@
+"""What a run learns from besides settings and data: the code of agent and reward, and its first weights."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from memagent.named import load_function
+from memagent_train.config.train import TrainConfig
+
+BLOCKS, BLOCK = 64, 1 << 16
+"""Bytes that are read of a weights file, evenly spread: another training changes all of them."""
+WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".gguf"})
+DIGITS = 16
+ADDED = ("agent_code", "reward_code", "weights", "adapter")
+"""What `identify` returns; earlier versions recorded none of it."""
+
+
+def identify(config: TrainConfig) -> dict[str, str]:
+    """Digests of what the settings only name; empty for what memagent ships and for names on a hub. Blocks.
+
+    Code is the file of the named function's module, without what that imports.
+
+    Raises:
+        ConfigError: the agent or the reward can't be imported.
+        OSError: a file can't be read.
+    """
+    start = None if config.lora is None else config.lora.start
+    return {
+        "agent_code": digest_code(config.agent.use, "agent"),
+        "reward_code": digest_code(config.reward.use.strip(), "reward"),
+        "weights": digest_weights(Path(config.model.path)),
+        "adapter": "" if start is None else digest_weights(start),
+    }
+
+
+def digest_code(spec: str, what: str) -> str:
+    """First hex digits of the SHA-256 of the file of the module in `module:function`. Blocks."""
+    if ":" not in spec:
+        return ""
+    load_function(spec, what)
+    file = sys.modules[spec.partition(":")[0]].__file__
+    return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()[:DIGITS]
+
+
+def digest_weights(folder: Path) -> str:
+    """First hex digits of a SHA-256 over names, sizes and spread blocks of the weights in a folder. Blocks."""
+    if not folder.is_dir():
+        return ""
+    running = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix not in WEIGHTS:
+            continue
+        size = path.stat().st_size
+        running.update(f"{path.name}\0{size}\0".encode())
+        with path.open("rb") as file:
+            for number in range(BLOCKS):
+                file.seek(size * number // BLOCKS)
+                running.update(file.read(min(BLOCK, size // BLOCKS + 1)))
+    return running.hexdigest()[:DIGITS]
