@@ -10,6 +10,7 @@ from typing import Protocol
 
 from memagent.errors import ConfigError, MemagentError
 from memagent.models.base import ChatModel
+from memagent.models.limit import ConcurrencyLimit
 from memagent.run.result import RunResult, SessionResult
 from memagent.tasks import Sample
 from memagent_train.agents import AgentFunction, GatedResult
@@ -17,6 +18,11 @@ from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.rows import RolloutRecorder, with_reads
 from memagent_train.rollouts import ROLLOUT, Outcome, Rollout, Row, Running, Status
 from memagent_train.sessions import OVERLONG
+
+AT_WORK = 4
+"""Agents for each call in flight: some of them wait for tools."""
+MOST_AT_WORK = 512
+"""Unless there may be more calls than that: each holds files open."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,8 @@ async def roll(
 ) -> list[Rollout]:
     """Makes rollouts, and verifies them.
 
-    A rollout whose agent raises is `FAILED` and not verified; the others continue. Verifying doesn't count
-    towards `concurrency`: meanwhile the next rollout uses the engine. Cancelling cancels all of
+    A rollout whose agent raises is `FAILED` and not verified; the others continue. Only calls count towards
+    `concurrency`: while one rollout's tools run, or it is verified, others use the engine. Cancelling cancels all of
     them, and waits until they have ended.
 
     Args:
@@ -61,7 +67,7 @@ async def roll(
             wrapper: each rollout gets a fresh copy, which doesn't see the others' conversations.
         agent: makes each rollout.
         verifier: rewards each.
-        concurrency: maximum number of concurrent agents.
+        concurrency: maximum number of calls in flight. Up to four times as many agents are at work.
         on_done: called with each rollout as it finishes.
 
     Returns:
@@ -77,12 +83,13 @@ async def roll(
     if len(set(ids)) < len(ids):
         twice = next(one for one in ids if ids.count(one) > 1)
         raise ConfigError(f"two rollouts have the id {twice!r}: ids must be unique")
-    places = asyncio.Semaphore(concurrency)
+    places = asyncio.Semaphore(max(concurrency, min(AT_WORK * concurrency, MOST_AT_WORK)))
+    limit = ConcurrencyLimit(model, concurrency)
 
     async def roll_request(request: RolloutRequest) -> Rollout:
         async with places:
             started = time.perf_counter()
-            rollout = await _run(request, model, agent)
+            rollout = await _run(request, model, limit, agent)
         if rollout.status is not Status.FAILED:
             rollout = await verifier.verify(rollout)
         rollout = replace(rollout, seconds=time.perf_counter() - started)
@@ -100,11 +107,13 @@ async def roll(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run(request: RolloutRequest, model: ChatModel, agent: AgentFunction) -> Rollout:
+async def _run(
+    request: RolloutRequest, model: ChatModel, limit: ConcurrencyLimit, agent: AgentFunction
+) -> Rollout:
     """One rollout up to its answer."""
     running = Running(request.rollout_id, request.seed)
     own = model.clone(request.seed) if isinstance(model, RolloutModel) else model
-    recorder = RolloutRecorder(own)
+    recorder = RolloutRecorder(limit.around(own))
     before = ROLLOUT.set(running)
     try:
         returned = await agent(recorder, request.sample)

@@ -24,9 +24,9 @@ class RolloutSettings(Leaf):
     """`padded` and `continuous` (batching) generate in this process with transformers; padded batches were faster
     in all our measurements, on CPUs. `vllm` and `sglang` ask a server, which gets the weights after each update."""
     base_url: str | None = None
-    """The server's URL."""
+    """The server's URL. Its key, if it has one, is read from MEMAGENT_API_KEY."""
     concurrency: int = Field(default=64, gt=0)
-    """Concurrent rollouts per process."""
+    """Calls in flight per process. Up to four times as many rollouts are at work: some wait for their tools."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """1 for the model's own log-probs; otherwise the trainer's must be scaled the same way."""
     top_p: float = Field(default=1.0, gt=0, le=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,17 @@ def open_sampler(
             settings.engine,
             settings.base_url,
             window=settings.window or window_of(model),
+            api_key=os.environ.get(KEY),
         )
     window, rows = settings.window, settings.max_batch
     if settings.engine == "continuous":
         return ContinuousSampler(model, tokenizer, max_batch=rows, window=window)
     tokens = settings.max_batch_tokens
     return MeteredSampler(model, tokenizer, max_batch=rows, max_batch_tokens=tokens, window=window)
+
+
+KEY = "MEMAGENT_API_KEY"
+"""The server's key is read from the environment, as memagent does, and is in no file of the run."""
 
 
 class Served:

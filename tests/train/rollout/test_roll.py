@@ -414,7 +414,8 @@ def test_an_earlier_turn_that_was_cut_off_makes_no_rollout_overlong(cut_off: int
 # --- concurrency
 
 
-def test_no_more_agents_than_places_and_verifying_takes_none() -> None:
+def test_no_more_calls_than_places_and_neither_tools_nor_verifying_take_any() -> None:
+    calls: list[int] = []
     at_work: list[int] = [0]
     most: list[int] = []
     verifying: list[int] = [0]
@@ -425,8 +426,21 @@ def test_no_more_agents_than_places_and_verifying_takes_none() -> None:
         most.append(at_work[0])
         together.append(verifying[0])
         await talk(model, [sample.question])
+        await asyncio.sleep(0.1)  # a tool
         at_work[0] -= 1
         return "x"
+
+    class Counting(Echoes):
+        at_once = 0
+
+        async def sample(self, *args: Any, **kwargs: Any) -> Any:
+            self.at_once += 1
+            calls.append(self.at_once)
+            try:
+                await asyncio.sleep(0.01)
+                return await super().sample(*args, **kwargs)
+            finally:
+                self.at_once -= 1
 
     class Slow(Paid):
         async def verify(self, rollout: Rollout) -> Rollout:
@@ -436,11 +450,13 @@ def test_no_more_agents_than_places_and_verifying_takes_none() -> None:
             return await super().verify(rollout)
 
     started = time.perf_counter()
-    rollouts = run(agent, asked=requests(12), verifier=Slow(), concurrency=2)
-    assert max(most) == 2
+    asked = requests(12)
+    rollouts = run(agent, asked=asked, verifier=Slow(), concurrency=2, sampler=Counting())
+    assert max(calls) == 2
+    assert 2 < max(most) <= 8, "others were at work while tools ran"
     assert max(together) > 2, "agents were at work while others were verified"
-    assert time.perf_counter() - started < 12 * 0.1
-    assert all(one.seconds >= 0.1 for one in rollouts)
+    assert time.perf_counter() - started < len(asked) * 0.1
+    assert all(one.seconds >= 0.2 for one in rollouts)
 
 
 def test_each_rollout_is_announced_as_it_ends() -> None:

@@ -19,6 +19,10 @@ from memagent.errors import (
 from memagent.messages import FinishReason, Sampling
 from memagent.models import retry
 from memagent_train.rollout.served import ServedSampler
+from memagent_train.rollout.settings import RolloutSettings
+from memagent_train.runs.engine import open_sampler
+from memagent_train.smoke.model import tiny_model
+from memagent_train.smoke.tokenizer import word_tokenizer
 
 DRAWN = Sampling(temperature=1.0, top_p=1.0)
 
@@ -74,6 +78,27 @@ async def test_sglang_has_a_door_of_its_own(server: Script) -> None:
     await sampler.aclose()
     assert (sampled.ids, sampled.logprobs, sampled.finish) == ((5,), (-0.25,), FinishReason.STOP)
     assert "sampling_seed" not in server.asked[-1][1]["sampling_params"]
+
+
+async def test_the_key_comes_from_the_environment(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMAGENT_API_KEY", "s3cret")
+    keys: list[str | None] = []
+
+    def check(handler: Any) -> None:
+        keys.append(handler.headers["Authorization"])
+        vllm([7], [-0.5])(handler)
+
+    server.others["/v1/completions"] = check
+    settings = RolloutSettings(engine="vllm", base_url=server.url, window=64)
+    tokenizer = word_tokenizer()
+    model = await asyncio.to_thread(tiny_model, tokenizer, seed=0)
+    sampler = open_sampler(settings, model, tokenizer)
+    assert isinstance(sampler, ServedSampler)
+    await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+    await sampler.aclose()
+    assert keys == ["Bearer s3cret"]
 
 
 @pytest.mark.parametrize(
