@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, report_errors
-from memagent.cli.options import RUN, argument, option
-from memagent.cli.setup import Served
+from memagent.cli.options import argument, option
+from memagent.cli.setup import Reading
 from memagent.errors import ConfigError
 from memagent.texts import name_extra
 
@@ -24,7 +24,7 @@ MIB = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(Served):
+class Serve(Reading):
     """The options of `serve`."""
 
     spec: Annotated[str | None, argument("SPEC", opt.MODEL_HELP)] = None
@@ -63,23 +63,6 @@ class Serve(Served):
             default=True,
         ),
     ] = 5
-    tokenizer: opt.Tokenizer = None
-    temperature: opt.Temperature = None
-    window: opt.Window = None
-    chunk_tokens: opt.ChunkTokens = None
-    memory_tokens: opt.MemoryTokens = None
-    cuts: opt.CutsOption = None
-    prompts: opt.Prompts = None
-    gate: opt.GateOption = None
-    trust: opt.TrustOption = None
-    degenerate: opt.DegenerateOption = None
-    store: opt.Store = None
-    max_calls: Annotated[
-        int | None,
-        option(
-            "Stop a reading, resumably, after N calls. Default: no limit.", "N", panel=RUN, low=1
-        ),
-    ] = None
 
     def list_keys(self) -> tuple[str, ...]:
         """The keys; a ConfigError if the file can't be read, or the address needs keys and there are none."""
@@ -98,27 +81,6 @@ class Serve(Served):
                 f"--host {self.host!r} lets other machines in, which needs keys: give a file (--keys), or {KEYS}"
             )
         return found
-
-    def reading(self) -> dict[str, Any]:
-        """The arguments of `MemoryAgent`."""
-        from memagent import Limits, Sampling
-
-        names = (
-            "chunk_tokens",
-            "memory_tokens",
-            "cuts",
-            "prompts",
-            "gate",
-            "trust",
-            "degenerate",
-            "window",
-        )
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if self.temperature is not None:
-            given["sampling"] = Sampling(temperature=self.temperature)
-        if self.max_calls is not None:
-            given["limits"] = Limits(calls=self.max_calls)
-        return given
 
 
 def is_loopback_only(host: str) -> bool:

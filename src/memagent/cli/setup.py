@@ -84,7 +84,44 @@ class Served:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask(Served):
+class Reading(Served):
+    """Options for how documents are read, and where that is stored."""
+
+    tokenizer: opt.Tokenizer = None
+    temperature: opt.Temperature = None
+    window: opt.Window = None
+    chunk_tokens: opt.ChunkTokens = None
+    memory_tokens: opt.MemoryTokens = None
+    cuts: opt.CutsOption = None
+    prompts: opt.Prompts = None
+    gate: opt.GateOption = None
+    trust: opt.TrustOption = None
+    degenerate: opt.DegenerateOption = None
+    store: opt.Store = None
+    max_calls: opt.MaxCalls = None
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `MemoryAgent` that are given; a ConfigError if the temperature is not a number."""
+        from memagent.memory.plan import MemorySettings
+        from memagent.messages import Sampling
+        from memagent.models.limit import Limits
+
+        heat = self.temperature
+        if heat is not None and not math.isfinite(heat):
+            raise ConfigError(f"--temperature must be a number of at least 0, got {heat!r}")
+        names = ("prompts", *MemorySettings.model_fields)
+        given = {name: getattr(self, name, None) for name in names}
+        with contextlib.suppress(
+            TypeError, ValueError
+        ):  # None, "auto", or a value that MemoryAgent refuses
+            given["read_ahead"] = int(given["read_ahead"])  # type: ignore[arg-type]
+        given["sampling"] = None if heat is None else Sampling(temperature=heat)
+        given["limits"] = None if self.max_calls is None else Limits(calls=self.max_calls)
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask(Reading):
     """The options of `ask`; `estimate` has those that affect the calls."""
 
     doc: Annotated[str, argument("DOC", "A text file, plain or gzip; [b]-[/] is standard input.")]
@@ -94,18 +131,8 @@ class Ask(Served):
         option("Repeat it to ask several in one pass.", "QUESTION", "-q", "--question"),
     ] = None
     model: opt.Model = None
-    tokenizer: opt.Tokenizer = None
-    temperature: opt.Temperature = None
     seed: Annotated[int, option("Seed of the run.", panel=MODEL, default=True)] = 0
-    window: opt.Window = None
-    chunk_tokens: opt.ChunkTokens = None
-    memory_tokens: opt.MemoryTokens = None
-    cuts: opt.CutsOption = None
-    prompts: opt.Prompts = None
-    gate: opt.GateOption = None
     read_ahead: opt.ReadAhead = None
-    trust: opt.TrustOption = None
-    degenerate: opt.DegenerateOption = None
     encoding: Annotated[
         str | None, option("The document's encoding. Default: detected.", "NAME", panel=TEXT)
     ] = None
@@ -113,13 +140,11 @@ class Ask(Served):
         Literal["strict", "replace"],
         option("Stop at a byte that does not decode, or replace it.", panel=TEXT, default=True),
     ] = "strict"
-    store: opt.Store = None
     durable: opt.Durable = False
     run_id: Annotated[
         str | None,
         option("Name of the run. An unfinished run of that name is resumed.", "ID", panel=RUN),
     ] = None
-    max_calls: opt.MaxCalls = None
     display: opt.DisplayOption = None
     json: opt.Json = False
 
@@ -143,27 +168,12 @@ class Ask(Served):
         """Makes the agent; a ConfigError if a setting is wrong, or no model is named."""
         from memagent.cli.fetch import ensure_fetched
         from memagent.memory.agent import MemoryAgent
-        from memagent.memory.plan import MemorySettings
-        from memagent.messages import Sampling
-        from memagent.models.limit import Limits
         from memagent.models.spec import open_model
 
-        heat = self.temperature
-        if heat is not None and not math.isfinite(heat):
-            raise ConfigError(f"--temperature must be a number of at least 0, got {heat!r}")
-        names = {"prompts", *(MemorySettings.model_fields.keys() - {"sampling"})}
-        given: dict[str, Any] = {name: getattr(self, name) for name in names}
-        with contextlib.suppress(
-            TypeError, ValueError
-        ):  # None, "auto", or a value that MemoryAgent refuses
-            given["read_ahead"] = int(given["read_ahead"])
-        return MemoryAgent(
-            open_model(ensure_fetched(self.model), tokenizer=self.tokenizer, **self.server()),
-            **given,
-            sampling=None if heat is None else Sampling(temperature=heat),
-            limits=None if self.max_calls is None else Limits(calls=self.max_calls),
-            store=store,
-        )
+        given = self.reading()
+        spec = ensure_fetched(self.model)
+        model = open_model(spec, tokenizer=self.tokenizer, **self.server())
+        return MemoryAgent(model, **given, store=store)
 
 
 def agent_again(
