@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import re
 import time
 import zipfile
 from collections.abc import Sequence
@@ -246,6 +247,27 @@ def test_a_run_over_a_folder_resumes_by_itself(tmp_path: Path) -> None:
         result = agent.resume("r")
     assert isinstance(result, Result)
     assert result.answer == "The gate 17 has the code 517."
+
+
+def test_files_that_match_a_pattern_are_one_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("b.txt", "a.md", "deep/c.txt", "deep/.hidden.txt", ".git/d.txt", "deep/e.txt.old"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, f"This is {name}.")
+    monkeypatch.chdir(tmp_path)
+    document = open_document(Path("**/*.txt"))
+    assert (document.name, document.path) == ("**/*.txt", str(tmp_path / "**/*.txt"))
+    assert document.rereadable
+    assert document.path
+    files = "[file b.txt]\n\nThis is b.txt.\n\n[file deep/c.txt]\n\nThis is deep/c.txt.\n\n"
+    assert read(Path("**/*.txt"))[0] == read(Path(document.path))[0] == files
+    assert read(Path("deep/*.txt"))[0] == "[file c.txt]\n\nThis is deep/c.txt.\n\n"
+    write(tmp_path / "b[1].txt", "Brackets.")
+    assert read(Path("b[1].txt"))[0] == "Brackets."  # the file itself, if there is one
+    for none in ("*.pdf", "none/*.txt"):
+        with pytest.raises(DocumentNotFound, match=re.escape(f"no file matches '{none}'")):
+            read(Path(none))
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -256,10 +256,13 @@ class Held:
     def __init__(self) -> None:
         self.closed = threading.Event()
         self.go_on = threading.Event()
+        self.entered = threading.Event()
+        """It waits for `go_on`."""
 
     def sync(self) -> Iterator[str]:
         try:
             yield "a" * PIECE_CHARS
+            self.entered.set()
             self.go_on.wait(10)
             yield "b" * PIECE_CHARS
             yield "c"
@@ -325,7 +328,7 @@ async def test_a_generator_is_closed_after_a_cancel_while_a_thread_is_in_it() ->
             pass
 
     task = asyncio.create_task(read())
-    await asyncio.sleep(0.1)
+    assert await asyncio.to_thread(held.entered.wait, 10)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert not held.closed.is_set()  # its thread still waits in it

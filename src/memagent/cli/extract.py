@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
+from memagent.cli import options as opt
 from memagent.cli.ask import ask, run
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import RUN, argument, option
@@ -35,7 +36,7 @@ class Summarize(Ask):
 class Extract(Ask):
     """The options of `extract`."""
 
-    doc: Annotated[str, argument("DOC", "A text file, plain or gzip; [b]-[/] is standard input.")]
+    doc: Annotated[str, argument("DOC", opt.DOC_HELP)]
     question: Annotated[str, argument("WHAT", "What a row is: 'every invoice'.")]  # pyright: ignore[reportGeneralTypeIssues]
     schema: Annotated[
         str,

@@ -57,6 +57,7 @@ _of_model = partial(option, panel=MODEL)
 _of_budget = partial(option, panel=BUDGET)
 _of_run = partial(option, panel=RUN)
 
+DOC_HELP = "A file, a folder, or a pattern in quotes ('notes/*.md'); [b]-[/] is standard input."
 MODEL_HELP = (
     "vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, smol, nano or extractive. "
     "Default: MEMAGENT_MODEL."

@@ -124,7 +124,7 @@ class Reading(Served):
 class Ask(Reading):
     """The options of `ask`; `estimate` has those that affect the calls."""
 
-    doc: Annotated[str, argument("DOC", "A text file, plain or gzip; [b]-[/] is standard input.")]
+    doc: Annotated[str, argument("DOC", opt.DOC_HELP)]
     question: Annotated[str | None, argument("QUESTION", "What to find out.")] = None
     questions: Annotated[
         list[str] | None,

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from glob import has_magic, iglob
 from pathlib import Path
 from typing import Any, cast
 
@@ -159,11 +160,20 @@ class FilesSource(_Placed):
 
 
 class FolderSource(FilesSource):
-    """All files in a folder, at any depth, sorted by their paths; those with a leading dot are left out."""
+    """All files in a folder, at any depth, or those that match a pattern, in which `**` is any number of folders.
+
+    They are sorted by their paths below the folder, or below the part of the pattern without wildcards. Those with a
+    leading dot are left out.
+    """
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
-        folder = Path(path).expanduser().absolute()
-        paths = [path for path in folder.rglob("*") if path.is_file()]
+        whole = folder = Path(path).expanduser().absolute()
+        if folder.is_dir():
+            named = folder.rglob("*")
+        else:
+            named = map(Path, iglob(str(whole), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+            folder = next(part for part in whole.parents if not has_magic(str(part)))
+        paths = [path for path in named if path.is_file()]
         found = sorted((path.relative_to(folder).as_posix(), path) for path in paths)
         found = [
             (label, path)
@@ -171,7 +181,11 @@ class FolderSource(FilesSource):
             if not label.startswith(".") and "/." not in label
         ]
         if not found:
-            raise DocumentNotFound(f"the folder {path!r} has no files")
+            raise DocumentNotFound(
+                f"the folder {path!r} has no files"
+                if folder == whole
+                else f"no file matches {path!r}"
+            )
         labels, paths = zip(*found, strict=True)
         super().__init__(paths, name or path, encoding, errors, labels)
-        self.path = str(folder)
+        self.path = str(whole)

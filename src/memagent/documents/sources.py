@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence, Set
+from glob import has_magic
 from pathlib import Path
 from typing import IO, TypeAlias, cast
 
@@ -26,7 +27,8 @@ Source: TypeAlias = (
     | AsyncIterable[bytes]
     | Document
 )
-"""Accepted sources: a `str` is text (never a path), a `Path` a file or folder (`~` is the home folder)."""
+"""Accepted sources: a `str` is text (never a path), a `Path` a file, a folder or a pattern such as `*.md` (`~` is the
+home folder)."""
 
 
 def open_document(
@@ -44,7 +46,8 @@ def open_document(
 
     Args:
         source: the text or where it comes from; a Document is returned unchanged. A one-line `str` that names a file
-            or a URL is still text, but gives a `UserWarning` when read. A folder, or a list of paths, is one document.
+            or a URL is still text, but gives a `UserWarning` when read. A folder, the files that match a pattern
+            (`notes/**/*.md`), or a list of paths is one document.
         encoding: for sources of bytes; None detects it (byte order mark, UTF-8, else a guess with a warning).
         errors: for sources of bytes: "strict", "replace" (U+FFFD for bad bytes) or "ignore".
         name: display name for messages and records, instead of the path or kind; lone surrogates, as in
@@ -52,7 +55,7 @@ def open_document(
 
     Raises:
         DocumentError: the source has an unsupported type.
-        DocumentNotFound: a path is missing, or a folder has no files.
+        DocumentNotFound: a path is missing, a folder has no files, or none matches a pattern.
         ConfigError: the encoding or the error mode does not exist.
     """
     check_options(encoding, errors)
@@ -64,7 +67,9 @@ def open_document(
         return IterableSource((given,), name or "<bytes>", encoding, errors, size)
     if isinstance(given, os.PathLike):
         path = os.fsdecode(cast("os.PathLike[str]", given))
-        kind = FolderSource if os.path.isdir(os.path.expanduser(path)) else FileSource  # noqa: PTH111, PTH112
+        whole = os.path.expanduser(path)  # noqa: PTH111
+        several = os.path.isdir(whole) or (has_magic(whole) and not os.path.lexists(whole))  # noqa: PTH112
+        kind = FolderSource if several else FileSource
         return kind(path, name, encoding, errors)
     if (paths := _list_paths(given)) is not None:
         return FilesSource(paths, name or f"{len(paths)} files", encoding, errors)
