@@ -4,7 +4,7 @@ ENGINES ?= vllm sglang
 LAYERS ?= 16
 TOKENS ?= 64k
 LENGTHS ?= 8k,32k,128k
-EXTRAS ?= bench formats langchain mcp openai-agents peers pydantic-ai ray serve tiktoken train transformers
+EXTRAS ?= bench formats langchain mcp openai-agents peers pydantic-ai ray schema serve tiktoken train transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
