@@ -117,7 +117,8 @@ def show_rows(result: Extraction[Any], store: RunStore) -> Rows:
     elif page.end < page.total:
         detail = f"read_more(run_id, 'rows', {page.end}) continues the rows."
     return Rows(
-        rows=[json.loads(line) for line in page.text.splitlines()],
+        # Not splitlines, which splits at characters that JSON leaves in texts too.
+        rows=[json.loads(line) for line in page.text.split("\n") if line],
         total=page.total,
         invalid=len(result.invalid),
         finished=result.answer is not None,
@@ -139,7 +140,7 @@ def read_rows(store: RunStore, run_id: str, start: int) -> Page:
         if lines and size + len(line) > PAGE:
             break
         lines.append(line)
-        size += len(line)
+        size += len(line) + 1
     return Page(text="\n".join(lines), start=begin, end=begin + len(lines), total=total)
 
 

@@ -265,6 +265,10 @@ def test_files_that_match_a_pattern_are_one_document(
     assert read(Path("deep/*.txt"))[0] == "[file c.txt]\n\nThis is deep/c.txt.\n\n"
     write(tmp_path / "b[1].txt", "Brackets.")
     assert read(Path("b[1].txt"))[0] == "Brackets."  # the file itself, if there is one
+    (tmp_path / "[x]").mkdir()
+    write(tmp_path / "[x]" / "f.txt", "Below brackets.")
+    monkeypatch.chdir(tmp_path / "[x]")
+    assert read(Path("*.txt"))[0] == "[file f.txt]\n\nBelow brackets.\n\n"
     for none in ("*.pdf", "none/*.txt"):
         with pytest.raises(DocumentNotFound, match=re.escape(f"no file matches '{none}'")):
             read(Path(none))

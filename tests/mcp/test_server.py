@@ -233,7 +233,9 @@ async def test_a_document_is_summarised(books: Path) -> None:
 async def test_rows_are_extracted_and_read_on(books: Path, store: RunStore) -> None:
     def reply(request: ChatRequest) -> str:
         years = re.findall(r"year (\d+) was", request.parts["chunk"])
-        return "\n".join(f'{{"year": {year}, "note": "{"x" * 40}"}}' for year in years) or "none"
+        return (
+            "\n".join(f'{{"year": {year}, "note": "{"x" * 40}\u2028"}}' for year in years) or "none"
+        )
 
     fields = {"year": {"type": "integer"}, "note": {"type": "string"}}
     schema = {"title": "Harvest", "type": "object", "properties": fields, "required": ["year"]}
@@ -251,7 +253,7 @@ async def test_rows_are_extracted_and_read_on(books: Path, store: RunStore) -> N
                 client, "read_more", run_id=found["run_id"], part="rows", start=len(rows)
             )
             assert len(page["text"]) <= 8000
-            rows += map(json.loads, page["text"].splitlines())
+            rows += map(json.loads, page["text"].split("\n"))
             assert (page["end"], page["total"]) == (len(rows), 299)
         assert [row["row"]["year"] for row in rows] == [n for n in range(300) if n != 150]
         assert rows[-1]["start"] > rows[0]["start"] == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from glob import glob
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.options import RUN, Display, argument, option
 from memagent.cli.session import drive
 from memagent.cli.setup import Ask, chosen_display, chosen_store
+from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound
 from memagent.terminal import shorten
 from memagent.texts import plural
@@ -116,10 +116,8 @@ def find(pattern: str) -> list[str]:
     Raises:
         DocumentNotFound: there are none.
     """
-    folder = Path(pattern).expanduser()
-    # Not Path.glob, which rejects absolute patterns.
-    found = folder.rglob("*") if folder.is_dir() else map(Path, glob(str(folder), recursive=True))  # noqa: PTH207
-    files = sorted(str(path) for path in found if path.is_file())
+    _, found = list_files(Path(pattern).expanduser())
+    files = list(map(str, found))
     if not files:
         raise DocumentNotFound(
             f"{pattern!r} matches no file: give a folder, or a pattern in quotes"

@@ -110,11 +110,11 @@ class Reading(Served):
         if heat is not None and not math.isfinite(heat):
             raise ConfigError(f"--temperature must be a number of at least 0, got {heat!r}")
         names = ("prompts", *MemorySettings.model_fields)
-        given = {name: getattr(self, name, None) for name in names}
+        given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         with contextlib.suppress(
             TypeError, ValueError
         ):  # None, "auto", or a value that MemoryAgent refuses
-            given["read_ahead"] = int(given["read_ahead"])  # type: ignore[arg-type]
+            given["read_ahead"] = int(given["read_ahead"])
         given["sampling"] = None if heat is None else Sampling(temperature=heat)
         given["limits"] = None if self.max_calls is None else Limits(calls=self.max_calls)
         return {name: value for name, value in given.items() if value is not None}

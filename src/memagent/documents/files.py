@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from glob import has_magic, iglob
+from glob import iglob
 from pathlib import Path
 from typing import Any, cast
 
@@ -160,32 +160,35 @@ class FilesSource(_Placed):
 
 
 class FolderSource(FilesSource):
-    """All files in a folder, at any depth, or those that match a pattern, in which `**` is any number of folders.
-
-    They are sorted by their paths below the folder, or below the part of the pattern without wildcards. Those with a
-    leading dot are left out.
-    """
+    """The files of a folder or a pattern (see `list_files`), each named by its path below the folder."""
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
-        whole = folder = Path(path).expanduser().absolute()
-        if folder.is_dir():
-            named = folder.rglob("*")
-        else:
-            named = map(Path, iglob(str(whole), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
-            folder = next(part for part in whole.parents if not has_magic(str(part)))
-        paths = [path for path in named if path.is_file()]
-        found = sorted((path.relative_to(folder).as_posix(), path) for path in paths)
-        found = [
-            (label, path)
-            for label, path in found
-            if not label.startswith(".") and "/." not in label
-        ]
-        if not found:
+        whole = Path(path).expanduser().absolute()
+        folder, paths = list_files(whole)
+        if not paths:
             raise DocumentNotFound(
                 f"the folder {path!r} has no files"
                 if folder == whole
                 else f"no file matches {path!r}"
             )
-        labels, paths = zip(*found, strict=True)
+        labels = [path.relative_to(folder).as_posix() for path in paths]
         super().__init__(paths, name or path, encoding, errors, labels)
         self.path = str(whole)
+
+
+def list_files(path: Path) -> tuple[Path, list[Path]]:
+    """A folder and its files, at any depth and sorted; or the folder that a pattern begins with, and what it matches.
+
+    In a pattern, `**` is any number of folders. Names with a leading dot are left out. Blocks.
+    """
+    folder = path
+    if path.is_dir():
+        found = path.rglob("*")
+    else:
+        folder = next(filter(Path.is_dir, path.parents))
+        pattern = str(path.relative_to(folder))
+        # Path.glob takes a `**` at the end for folders only, in some versions of Python.
+        found = (folder / name for name in iglob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
+    below = {one.relative_to(folder): one for one in found if one.is_file()}
+    shown = (name for name in below if not any(part.startswith(".") for part in name.parts))
+    return folder, [below[name] for name in sorted(shown, key=Path.as_posix)]

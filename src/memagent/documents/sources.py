@@ -67,6 +67,7 @@ def open_document(
         return IterableSource((given,), name or "<bytes>", encoding, errors, size)
     if isinstance(given, os.PathLike):
         path = os.fsdecode(cast("os.PathLike[str]", given))
+        # os.path's functions are False for what cannot be a path, where pathlib's raise.
         whole = os.path.expanduser(path)  # noqa: PTH111
         several = os.path.isdir(whole) or (has_magic(whole) and not os.path.lexists(whole))  # noqa: PTH112
         kind = FolderSource if several else FileSource

@@ -72,6 +72,7 @@ class Said(Leaf):
     usage: Usage = Usage()
     """The run's cost before."""
     offer: Offer = Offer()
+    """Its tools."""
 
     @classmethod
     def find(cls, store: RunStore, run_id: str, number: int) -> Self | None:

@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 from memagent.named import load_function
+from memagent_engines.transformers.adapter import weights_sha256
 from memagent_train.config.train import TrainConfig
 
-BLOCKS, BLOCK = 64, 1 << 16
-"""Bytes that are read of a weights file, evenly spread: another training changes all of them."""
-WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".gguf"})
 DIGITS = 16
 ADDED = ("agent_code", "reward_code", "weights", "adapter")
 """What `identify` returns; earlier versions recorded none of it."""
@@ -45,17 +43,5 @@ def digest_code(spec: str, what: str) -> str:
 
 
 def digest_weights(folder: Path) -> str:
-    """First hex digits of a SHA-256 over names, sizes and spread blocks of the weights in a folder. Blocks."""
-    if not folder.is_dir():
-        return ""
-    running = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.suffix not in WEIGHTS:
-            continue
-        size = path.stat().st_size
-        running.update(f"{path.name}\0{size}\0".encode())
-        with path.open("rb") as file:
-            for number in range(BLOCKS):
-                file.seek(size * number // BLOCKS)
-                running.update(file.read(min(BLOCK, size // BLOCKS + 1)))
-    return running.hexdigest()[:DIGITS]
+    """First hex digits of the SHA-256 of the tensors in a folder; empty for a name on a hub. Blocks."""
+    return weights_sha256(folder)[:DIGITS] if folder.is_dir() else ""

@@ -188,6 +188,12 @@ class SummaryBuffer(Feeding):
     ) -> None:
         """Sets another prompt and other tools, before the same turns.
 
+        Args:
+            messages: the prompt, as in `open`.
+            tools: what the requests offer from now on; this and the names replace those of the constructor.
+            idempotent: names of the tools that may be called twice.
+            writes: names of those of them that change something.
+
         Raises:
             WindowTooSmall: prompt, summary and instruction leave no room for turns; nothing was changed.
             ConfigError: the buffer isn't open.
