@@ -36,6 +36,11 @@ class DataOrder:
             batch += self._shuffle(PASS, done)[offset : offset + rest].tolist()
         return batch
 
+    def part(self, step: int, process: int, processes: int) -> list[int]:
+        """The indices of a step that one of several processes rolls out; steps are counted from 0."""
+        share = self.per_step // processes
+        return self.batch(step)[process * share :][:share]
+
     def draw_further(self, step: int) -> list[int]:
         """All indices, in the order in which a step uses them to replace dropped groups.
 

@@ -92,7 +92,7 @@ class RolloutTrainer(GRPOTrainer):
         self.batch = batch
         self._generate_rollouts = generate
         self._on_batch = on_batch
-        self._order = DataOrder(size, batch.groups * args.world_size, args.seed)
+        self.order = DataOrder(size, batch.groups * args.world_size, args.seed)
         self._scored_logps: Tensor | None = None
         self._drift: list[Tensor] = []
         bare = model.get_base_model() if isinstance(model, PeftModel) else model
@@ -165,7 +165,7 @@ class RolloutTrainer(GRPOTrainer):
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler:
         steps = self.args.max_steps // self.batch.updates_per_step
-        return StepSampler(self._order, steps, self._micro_steps)
+        return StepSampler(self.order, steps, self._micro_steps)
 
     def _send_telemetry(self) -> None:
         """Nothing is sent."""
@@ -233,7 +233,7 @@ class RolloutTrainer(GRPOTrainer):
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         return roll_informative(
             indices,
-            self._order.draw_further(self.step)[process::processes],
+            self.order.draw_further(self.step)[process::processes],
             self._groups,
             max_refills=self.algorithm.max_refills,
         )
@@ -327,14 +327,14 @@ class RolloutTrainer(GRPOTrainer):
             raise EngineMismatch(
                 f"the trainer's log-probabilities of step {self.step + 1} differ from the sampling engine's by "
                 f"{mean:.3f} per token, but the limit is {self.largest_gap}: the engine has other weights (like a "
-                f"restarted server), or uses another temperature than it reports (vLLM needs "
-                f"--logprobs-mode processed_logprobs). Run the same command again: it reloads the weights of the last "
-                f"checkpoint"
+                f"restarted server, or with rollout.ahead and too high a learning rate), or uses another temperature "
+                f"than it reports (vLLM needs --logprobs-mode processed_logprobs). Run the same command again: it "
+                f"reloads the weights of the last checkpoint"
             )
 
     def _passes(self) -> float:
         """Passes over the data at the end of this step, not counting refills."""
-        return (self.step + 1) * self._order.per_step / self._order.size
+        return (self.step + 1) * self.order.per_step / self.order.size
 
     def _adopt(self, reference: PreTrainedModel) -> None:
         self.beta = self.algorithm.beta

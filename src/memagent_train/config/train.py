@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from pydantic import model_validator
+
+from memagent.errors import ConfigError
 from memagent.messages import Leaf
 from memagent_train.agents import MEMORY, AgentSettings
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
@@ -39,8 +42,8 @@ FREE = (
 )
 """What may change when a run is resumed: how long, how fast and what is logged, but not what is learnt."""
 
-LATER = ("weights", "rejected")
-"""Settings of the algorithm that earlier versions lack: left out where they aren't given, so that their runs resume."""
+LATER = (("algorithm", "weights"), ("algorithm", "rejected"), ("rollout", "ahead"))
+"""Settings that earlier versions lack: left out where they aren't given, so that their runs resume."""
 
 
 class TrainConfig(Leaf):
@@ -59,6 +62,15 @@ class TrainConfig(Leaf):
     checkpoints: CheckpointSettings = CheckpointSettings()
     logging: LoggingSettings = LoggingSettings()
     resources: ResourceSettings = ResourceSettings()
+
+    @model_validator(mode="after")
+    def _corrected(self) -> Self:
+        if self.rollout.ahead and self.algorithm.ratio == "recomputed":
+            raise ConfigError(
+                "algorithm.ratio='recomputed' doesn't correct rollouts for older weights, which rollout.ahead=true "
+                "brings: use 'truncated' or 'rollout'"
+            )
+        return self
 
 
 def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
@@ -100,9 +112,9 @@ def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
 def dump_config(config: TrainConfig) -> dict[str, Any]:
     """The settings as plain data that reads back the same; None is left out, since TOML doesn't have it."""
     dumped = config.model_dump(mode="json", exclude_none=True)
-    for name in LATER:
-        if name not in config.algorithm.model_fields_set:
-            del dumped["algorithm"][name]
+    for section, name in LATER:
+        if name not in getattr(config, section).model_fields_set:
+            del dumped[section][name]
     if config.agent.use != MEMORY:
         dumped["agent"] = config.agent.model_dump(mode="json", exclude_unset=True)
     return {name: section for name, section in dumped.items() if not _is_empty(section)}

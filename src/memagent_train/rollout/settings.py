@@ -17,7 +17,7 @@ class RolloutSettings(Leaf):
     """How the policy is sampled.
 
     Raises:
-        ConfigError: a server has no URL, or an in-process engine has one.
+        ConfigError: a server has no URL, or an in-process engine has one or shall roll out ahead.
     """
 
     engine: Engine = "padded"
@@ -27,6 +27,9 @@ class RolloutSettings(Leaf):
     """The server's URL. Its key, if it has one, is read from MEMAGENT_API_KEY."""
     concurrency: int = Field(default=64, gt=0)
     """Calls in flight per process. Up to four times as many rollouts are at work: some wait for their tools."""
+    ahead: bool = False
+    """Whether a server rolls out the next step while this one trains, so that rollouts come from weights one step
+    older. The ratio corrects for that; the first step after a resume isn't behind."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """1 for the model's own log-probs; otherwise the trainer's must be scaled the same way."""
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -54,6 +57,11 @@ class RolloutSettings(Leaf):
         if served and self.base_url is None:
             raise ConfigError(
                 f"engine={self.engine!r} needs a base_url: give the server's URL, such as 'http://127.0.0.1:8000'"
+            )
+        if self.ahead and not served:
+            raise ConfigError(
+                f"ahead=true needs a server, but engine={self.engine!r} generates with the weights in training: "
+                f"leave ahead out, or use a server's engine (vllm, sglang)"
             )
         if self.base_url is not None and not served:
             raise ConfigError(

@@ -45,6 +45,7 @@ class Rolling:
         self._open = ExitStack()
         self.sampler: Sampler | ServedSampler
         self.tokenizer: Tokenizer
+        self._driven: asyncio.Task[Any] | None = None
         try:
             self.loop = self._open.enter_context(asyncio.Runner()).get_loop()
             self._store = None if store is None else RunStore(store)
@@ -119,7 +120,7 @@ class Rolling:
 
     def drive(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs `work` on the event loop; an interruption cancels it first."""
-        task = self.loop.create_task(work)
+        self._driven = task = self.loop.create_task(work)
         try:
             return self.loop.run_until_complete(task)
         except BaseException:
@@ -127,6 +128,11 @@ class Rolling:
             with suppress(asyncio.CancelledError, Exception):
                 self.loop.run_until_complete(task)
             raise
+
+    def cancel(self) -> None:
+        """Cancels what another thread drives."""
+        if self._driven is not None:
+            self.loop.call_soon_threadsafe(self._driven.cancel)
 
     def close(self) -> None:
         """Ends the reward's processes, closes the store and the event loop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from memagent_train.data.open import Data, open_data
 from memagent_train.rollout.roll import RolloutRequest
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollouts import Rollout
+from memagent_train.runs.ahead import Ahead
 from memagent_train.runs.engine import Served
 from memagent_train.runs.evaluation import by_length
 from memagent_train.runs.folder import RunFolder
@@ -69,6 +71,7 @@ class Training:
         """Receives the progress."""
         self._begun: int | None = None
         self._groups = 0
+        self._early: tuple[tuple[int, ...], list[Rollout]] | None = None
         tokenizer = load_tokenizer(config.model)
         counter = text_counter(tokenizer)
         self.data, held_out = self._divide(open_data(config.data, counter=counter))
@@ -81,6 +84,7 @@ class Training:
             process=process,
         )
         self.rolling = Rolling(config, folder.runs if config.logging.runs else None)
+        self._ahead = Ahead(self.rolling.cancel)
         try:
             model = self._model()
             check_fit(model, tokenizer)
@@ -192,6 +196,20 @@ class Training:
         step = self.trainer.step + 1
         if self._begun != step:
             self._begin(step)
+        early, self._early = self._early, None
+        if early is not None and early[0] == tuple(indices):
+            return early[1]
+        requests = self._requests(step, indices, group_size)
+        self.watch.begin_rolling(len(requests))
+        return self.rolling.roll(
+            requests,
+            self.policy,
+            kept=self._keeps(step),
+            on_done=lambda _: self.watch.note_rollout(),
+        )
+
+    def _requests(self, step: int, indices: Sequence[int], group_size: int) -> list[RolloutRequest]:
+        """Of the next groups of a step."""
         requests: list[RolloutRequest] = []
         passes = (step - 1) * self.config.batch.groups * self.process.count // len(self.data)
         for index in indices:
@@ -202,19 +220,43 @@ class Training:
                 name = rollout_id(group, place)
                 seed = seed_of(self.config.optimizer.seed, name)
                 requests.append(RolloutRequest(sample, group, name, seed))
-        self.watch.begin_rolling(len(requests))
+        return requests
+
+    def _keeps(self, step: int) -> bool:
+        """Whether a step's runs stay in the store."""
         every = self.config.logging.runs
-        kept = every > 0 and step % every == 0
-        return self.rolling.roll(
-            requests, self.policy, kept=kept, on_done=lambda _: self.watch.note_rollout()
-        )
+        return every > 0 and step % every == 0
 
     def _begin(self, step: int) -> None:
         """Called once by every process before the first rollouts of a step."""
-        self._begun, self._groups = step, 0
+        waits = time.perf_counter()
+        self._early = self._ahead.take(step)  # before the weights change
+        if self.config.rollout.ahead:
+            behind = {
+                "steps_behind": float(self._early is not None),
+                "waited_s": time.perf_counter() - waits,
+            }
+            self.trainer.note({f"rollouts/{name}": value for name, value in behind.items()})
+        self._begun = step
+        self._groups = 0 if self._early is None else len(self._early[0])
         self._send_weights()
         self._evaluate_if_due(step - 1)
-        self.policy.meter.read()  # from here on it counts this step's rollouts
+        if self._early is None:
+            self.policy.meter.read()  # from here on it counts this step's rollouts
+
+    def _roll_ahead(self, step: int) -> None:
+        """Begins the rollouts of a step with the weights that the server has."""
+        if not self.config.rollout.ahead or step > self.config.optimizer.steps:
+            return
+        indices = self.trainer.order.part(step - 1, self.process.index, self.process.count)
+        self._groups = 0
+        requests = self._requests(step, indices, self.config.batch.group_size)
+        kept = self._keeps(step)
+        self._ahead.start(
+            step,
+            indices,
+            lambda: self.rolling.roll(requests, self.policy, kept=kept, on_done=lambda _: None),
+        )
 
     def _send_weights(self) -> None:
         sampler = self.rolling.sampler
@@ -231,9 +273,10 @@ class Training:
     def log_rollouts(
         self, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]
     ) -> None:
-        """Logs a step's rollouts, and the engine's utilisation."""
+        """Logs a step's rollouts and the engine's utilisation, and begins the next step's if they are made ahead."""
         reading = self.policy.meter.read().as_metrics()
         self.trainer.note({f"engine/{name}": value for name, value in reading.items()})
+        self._roll_ahead(step + 1)
         every = self.config.logging.rollouts
         if not every or step % every:
             return
@@ -254,4 +297,5 @@ class Training:
 
     def close(self) -> None:
         """Ends what the session started."""
+        self._ahead.close()
         self.rolling.close()

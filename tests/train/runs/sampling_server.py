@@ -1,0 +1,104 @@
+"""A server in vLLM's dialect over real sockets, which draws from weights of its own that it loads from a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from memagent.messages import Sampling
+from memagent_engines.transformers.padded import PaddedSampler
+from memagent_engines.transformers.sampler import Sampled
+from memagent_train.smoke.tokenizer import word_tokenizer
+
+
+class SamplingServer:
+    """What it was asked, in order: `load`, or the version of the weights that a reply was drawn with.
+
+    Args:
+        folder: the first weights.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.history: list[int | str] = []
+        self.version = 0
+        self.drawing = self.disturbed = 0
+        """Replies being drawn, and loads that met some."""
+        self._model = _read(folder)
+        self._lock = threading.Lock()
+
+    def draw(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A completion."""
+        with self._lock:
+            self.drawing += 1
+            self.history.append(self.version)
+        with self._lock:
+            sampled = self._sample(body)
+            self.drawing -= 1
+        choice = {"token_ids": sampled.ids, "finish_reason": sampled.finish.value}
+        return {"choices": [choice | {"logprobs": {"token_logprobs": sampled.logprobs}}]}
+
+    def _sample(self, body: dict[str, Any]) -> Sampled:
+        sampler = PaddedSampler(self._model, word_tokenizer(), window=128)
+        sampling = Sampling(temperature=body["temperature"], top_p=body["top_p"])
+        with sampler.generating():
+            return asyncio.run(
+                sampler.sample(
+                    body["prompt"],
+                    max_tokens=body["max_tokens"],
+                    sampling=sampling,
+                    seed=body.get("seed"),
+                )
+            )
+
+    def load(self, folder: str) -> None:
+        """Takes new weights."""
+        with self._lock:
+            self.disturbed += self.drawing
+            self._model = _read(Path(folder))
+            self.version += 1
+            self.history.append("load")
+
+
+def _read(folder: Path) -> PreTrainedModel:
+    return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+@contextmanager
+def sampling_server(folder: Path) -> Iterator[tuple[SamplingServer, str]]:
+    """The server and its URL."""
+    server = SamplingServer(folder)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
+            reply: dict[str, Any] = {}
+            if self.path == "/collective_rpc":
+                server.load(body["kwargs"]["weights_path"])
+            elif self.path == "/v1/completions":
+                reply = server.draw(body)
+            data = json.dumps(reply).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server, f"http://127.0.0.1:{http.server_address[1]}"
+        finally:
+            http.shutdown()
+            thread.join()

@@ -1,0 +1,139 @@
+"""Rollouts made one step ahead: whose weights they come from, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.train.runs.sampling_server import SamplingServer, sampling_server
+from tests.train.runs.tiny import write_run
+
+from memagent.errors import ConfigError, MemagentError
+from memagent_train.config.train import dump_config, load_train
+from memagent_train.runs.grpo import train
+from memagent_train.trainer import RolloutTrainer
+
+STEPS = 3
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "settings", optimizer={"steps": STEPS, "learning_rate": 0.001})
+
+
+@pytest.fixture
+def server(settings: Path) -> Iterator[tuple[SamplingServer, str]]:
+    with sampling_server(settings.parent / "model") as started:
+        yield started
+
+
+def overrides(url: str, *more: str) -> list[str]:
+    return ["rollout.engine=vllm", f"rollout.base_url={url}", *more]
+
+
+def figures(out: Path) -> list[dict[str, Any]]:
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if "reward" in row]
+
+
+def drawn_with(server: SamplingServer) -> list[int]:
+    """The versions of the weights, one for each run of replies between two loads."""
+    return [version for version, _ in groupby(one for one in server.history if one != "load")]  # pyright: ignore[reportReturnType]
+
+
+def test_each_step_but_the_first_two_trains_on_weights_that_are_one_step_older(
+    settings: Path, server: tuple[SamplingServer, str], tmp_path: Path
+) -> None:
+    sampler, url = server
+    train(load_train(settings, overrides(url, "rollout.ahead=true")), tmp_path / "out")
+    rows = figures(tmp_path / "out")
+    assert [row["rollouts/steps_behind"] for row in rows] == [0, 1, 1]
+    assert all(row["rollouts/waited_s"] >= 0 for row in rows)
+    # Steps 1 and 2 are drawn with the first weights sent, step 3 with those after step 1.
+    assert drawn_with(sampler) == [1, 2]
+    assert sampler.disturbed == 0
+    gaps = [row["logprob_gap/mean"] for row in rows]
+    assert gaps[0] < 1e-4 < min(gaps[1:])
+
+
+def test_without_it_each_step_trains_on_its_own_weights(
+    settings: Path, server: tuple[SamplingServer, str], tmp_path: Path
+) -> None:
+    sampler, url = server
+    train(load_train(settings, overrides(url)), tmp_path / "out")
+    rows = figures(tmp_path / "out")
+    assert drawn_with(sampler) == [1, 2, 3]
+    assert "rollouts/steps_behind" not in rows[0]
+    assert max(row["logprob_gap/mean"] for row in rows) < 1e-4
+
+
+def test_replacements_of_dropped_groups_come_from_the_newest_weights(
+    settings: Path, server: tuple[SamplingServer, str], tmp_path: Path
+) -> None:
+    sampler, url = server
+    more = ["rollout.ahead=true", "algorithm.dynamic_sampling=true", "batch.group_size=2"]
+    train(load_train(settings, overrides(url, *more)), tmp_path / "out")
+    assert len(figures(tmp_path / "out")) == STEPS
+    assert sampler.disturbed == 0
+
+
+def test_a_server_that_fails_ends_the_training_with_its_error_and_no_thread(
+    settings: Path, server: tuple[SamplingServer, str], tmp_path: Path
+) -> None:
+    sampler, url = server
+    whole = sampler.load
+
+    def load(folder: str) -> None:
+        if sampler.version == 1:
+            raise ConnectionResetError
+        whole(folder)
+
+    sampler.load = load
+    with pytest.raises(MemagentError):
+        train(load_train(settings, overrides(url, "rollout.ahead=true")), tmp_path / "out")
+    assert not [one for one in threading.enumerate() if one.name.startswith("rollouts-ahead")]
+
+
+def test_an_error_in_training_cancels_the_rollouts_that_are_being_made(
+    settings: Path,
+    server: tuple[SamplingServer, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    config = load_train(settings, overrides(server[1], "rollout.ahead=true"))
+    with monkeypatch.context() as patched:
+        patched.setattr(RolloutTrainer, "training_step", fail)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / "out")
+    assert not [one for one in threading.enumerate() if one.name.startswith("rollouts-ahead")]
+    train(config, tmp_path / "out")
+    assert [row["rollouts/steps_behind"] for row in figures(tmp_path / "out")] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["rollout.ahead=true"], "ahead=true needs a server"),
+        (
+            overrides("http://x", "rollout.ahead=true", "algorithm.ratio=recomputed"),
+            "use 'truncated' or 'rollout'",
+        ),
+    ],
+)
+def test_settings_that_would_train_on_the_wrong_weights_are_refused(
+    settings: Path, more: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_train(settings, more)
+
+
+def test_runs_of_earlier_versions_resume(settings: Path) -> None:
+    assert "ahead" not in dump_config(load_train(settings))["rollout"]
