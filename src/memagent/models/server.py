@@ -192,13 +192,11 @@ class Server:
         client = await self.clients.get()
         import openai
 
-        create: Any = client.chat.completions.with_raw_response.create
         try:
             while True:  # once more for each parameter that the server is found to refuse
                 sent = self._parameters.adapt(fields)
-                known = {name: sent.pop(name) for name in ("model", "messages")}
                 try:
-                    return (await create(**known, extra_body=sent)).content
+                    return await self._post(client, sent)
                 except openai.APIError as error:
                     if not self._parameters.learn(error, sent):
                         raise
@@ -214,6 +212,13 @@ class Server:
                 f"({error.object[error.start]!r}), which cannot be sent; "
                 f"decode the document with errors='replace'"
             ) from None
+
+    async def _post(self, client: Any, fields: Mapping[str, object]) -> bytes:
+        """Posts the fields of a chat request; returns a body in OpenAI's form."""
+        known = {"model": fields["model"], "messages": fields["messages"]}
+        rest = {name: value for name, value in fields.items() if name not in known}
+        create = client.chat.completions.with_raw_response.create
+        return (await create(**known, extra_body=rest)).content
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
         """Sends a request other than chat to a path from the server's root: a POST with `body`, or a GET. Blocks.
