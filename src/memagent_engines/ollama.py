@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
@@ -17,7 +16,7 @@ from memagent.errors import BadResponse, ModelNotFound, PromptTruncated, ServerF
 from memagent.messages import ChatRequest, Completion
 from memagent.models.openai import OpenAIModel
 from memagent.models.openai_reply import ServedModel
-from memagent.models.server import VERSION, Server
+from memagent.models.server import Server
 from memagent.threads import in_thread
 
 WINDOW = 8192
@@ -63,9 +62,7 @@ class _OllamaServer(Server):
         return (*(entry for entry in listed or () if entry.id != self.model), mine)
 
     async def _post(self, client: Any, fields: Mapping[str, object]) -> bytes:
-        parts = urlsplit(self.endpoint.base_url)
-        root = urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION)))
-        raw = await client.post(f"{root}/api/chat", cast_to=str, body=write_chat(fields))
+        raw = await client.post(f"{self.root}/api/chat", cast_to=str, body=write_chat(fields))
         return self._read_chat(raw)
 
     def _read_chat(self, raw: str) -> bytes:
@@ -112,9 +109,19 @@ class OllamaModel(OpenAIModel):
 
     _server = _OllamaServer
 
-    def __init__(self, model: str, *, window: int | None = None, **options: Any) -> None:
-        window = WINDOW if window is None else window
-        super().__init__(model, window=window, **options | {"dialect": "ollama"})
+    def __init__(self, model: str, **options: Any) -> None:
+        options["dialect"] = "ollama"
+        super().__init__(model, **options)
+
+    async def window(self) -> int:
+        """The window in use, which is the server's `num_ctx`. Raises a `ModelError` if no server can be asked."""
+        return self._limit(await super().window())
+
+    async def _known_window(self, server: Server) -> int:
+        return self._limit(await super()._known_window(server))
+
+    def _limit(self, window: int | None) -> int:
+        return min(window or WINDOW, self._window or WINDOW)
 
     async def _fields(
         self, request: ChatRequest, prompt: int | None, server: Server
@@ -128,7 +135,7 @@ class OllamaModel(OpenAIModel):
         self, request: ChatRequest, prompt: int | None, completion: Completion, server: Server
     ) -> None:
         await super()._check(request, prompt, completion, server)
-        usage, window = completion.usage, await self._known_window(server) or WINDOW
+        usage, window = completion.usage, await self._known_window(server)
         if usage.prompt_tokens + usage.completion_tokens > window:
             raise PromptTruncated(
                 f"{server.endpoint}: a prompt of {usage.prompt_tokens} tokens and a reply of "

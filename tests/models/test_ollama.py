@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from tests.models.chat_server import TOKENIZER, Behaviour, Handler, Script, send
 
-from memagent import ChatRequest, MemoryAgent, Message, Sampling, StopReason, ToolSpec, open_model
+from memagent import ChatRequest, MemoryAgent, Message, Sampling, StopReason, open_model
 from memagent.errors import (
     BadResponse,
     ConfigError,
     ContextOverflow,
-    MemAgentError,
+    ModelError,
     ModelNotFound,
     PromptTruncated,
     ServerBusy,
     ServerFailed,
 )
-from memagent.messages import FinishReason, ToolCall
+from memagent.messages import FinishReason, ToolCall, ToolSpec
 from memagent.models.base import ChatModel
 from memagent.models.probe import Probe, probe
 from memagent.models.retry import RetryPolicy
@@ -199,7 +199,7 @@ async def test_failures_have_their_types(
     ollama: Script,
     model: Callable[..., ChatModel],
     reply: Behaviour,
-    error: type[MemAgentError],
+    error: type[ModelError],
 ) -> None:
     ollama.others["/api/chat"] = reply
     with pytest.raises(error, match="ollama:tiny at"):

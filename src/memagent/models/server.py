@@ -77,6 +77,12 @@ class Server:
         """The server and the base URL in use, as named in errors."""
         return self.clients.endpoint
 
+    @property
+    def root(self) -> str:
+        """The base URL without `/v1`."""
+        parts = urlsplit(self.endpoint.base_url)
+        return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION)))
+
     def forget(self) -> None:
         """Drops what is cached: after a restart a server may have another model or window."""
         self._list = Once(self._ask_list)
@@ -246,9 +252,7 @@ class Server:
 
         quick = _hurry(self.endpoint)
         options: Any = {"timeout": self.clients.timeout(quick.timeout)}
-        parts = urlsplit(self.endpoint.base_url)
-        root = parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION))
-        url = urlunsplit(root) + path
+        url = self.root + path
         try:
             if body is None:
                 return client.get(url, cast_to=form, options=options)
