@@ -85,7 +85,7 @@ async def test_prompts_are_counted_as_it_reads_them(
     counter = await model.counter()
     counted = await in_thread(counter.count_messages, talk)
     assert (await model.complete(asking(*talk))).usage.prompt_tokens == counted
-    assert counter.exact
+    assert counter.name != "utf8-bytes"
     await model.aclose()
 
 

@@ -41,6 +41,8 @@ logger = logging.getLogger("memagent")
 
 STRICT = {"vllm", "library"}
 """`owned_by` of servers that serve exactly what they list: vLLM, Ollama."""
+LM_STUDIO = "organization_owner"
+"""`owned_by` of all its models. Only its own list has windows."""
 OPENAI = "https://api.openai.com/"
 VERSION = "/v1"
 LIST_SECONDS = 30.0
@@ -185,6 +187,9 @@ class Server:
                 raise failure
             logger.info("%s: no list of models there", self.endpoint)
             return None
+        if {entry.owned_by for entry in listed} == {LM_STUDIO}:
+            own = replace(self.endpoint, base_url=f"{self.root}/api/v0")
+            listed = await _ask_at(self.clients, own) or listed
         self._names = [entry.id for entry in listed]
         self._listed_at = time.monotonic()
         return listed
