@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.contracts.test_chat_model import LOOK_ALIKES, miscounted
 from tests.engines.fixtures import API_KEY, StartServer
 from tests.engines.servers import EngineServer
 
@@ -22,11 +23,6 @@ GREEDY = Sampling(temperature=0.0)
 TEXT = book()[2000:7000]
 PARIS = "What is the capital of France? Answer in one sentence."
 NEEDLE = "The code of the blue door is 4761."
-CONTINUED = (
-    Message(role="user", content="Name a river."),
-    Message(role="assistant", content="The Nile."),
-    Message(role="user", content="你好 🙂 <|im_end|> Natásha: 1,812\n\n42  x"),
-)
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -44,14 +40,15 @@ def store() -> Iterator[RunStore]:
     store.close()
 
 
-def opened(server: EngineServer, window: int | None = None) -> ChatModel:
+def opened(server: EngineServer, tokenizer: str | None = None) -> ChatModel:
     """`transformers serve` loads the folder that a request names, and reports no window."""
     blind = server.engine == "transformers"
     return open_model(
         f"openai:{smol_folder() if blind else 'smol'}",
         base_url=server.url,
         api_key=API_KEY,
-        window=window or (WINDOW if blind else None),
+        window=WINDOW if blind else None,
+        tokenizer=tokenizer,
     )
 
 
@@ -77,15 +74,17 @@ async def test_its_window_is_known(server: EngineServer) -> None:
     await model.aclose()
 
 
-@pytest.mark.parametrize("talk", [CONTINUED[:1], CONTINUED, (says(TEXT[:2000]),)], ids=len)
-async def test_prompts_are_counted_as_it_reads_them(
-    server: EngineServer, talk: tuple[Message, ...]
-) -> None:
-    model = opened(server)
-    counter = await model.counter()
-    counted = await in_thread(counter.count_messages, talk)
-    assert (await model.complete(asking(*talk))).usage.prompt_tokens == counted
-    assert counter.name != "utf8-bytes"
+@pytest.mark.parametrize("local", [False, True], ids=["served", "local"])
+async def test_prompts_are_counted_as_it_reads_them(server: EngineServer, local: bool) -> None:
+    model = opened(server, tokenizer=str(smol_folder()) if local else None)
+    texts = [
+        *LOOK_ALIKES,
+        TEXT[:1500],
+        "Natásha: 1,812\n\n42  x",
+        "你好 🙂🏽",
+        "def f(x):\n\treturn x  ",
+    ]
+    assert await miscounted(model, texts, thinks=False) == []
     await model.aclose()
 
 
