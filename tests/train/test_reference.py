@@ -58,7 +58,7 @@ def test_sharded_weights_and_reference_train_as_whole_ones(tmp_path: Path) -> No
     )
     whole.train()
     kl = [line["kl"] for line in whole.state.log_history if "kl" in line]
-    assert found["kl"] == pytest.approx(kl, rel=0.05, abs=1e-6)
+    assert found["kl"] == pytest.approx(kl, rel=1e-3, abs=1e-6)
     assert kl[-1] > 1e-4
     weights = torch.load(out / "weights.pt")
     for name, value in live.state_dict().items():

@@ -34,7 +34,7 @@ SHORT = Sample(
 """What the memory agent reads: its window must fit any sample."""
 
 
-class _Reached(Exception):  # noqa: N818  (no error: all that comes before the first call went well)
+class _Reached(Exception):
     """The agent made its first call."""
 
 
