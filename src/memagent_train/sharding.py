@@ -1,13 +1,30 @@
-"""Gradients of several passes that are added up before they are exchanged among processes."""
+"""Gradients of several passes: when processes exchange them, and in which precision."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
+
+
+def shard_gradients(accelerator: Accelerator) -> None:
+    """Makes FSDP2 exchange gradients after every pass, in fp32.
+
+    Otherwise each process would hold the whole gradient, in the precision of passes, until the last pass of an update.
+    """
+    if not accelerator.is_fsdp2:
+        return
+    accelerator.gradient_state.plugin_kwargs["sync_each_batch"] = True
+    plugin: Any = accelerator.state.fsdp_plugin
+    if plugin.mixed_precision_policy is not None:
+        plugin.mixed_precision_policy = replace(
+            plugin.mixed_precision_policy, reduce_dtype=torch.float32
+        )
 
 
 @contextmanager

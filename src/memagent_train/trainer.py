@@ -39,7 +39,7 @@ from memagent_train.order import DataOrder, StepSampler
 from memagent_train.reference import copy_frozen, prepare_reference
 from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
-from memagent_train.sharding import backward_options, hold_gradients
+from memagent_train.sharding import backward_options, hold_gradients, shard_gradients
 
 Generate = Callable[[Sequence[int], int], list[Rollout]]
 """Indices of the data and G -> G rollouts of each, sample by sample. Called in every process with
@@ -92,8 +92,7 @@ class RolloutTrainer(GRPOTrainer):
         if size < 1:
             raise ConfigError(f"the data has {size!r} samples: at least one is needed")
         check_arguments(args, algorithm, batch)
-        self.algorithm = algorithm
-        self.batch = batch
+        self.algorithm, self.batch = algorithm, batch
         self._generate_rollouts = generate
         self._on_batch = on_batch
         self._order = DataOrder(size, batch.groups * args.world_size, args.seed)
@@ -111,6 +110,7 @@ class RolloutTrainer(GRPOTrainer):
             callbacks=callbacks,
             peft_config=peft_config,
         )
+        shard_gradients(self.accelerator)
         if reference is not None:
             self._adopt(reference)
 

@@ -225,7 +225,7 @@ async def test_a_server_that_died_is_left_out_until_it_is_back_and_then_gets_the
 ) -> None:
     sampler = ServedSampler("vllm", [server.url for server in two], window=9000)
     await sampler.load(weights)
-    dead, alive = two
+    dead, _ = two
     draws = dead.others["/v1/completions"]
     dead.others["/v1/completions"] = hang_up
     both = [sampler.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (1, 2)]
