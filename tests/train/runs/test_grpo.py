@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +272,12 @@ def test_a_missing_package_is_told_before_anything_is_begun(settings: Path, tmp_
     with pytest.raises(ConfigError, match="pip install trackio"):
         train(load_train(settings, ["logging.trackio=true"]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is not None, reason="it is installed")
+def test_deepspeed_is_asked_for_by_name(settings: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="pip install deepspeed"):
+        train(load_train(settings, ["resources.sharding=zero2"]), tmp_path / "out")
 
 
 def test_weights_that_are_divided_cannot_generate(settings: Path, tmp_path: Path) -> None:
