@@ -25,6 +25,7 @@ from memagent_train.runs.grpo import TrainingResult, train
 from memagent_train.runs.rollout_log import read_rollouts
 
 ROOT = Path(__file__).resolve().parents[3]
+PATH = os.pathsep.join(sys.path)
 STEPS = 3
 
 
@@ -52,7 +53,7 @@ def run(
     return subprocess.run(
         [*command(settings, out), *more],
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | environment,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH} | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -195,7 +196,7 @@ def test_two_processes_share_a_training(settings: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [*launch, *single[1:], *more],
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH},
         capture_output=True,
         text=True,
         check=False,
@@ -219,7 +220,7 @@ def test_a_signal_ends_it_at_once_and_says_how_to_go_on(settings: Path, tmp_path
     with subprocess.Popen(
         command(settings, out),
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
