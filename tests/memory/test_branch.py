@@ -33,8 +33,8 @@ def agent(
     return MemoryAgent(model, store=store, **({"window": 1024} | settings))  # type: ignore[arg-type]
 
 
-def ask(store: RunStore, **settings: object) -> Result:
-    return agent(store, **settings).ask(TEXT, "Which number?", run_id="old")
+def ask(store: RunStore) -> Result:
+    return agent(store).ask(TEXT, "Which number?", run_id="old")
 
 
 def branch(store: RunStore, before: int, reading: MemoryAgent | None = None) -> Result:
@@ -94,7 +94,8 @@ def test_another_model_wording_and_sizes_read_on_from_the_memory(store: RunStore
     assert found.usage.calls == len(seen) < old.usage.calls - 3
     chunks = [e for e in store.events(found.run_id) if isinstance(e, ChunkRead)]
     assert [chunk.start for chunk in chunks[1:]] == [chunk.end for chunk in chunks[:-1]]
-    assert chunks[-1].last and chunks[-1].end == len(TEXT)
+    assert chunks[-1].last
+    assert chunks[-1].end == len(TEXT)
 
 
 def test_after_the_last_chunk_only_the_answer_is_asked_for(store: RunStore) -> None:

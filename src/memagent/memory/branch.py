@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class BranchLoop(MemoryLoop):
     """A reading whose beginning is copied. Once that is done, it is like any other."""
 
+    _given: Source | None
+
     def __init__(
         self,
         host: MemoryAgent,
@@ -35,8 +37,8 @@ class BranchLoop(MemoryLoop):
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
         """See `Loop.prepare`; whatever stands against a new branch is raised here, before it exists."""
-        if known is None and self._given is None:
-            await in_thread(self._find_document)
+        if self._given is None:
+            await in_thread(self._find_document, known)
         self.plan = replace(await super().prepare(known), branch=self._branch)
         if known is None:
             await self.plan.counting(self._fit)
@@ -50,20 +52,23 @@ class BranchLoop(MemoryLoop):
             await log.branch(origin, before, self._start(log.run_id), bodies)
         return -1
 
-    def _find_document(self) -> None:
-        """Opens the other run's document, if chunks are left to read. Blocks."""
+    def _find_document(self, known: RunRecord | None) -> None:
+        """Opens the document of this run, or of the other one, if chunks are left to read. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
-        record = store.get(origin)
+        record = store.get(origin) if known is None else known
         self.source = record.source
-        chunk = store.effect(origin, f"chunk-{before - 1}")
-        if chunk is None or chunk["mark"]["last"]:
+        chunk = store.effect(origin, f"chunk-{before - 1}") if known is None else None
+        read = chunk and chunk["mark"]["last"] if known is None else store.is_answered(known.id)
+        if read:
             return
-        if record.source["path"] is None:
+        if record.source["path"] is not None:
+            path, options = Path(record.source["path"]), record.source["options"]
+            self._given = open_document(path, name=record.source["name"], **options)
+        elif chunk is not None:
             raise DocumentRequired(
                 f"the document of run {origin!r} came from no file that can be reopened: pass it (document=..., or "
                 f"--document FILE)"
             )
-        self._given = open_document(Path(record.source["path"]), **record.source["options"])
 
     def _fit(self) -> dict[str, dict[str, Any]]:
         """The effects that wrote the memories, as the new run's prompts may show them. Blocks.
@@ -76,8 +81,7 @@ class BranchLoop(MemoryLoop):
         """
         store, (origin, before) = self.host.store, self._branch.values()
         record = store.get(origin)
-        if record.binding["agent"] != self.agent:
-            raise RunMismatch(f"run {origin!r} is no reading that answers questions: only those branch")
+        check_origin(record)
         asked = len(record.binding["questions"])
         if len(self._questions) != asked:
             raise RunMismatch(
@@ -106,3 +110,11 @@ class BranchLoop(MemoryLoop):
             body.pop("settled", None)
             bodies[key] = body | {"memory": memory, "tokens": tokens}
         return bodies
+
+
+def check_origin(record: RunRecord) -> None:
+    """Raises a RunMismatch if a run can't be branched from."""
+    if record.binding["agent"] != MemoryLoop.agent:
+        raise RunMismatch(
+            f"run {record.id!r} is not a reading that answers questions, and only those have memories to branch from"
+        )

@@ -179,9 +179,8 @@ class Jobs(Agent[MemorySettings]):
         from memagent.memory.agent import RunStream
         from memagent.memory.branch import BranchLoop
 
-        if question is None:
-            question = self.store.get(run_id).binding["questions"]
-        questions = (question,) if isinstance(question, str) else tuple(question)
+        asked: Sequence[str] = (question,) if isinstance(question, str) else question or ()
+        questions = tuple(asked or self.store.get(run_id).binding["questions"])
         agent, branch = cast("MemoryAgent", self), {"run": run_id, "before": before}
         return RunStream(BranchLoop(agent, questions, document, branch), new_id)
 
