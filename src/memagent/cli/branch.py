@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from memagent.cli import options as opt
 from memagent.cli.ask import open_again, run
@@ -47,9 +47,9 @@ def branch(given: Branch) -> None:
         record = store.get(given.run_id)
         check_origin(record)
         model, changed = ensure_fetched(given.model), given.reading()
-        reached = given.server() | (
-            {} if given.tokenizer is None else {"tokenizer": given.tokenizer}
-        )
+        reached = given.server()
+        if given.tokenizer is not None:
+            reached["tokenizer"] = given.tokenizer
         agent = agent_again(record, store, model=model, changed=changed, **reached)
         document = open_again(record, given.document)
         stream = agent.branch_stream(
