@@ -99,7 +99,7 @@ def sampling_server(folder: Path) -> Iterator[tuple[SamplingServer, str]]:
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the library's)
             """Says nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:

@@ -1,6 +1,6 @@
 """`make bench-dialogues`: rollouts of dialogues with tools, against a loop that keeps all dialogues in step.
 
-Usage: python -m memagent_bench.server.dialogues --base-url URL --folder MODEL [--turns 12 50] [--rounds N]
+Usage: python -m tests.train.measure_dialogues --base-url URL --folder MODEL [--turns 12 50] [--rounds N]
 
 It starts no server, and needs `memagent[train]`. Each dialogue is turns of a call (a few tokens) and a tool that only
 takes time, lognormal with the same mean and growing spread. The loop in step sends all calls of a turn, waits for all
