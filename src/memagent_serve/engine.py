@@ -78,8 +78,9 @@ class Engine:
         while isinstance(inner, Wrapper):
             inner = inner.inner
         # Ollama's own route takes other bytes, and its `/v1` drops what exceeds a window that it doesn't report.
-        relayed = isinstance(inner, OpenAIModel) and not isinstance(inner, OllamaModel)
-        self._served = inner if relayed else None
+        self._served: OpenAIModel | None = None
+        if isinstance(inner, OpenAIModel) and not isinstance(inner, OllamaModel):
+            self._served = inner
         self.name = inner.model if isinstance(inner, OpenAIModel) else model.name
         """By which requests name the model: as its server does."""
         self._known: tuple[float, int | None] | None = None
