@@ -73,7 +73,7 @@ class RolloutServer(Server):
         """
         for path, body in self._dialect.load(str(folder)):
             try:
-                reply = await self._post(path, body)
+                reply = await self._send(path, body)
             except RequestRefused as error:
                 raise RequestRefused(
                     f"{error}. Weights are loaded through {path}: vLLM enables it with VLLM_SERVER_DEV_MODE=1"
@@ -96,7 +96,7 @@ class RolloutServer(Server):
                     self._restored = losses
             losses = self._losses
             try:
-                reply = await self._post(self._dialect.path, body)
+                reply = await self._send(self._dialect.path, body)
             except ConnectionFailed:
                 self._losses += 1
                 raise
@@ -110,7 +110,7 @@ class RolloutServer(Server):
         for _, client in self._http.take_all():
             await client.aclose()
 
-    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def _send(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:
             response = await self._http.get().post(path, json=body)
         except httpx.TimeoutException as error:
