@@ -1,6 +1,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 ENGINES ?= vllm sglang
+LAPTOPS ?= llamacpp transformers
 LAYERS ?= 16
 TOKENS ?= 64k
 LENGTHS ?= 8k,32k,128k
@@ -24,7 +25,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt fuzz-serve bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
+.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines test-engines-extra check format lint types layers layout fmt fuzz-serve bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-dialogues bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -138,6 +139,11 @@ test-engines: engines smol ## Run the tests that need a real server, for each of
 	set -e; for engine in $(ENGINES); do \
 	    $(BIN)/python -m pytest --engine $$engine --timeout 300 tests/engines tests/contracts/test_chat_model.py; done
 
+test-engines-extra: smol ## Run a short suite at the servers of laptops: llama.cpp's and transformers serve (1.3 GB; LAPTOPS=llamacpp)
+	$(BIN)/python tests/engines/venvs.py $(LAPTOPS)
+	set -e; for engine in $(LAPTOPS); do \
+	    $(BIN)/python -m pytest --engine $$engine --timeout 300 tests/engines; done
+
 browser: ## Install Chromium, which the report's page is tested in (Debian and Ubuntu, as root)
 	@command -v chromium >/dev/null || { apt-get update -qq && \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
@@ -197,6 +203,10 @@ bench-speculation: engines smol ## Measure n-gram speculation of a real vLLM ser
 bench-questions: engines smol ## Measure what a real vLLM server's prefix cache saves at 1, 4 and 16 questions (DTYPE=float32, ROUNDS=3, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --smol $(or $(DTYPE),float32) -- \
 	    $(BIN)/python -m memagent_bench.server.questions $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-dialogues: engines $(STAMP_TRAIN) ## Measure rollouts of dialogues with tools against a loop in step, on a real vLLM server (ROUNDS=1, WRITE=docs/performance.md, PLOT=FILE)
+	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 4096 -- \
+	    $(TRAIN)/python -m tests.train.measure_dialogues $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLOT),--plot $(PLOT))
 
 bench-generate: $(STAMP) ## Measure how long RULER samples take to make (UPSTREAM=DIR, WRITE=docs/benchmarks.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.ruler.speed \

@@ -37,6 +37,10 @@ class RunStarted(_Event):
     window: int
     chunk_tokens: int
     memory_tokens: int
+    origin: str | None = None
+    """The run that this one branched from."""
+    before: int = 0
+    """The chunk before which it did. Events about earlier chunks are copies of the origin's, without usage."""
 
 
 class ChunkRead(_Event):

@@ -27,6 +27,7 @@ from memagent.messages import Message, ToolSpec
 from memagent.models import ChatModel, OpenAIModel, Wrapper
 from memagent.models.openai_errors import Endpoint, is_loopback, overflows
 from memagent.tokens.byte_bound import ByteBound
+from memagent_engines.ollama import OllamaModel
 
 logger = logging.getLogger("memagent.serve")
 
@@ -76,7 +77,10 @@ class Engine:
         inner = model
         while isinstance(inner, Wrapper):
             inner = inner.inner
-        self._served = inner if isinstance(inner, OpenAIModel) else None
+        # Ollama's own route takes other bytes, and its `/v1` drops what exceeds a window that it doesn't report.
+        self._served: OpenAIModel | None = None
+        if isinstance(inner, OpenAIModel) and not isinstance(inner, OllamaModel):
+            self._served = inner
         self.name = inner.model if isinstance(inner, OpenAIModel) else model.name
         """By which requests name the model: as its server does."""
         self._known: tuple[float, int | None] | None = None
@@ -85,7 +89,7 @@ class Engine:
 
     @property
     def served(self) -> bool:
-        """Whether the model has a server; otherwise it runs in this process."""
+        """Whether the model has a server that takes the bytes of requests; otherwise it is called from here."""
         return self._served is not None
 
     async def window(self) -> int | None:

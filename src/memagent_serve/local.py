@@ -1,4 +1,4 @@
-"""Answers of a model in this process, which takes no bytes."""
+"""Answers of a model that takes no bytes: one in this process, or Ollama's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def complete(
     """Answers a request that fits.
 
     Args:
-        engine: of a model in this process.
+        engine: of a model that takes no bytes.
         conversation: what to answer.
         fields: of the request.
         name: of the request, for the id.
@@ -47,7 +47,7 @@ async def complete(
     if asked or fields.get("n") not in (None, 1):
         raise Refusal(
             400,
-            f"the model {engine.name!r} runs in the endpoint's process, where {', '.join(asked) or 'n'} has no effect: "
+            f"the endpoint calls the model {engine.name!r} itself, where {', '.join(asked) or 'n'} has no effect: "
             "leave it out, or serve the model with vLLM or SGLang",
             param=asked[0] if asked else "n",
         )

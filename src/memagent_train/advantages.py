@@ -37,9 +37,9 @@ class TrainingRow:
     """How many times it was rolled out; the advantage is the mean."""
 
     @property
-    def length(self) -> int:
-        """Tokens, prompt and response."""
-        return len(self.row.prompt_ids) + len(self.row.response_ids)
+    def shape(self) -> tuple[int, int]:
+        """Tokens of prompt and response."""
+        return len(self.row.prompt_ids), len(self.row.response_ids)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""Rows in TRL's form: distributed over processes, updates and micro-batches, and padded to tensors."""
+"""Rows in TRL's form: distributed over processes, updates and passes, and padded to tensors."""
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
 
 import torch
 from torch import Tensor
@@ -14,45 +16,135 @@ from memagent_train.advantages import TrainingRow
 from memagent_train.estimators import broadcast_to_tokens, row_weights
 from memagent_train.rollouts import Row
 
-Place = int | None
-"""Number of a row, or None for a padding row."""
+PADDING = -1
+"""Stands for the number of a row where there is a padding row."""
+Shape = tuple[int, int]
+"""Tokens of prompt and response."""
 
 
 def deal(
-    lengths: Sequence[int], *, ranks: int, updates: int, micro_batches: int, seed: str
-) -> list[list[list[Place]]]:
-    """Distributes rows so that all processes have equal work, in micro-batches of equal size.
+    shapes: Sequence[Shape],
+    *,
+    ranks: int,
+    updates: int,
+    micro_batches: int,
+    seed: str,
+    most_tokens: int | None = None,
+) -> list[list[list[list[int]]]]:
+    """Distributes rows so that all processes have equal work, in passes of about equal size.
 
-    Rows go to updates at random (by `seed`), then longest first to the process with the least work so far; a
-    process's rows of an update are sorted by length, so that there is little padding. Processes synchronise in
-    every micro-batch, so each gets the same number of them with the same number of rows, filled up with padding rows.
+    Rows go to updates at random (by `seed`), then longest first to the process with the least work so far. A
+    process's rows of an update are sorted by length and cut into passes, so that the largest pass is as small as it
+    can be. Processes synchronise in every pass, so each gets the same number of them with the same number of rows,
+    filled up with padding rows.
 
     Args:
-        lengths: tokens of every row; may be empty.
+        shapes: tokens of every row's prompt and response; may be empty.
         ranks: processes.
         updates: parts of the batch, one per optimizer update.
         micro_batches: number per part.
         seed: seed of the division into updates.
+        most_tokens: maximum size of a pass, padding included; only a single row may exceed it. If it needs more
+            passes than there are micro-batches, some of these get several.
 
     Returns:
-        For every process: updates * micro_batches micro-batches of one or more row numbers.
+        For every process: updates * micro_batches micro-batches of one or more passes of one or more row numbers.
     """
-    shuffled = list(range(len(lengths)))
+    shuffled = list(range(len(shapes)))
     random.Random(seed).shuffle(shuffled)
-    dealt: list[list[list[Place]]] = [[] for _ in range(ranks)]
+    dealt: list[list[list[list[int]]]] = [[] for _ in range(ranks)]
     for update in range(updates):
-        shares = _share_out(shuffled[update::updates], lengths, ranks)
-        rows = -(-max(map(len, shares)) // micro_batches) or 1
+        shares = _share_out(shuffled[update::updates], [sum(shape) for shape in shapes], ranks)
+        tall = [
+            _cover([shapes[row] for row in beside if row != PADDING])
+            for beside in zip_longest(*shares, fillvalue=PADDING)
+        ]
+        sizes = _cut(tall, micro_batches, most_tokens)
         for batches, share in zip(dealt, shares, strict=True):
-            padded = share + [None] * (rows * micro_batches - len(share))
-            batches += [padded[at : at + rows] for at in range(0, len(padded), rows)]
+            places = iter(share + [PADDING] * (sum(sizes) - len(share)))
+            passes = [list(islice(places, size)) for size in sizes]
+            batches += [list(part) for part in _split(passes, micro_batches)]
     return dealt
 
 
-def _share_out(rows: Sequence[int], lengths: Sequence[int], ranks: int) -> list[list[Place]]:
+def _cover(shapes: Sequence[Shape]) -> Shape:
+    """The shape that all of these fit in."""
+    return max(prompt for prompt, _ in shapes), max(response for _, response in shapes)
+
+
+def _cut(shapes: Sequence[Shape], number: int, most_tokens: int | None) -> list[int]:
+    """Rows per pass, of at least `number` passes; the largest of them is as small as that number allows."""
+    low, high = 0, len(shapes) * sum(_cover(shapes)) if shapes else 0
+    while low < high:
+        middle = (low + high) // 2
+        if len(_fill(shapes, middle)) <= number:
+            high = middle
+        else:
+            low = middle + 1
+    sizes = _fill(shapes, low if most_tokens is None else min(low, most_tokens))
+    while len(sizes) < number:
+        largest = max(range(len(sizes)), key=sizes.__getitem__, default=0)
+        if not sizes or sizes[largest] == 1:
+            sizes.append(1)  # of padding
+        else:
+            half = sizes[largest] // 2
+            sizes[largest : largest + 1] = [sizes[largest] - half, half]
+    return sizes
+
+
+def _fill(shapes: Sequence[Shape], most_tokens: int) -> list[int]:
+    """Rows per pass if each takes as many rows, in order, as it has room for, but at least one."""
+    sizes: list[int] = []
+    prompt = response = 0
+    for shape in shapes:
+        prompt, response = _cover([shape, (prompt, response)])
+        if sizes and (sizes[-1] + 1) * (prompt + response) <= most_tokens:
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+            prompt, response = shape
+    return sizes
+
+
+def _split(passes: Sequence[list[int]], parts: int) -> Iterator[Sequence[list[int]]]:
+    """Cuts a list into parts whose lengths differ by at most one."""
+    for part in range(parts):
+        yield passes[part * len(passes) // parts : (part + 1) * len(passes) // parts]
+
+
+def token_shares(
+    dealt: Sequence[Sequence[Sequence[Sequence[int]]]], tokens: Sequence[float], updates: int
+) -> list[list[float]]:
+    """What turns a mean over passes of means over tokens into the mean over all tokens of an update.
+
+    Args:
+        dealt: from `deal`.
+        tokens: every row's tokens in the mean, weighted; 0 at the end, for padding.
+        updates: as in `deal`.
+
+    Returns:
+        For every micro-batch a factor for each of its passes, 1 on average over the passes of an update.
+    """
+    counts = [
+        [
+            math.fsum(tokens[place] for rank in parts for place in rank[at])
+            for at in range(len(parts[0]))
+        ]
+        for parts in zip(*dealt, strict=True)
+    ]
+    shares: list[list[float]] = []
+    for part in range(updates):
+        of_update = counts[part * len(counts) // updates : (part + 1) * len(counts) // updates]
+        passes = [count for micro_batch in of_update for count in micro_batch]
+        mean = math.fsum(passes) / len(passes) or 1.0
+        shares += [[count / mean for count in micro_batch] for micro_batch in of_update]
+    return shares
+
+
+def _share_out(rows: Sequence[int], lengths: Sequence[int], ranks: int) -> list[list[int]]:
     """Longest rows first, each to the process with the fewest tokens that has room."""
     room = -(-len(rows) // ranks)
-    shares: list[list[Place]] = [[] for _ in range(ranks)]
+    shares: list[list[int]] = [[] for _ in range(ranks)]
     loads = [0] * ranks
     for row in sorted(rows, key=lambda row: -lengths[row]):
         rank = min((r for r in range(ranks) if len(shares[r]) < room), key=loads.__getitem__)

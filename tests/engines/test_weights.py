@@ -50,18 +50,24 @@ def trainable(
     request: pytest.FixtureRequest, start_server: StartServer, folders: tuple[Path, Path]
 ) -> EngineServer:
     """A server that begins with the first model's weights, and lets them be changed."""
+    return start_trainable(request, start_server, folders[0])
+
+
+def start_trainable(
+    request: pytest.FixtureRequest, start_server: StartServer, folder: Path
+) -> EngineServer:
     return start_server(
         window=WINDOW,
         # What comes last counts.
-        flags=(MODEL_FLAG[str(request.config.getoption("--engine"))], str(folders[0])),
+        flags=(MODEL_FLAG[str(request.config.getoption("--engine"))], str(folder)),
         variables={"VLLM_SERVER_DEV_MODE": "1"},
     )
 
 
-def sampler_of(server: EngineServer) -> ServedSampler:
+def sampler_of(server: EngineServer, *others: EngineServer) -> ServedSampler:
     return ServedSampler(
         "vllm" if server.engine == "vllm" else "sglang",
-        server.root,
+        [server.root, *(other.root for other in others)],
         window=WINDOW,
     )
 
@@ -95,6 +101,26 @@ async def test_log_probabilities_are_those_of_the_weights_that_were_loaded_last(
     finally:
         await sampler.load(folders[0])
         await sampler.aclose()
+
+
+async def test_each_of_two_servers_gets_the_weights(
+    request: pytest.FixtureRequest,
+    trainable: EngineServer,
+    start_server: StartServer,
+    folders: tuple[Path, Path],
+) -> None:
+    other = start_trainable(request, start_server, folders[0])
+    both, *alone = (sampler_of(trainable, other), sampler_of(trainable), sampler_of(other))
+    try:
+        await both.load(folders[1])
+        for sampler in (*alone, both):
+            drawn = (await several(sampler, 1))[0]
+            assert drawn.logprobs == pytest.approx(forward(other, folders[1], drawn), abs=CLOSE)
+    finally:
+        await both.load(folders[0])
+        for sampler in (both, *alone):
+            await sampler.aclose()
+        other.stop()
 
 
 async def test_the_end_of_a_reply_is_told_from_a_cut(trainable: EngineServer) -> None:

@@ -23,6 +23,8 @@ from filelock import FileLock
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ENGINES = ("vllm", "sglang")
+# What people run on laptops: a suite of their own, with `smol` in place of the tiny model.
+LAPTOPS = ("llamacpp", "transformers")
 SHIMS = HERE / "shims"
 # Written last: a folder without it is what an interrupted run left.
 COMPLETE = ".complete"
@@ -72,14 +74,14 @@ def key(made_from: Iterable[bytes]) -> str:
 
 def missing(engine: str) -> list[Path]:
     """Returns which folders an engine's tests still need."""
-    folders = [venv_of(engine), tiny_model()]
+    folders = [venv_of(engine)] if engine in LAPTOPS else [venv_of(engine), tiny_model()]
     return [folder for folder in folders if not (folder / COMPLETE).exists()]
 
 
 def remedy(engine: str, folders: list[Path]) -> str:
     """Returns what to say where these folders are missing."""
     names = " and ".join(str(folder) for folder in folders)
-    return f"{engine} is not installed for the tests: {names} missing. Run: make engines"
+    return f"{engine} is not installed for the tests: {names} missing. Run: make engines ENGINES={engine}"
 
 
 def make(folder: Path, build: Callable[[Path], None]) -> None:
@@ -151,17 +153,18 @@ def say(line: str) -> None:
 
 def main(engines: list[str]) -> int:
     """Makes all of it, the venvs at the same time: pip uses one core for each."""
-    unknown = [engine for engine in engines if engine not in ENGINES]
+    every = (*ENGINES, *LAPTOPS)
+    unknown = [engine for engine in engines if engine not in every]
     if unknown:
-        print(f"no such engine: {unknown}; choose from {ENGINES}", file=sys.stderr)
+        print(f"no such engine: {unknown}; choose from {every}", file=sys.stderr)
         return 2
-    with ThreadPoolExecutor(len(ENGINES)) as pool:
+    with ThreadPoolExecutor(len(every)) as pool:
         outcomes = [pool.submit(make_venv, engine) for engine in engines]
     try:
         for outcome in outcomes:
             outcome.result()
-        if engines:
-            make_tiny_model(engines[0])
+        if large := [engine for engine in engines if engine in ENGINES]:
+            make_tiny_model(large[0])
     except NotMade as error:
         print(error, file=sys.stderr)
         return 1

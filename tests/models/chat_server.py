@@ -116,7 +116,7 @@ def parsed(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def counts(folder: Path = TOKENIZER, template: str | None = CHATML) -> dict[str, Behaviour]:
-    """`/tokenize` and `/detokenize` in vLLM's form.
+    """`/tokenize` and `/detokenize` in vLLM's form, and what llama.cpp's server has beside or instead.
 
     Args:
         folder: of the tokenizer that is served.
@@ -126,7 +126,7 @@ def counts(folder: Path = TOKENIZER, template: str | None = CHATML) -> dict[str,
 
     def tokenize(handler: "Handler") -> None:
         body = handler.body
-        text = body.get("prompt")
+        text = body.get("prompt", body.get("content"))
         if text is None and template is None:
             send(400, {"error": {"message": "there is no chat template", "code": 400}})(handler)
             return
@@ -141,13 +141,15 @@ def counts(folder: Path = TOKENIZER, template: str | None = CHATML) -> dict[str,
             )
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         said = {"count": len(ids), "max_model_len": 2048, "tokens": ids, "token_strs": None}
+        said["input_tokens"] = len(ids)
         send(200, said)(handler)
 
     def detokenize(handler: "Handler") -> None:
         text = tokenizer.decode(handler.body["tokens"], skip_special_tokens=False)
         send(200, {"prompt": text})(handler)
 
-    return {"/tokenize": tokenize, "/detokenize": detokenize}
+    paths = {"/tokenize": tokenize, "/detokenize": detokenize}
+    return paths | {"/v1/chat/completions/input_tokens": tokenize}
 
 
 @dataclass

@@ -14,7 +14,7 @@ DRAWN = {"temperature": 0.7, "top_p": 0.95}
 
 def test_names_and_owners_are_unambiguous() -> None:
     assert {name: dialect.name for name, dialect in DIALECTS.items()} == {n: n for n in DIALECTS}
-    for owner in ("vllm", "sglang"):
+    for owner in ("vllm", "sglang", "llamacpp"):
         assert find_by_owner(owner) is DIALECTS[owner]
 
 
@@ -45,7 +45,7 @@ def test_what_a_dialect_cannot_say_is_left_out() -> None:
     ask = ASK.model_copy(update={"thinking": False, "pattern": "a+"})
     mute = Dialect("plain")
     assert mute.fields(ask, tokens=True) == DRAWN | {"max_tokens": 9}
-    able = Dialect("plain", engine=True, pattern=lambda regex: {"held_to": regex})
+    able = Dialect("plain", engine=True, token_ids=True, pattern=lambda regex: {"held_to": regex})
     assert able.fields(ask, tokens=True) == DRAWN | {
         "max_tokens": 9,
         "chat_template_kwargs": {"enable_thinking": False},
@@ -66,6 +66,8 @@ SWITCH = {"chat_template_kwargs": {"enable_thinking": False}}
         ("openai", {"max_completion_tokens": 9}),
         ("vllm", {"max_tokens": 9, "structured_outputs": {"regex": r"\S[\s\S]*"}, **SWITCH, **IDS}),
         ("sglang", {"max_tokens": 9, "regex": r"\S[\s\S]*", **SWITCH, **IDS}),
+        ("llamacpp", {"max_tokens": 9, **SWITCH}),
+        ("ollama", {"max_tokens": 9}),
     ],
 )
 def test_what_is_asked_of_each(name: DialectName, fields: dict[str, Any]) -> None:
@@ -82,6 +84,8 @@ def test_who_gives_itself_away_and_counts() -> None:
     said = {n: (d.engine, d.version) for n, d in DIALECTS.items()}
     assert said == {
         "plain": (False, None),
+        "llamacpp": (True, None),
+        "ollama": (False, ("/api/version", "version")),
         "openai": (False, None),
         "vllm": (True, ("/version", "version")),
         "sglang": (True, ("/server_info", "version")),

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from openai import APIError, BadRequestError, InternalServerError, OpenAI
+from tests.models.chat_server import running, send
 from tests.serve.conftest import listening_with
 from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
 
-from memagent import ChatRequest, RunStore, ScriptedModel
+from memagent import ChatRequest, RunStore, ScriptedModel, open_model
 from memagent.errors import ConnectionFailed
 from memagent.models import ExtractiveModel
 
@@ -47,6 +48,26 @@ def test_short_requests_are_answered_in_both_forms(store: RunStore) -> None:
     (request, *_) = model.requests
     assert (request.max_tokens, request.seed, request.stop) == (9, 3, ("x",))
     assert request.sampling.temperature == 0
+
+
+def test_ollama_gets_requests_with_their_window(store: RunStore) -> None:
+    """Its `/v1` would cut what its own default doesn't hold."""
+    with running() as server:
+        told = {
+            "message": {"content": "Hi."},
+            "done": True,
+            "prompt_eval_count": 9,
+            "eval_count": 2,
+        }
+        server.others["/api/show"] = send(200, {"model_info": {"llama.context_length": 4096}})
+        server.others["/api/chat"] = send(200, told)
+        model = open_model("ollama:tiny", base_url=server.url, tokenizer="bytes")
+        with listening_with(model, store) as url, client_of(url) as client:
+            reply = client.chat.completions.create(model="tiny", messages=HELLO)
+        assert reply.choices[0].message.content == "Hi."
+        (body,) = server.of("/api/chat")
+        assert body["options"]["num_ctx"] == 4096
+        assert server.bodies == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Run by torchrun in `test_reference.py`: two processes that divide policy and reference among them (FSDP2)."""
+"""Run by torchrun in `test_sharding.py`: two processes that divide policy and reference among them (FSDP2)."""
 
 import json
 import sys
@@ -13,12 +13,14 @@ from accelerate import PartialState
 from accelerate.utils import DistributedType
 from tests.train.handmade import Lenient, groups, policy, trainer
 from torch.distributed.tensor import DTensor
+from transformers import TrainerCallback
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.config.sections import ModelSettings
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.policy import load_model
 from memagent_train.runs.processes import leave_group
+from memagent_train.trainer import RolloutTrainer
 
 BETA = 0.05
 STEPS = 2
@@ -32,6 +34,24 @@ class Sharded(Lenient):
         super().__init__(*args, **kwargs)
 
 
+class Watcher(TrainerCallback):
+    """Keeps the gradient of the first update, and what this process holds of it between its passes."""
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+        self.gradient: dict[str, torch.Tensor] = {}
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        weights = list(kwargs["model"].parameters())
+        self.held.append(sum(_held(weight.grad) for weight in weights if weight.grad is not None))
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.gradient:
+            return
+        for name, weight in kwargs["model"].named_parameters():
+            self.gradient[name] = weight.grad.full_tensor().clone()
+
+
 def main(model: Path, out: Path) -> None:
     rank = PartialState(cpu=True, timeout=timedelta(seconds=60)).process_index
     mine = groups(policy(), seed=5 + rank, noise=0.1)
@@ -39,26 +59,39 @@ def main(model: Path, out: Path) -> None:
     def generate(indices: Sequence[int], size: int) -> list[Rollout]:
         return mine
 
-    trained = trainer(
-        out,
-        generate,
-        algorithm=AlgorithmSettings(beta=BETA, dynamic_sampling=False),
-        batch=BatchSettings(groups=3, group_size=4, micro_batches=4),
-        model=load_model(ModelSettings(path=str(model))),
-        steps=STEPS,
-        learning_rate=1e-2,
-        kind=Sharded,
-    )
+    def make(steps: int, *watchers: TrainerCallback) -> RolloutTrainer:
+        return trainer(
+            out,
+            generate,
+            algorithm=AlgorithmSettings(beta=BETA, dynamic_sampling=False),
+            batch=BatchSettings(groups=3, group_size=4, micro_batches=4, micro_batch_tokens=80),
+            model=load_model(ModelSettings(path=str(model))),
+            steps=steps,
+            learning_rate=1e-2,
+            save_every=1,
+            callbacks=list(watchers),
+            kind=Sharded,
+        )
+
+    watcher = Watcher()
+    make(1, watcher).train()
+    trained = make(STEPS)  # the rest, from the first one's checkpoint
     assert trained.ref_model is not None
     shared = [(p.numel(), _held(p)) for p in trained.ref_model.parameters()]
-    trained.train()
+    trained.train(resume_from_checkpoint=str(out / "checkpoint-1"))
     weights = trained.accelerator.get_state_dict(trained.model_wrapped)
     if rank == 0:
         torch.save(weights, out / "weights.pt")
+        torch.save(watcher.gradient, out / "gradient.pt")
         kl = [line["kl"] for line in trained.state.log_history if "kl" in line]
         (out / "found.json").write_text(
             json.dumps(
-                {"kl": kl, "whole": sum(w for w, _ in shared), "held": sum(h for _, h in shared)}
+                {
+                    "kl": kl,
+                    "whole": sum(w for w, _ in shared),
+                    "held": sum(h for _, h in shared),
+                    "gradients_held": watcher.held,
+                }
             )
         )
     PartialState().wait_for_everyone()

@@ -3,8 +3,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_train.advantages import TrainingRow
-from memagent_train.batches import deal, padding_row, tensors
+from memagent_train.batches import PADDING, deal, padding_row, tensors, token_shares
 from memagent_train.rollouts import Row
+
+
+def split(lengths: list[int]) -> list[tuple[int, int]]:
+    """Shapes of rows of these lengths: responses have up to ten tokens."""
+    return [(length - min(10, length // 2), min(10, length // 2)) for length in lengths]
+
+
+def flat(process: list[list[list[int]]]) -> list[int]:
+    return [at for part in process for one in part for at in one if at != PADDING]
 
 
 @given(
@@ -12,45 +21,83 @@ from memagent_train.rollouts import Row
     ranks=st.integers(1, 5),
     updates=st.integers(1, 4),
     micro_batches=st.integers(1, 9),
+    most_tokens=st.none() | st.integers(1, 40_000),
 )
 def test_every_row_is_dealt_once_and_all_processes_alike(
-    lengths: list[int], ranks: int, updates: int, micro_batches: int
+    lengths: list[int], ranks: int, updates: int, micro_batches: int, most_tokens: int | None
 ) -> None:
-    dealt = deal(lengths, ranks=ranks, updates=updates, micro_batches=micro_batches, seed="0")
-    places = [place for process in dealt for batch in process for place in batch]
-    assert sorted(place for place in places if place is not None) == list(range(len(lengths)))
-    shapes = [[len(batch) for batch in process] for process in dealt]
+    shapes = split(lengths)
+    dealt = deal(
+        shapes,
+        ranks=ranks,
+        updates=updates,
+        micro_batches=micro_batches,
+        seed="0",
+        most_tokens=most_tokens,
+    )
+    assert sorted(at for process in dealt for at in flat(process)) == list(range(len(lengths)))
+    sizes = [[[len(one) for one in part] for part in process] for process in dealt]
     assert len(dealt) == ranks
-    assert all(shape == shapes[0] for shape in shapes)
-    assert len(shapes[0]) == updates * micro_batches
-    assert min(shapes[0]) >= 1
-    # No more padding than the shape asks for: less than a row a micro-batch, and one a process for the odd row.
-    rows = sum(shapes[0]) * ranks
-    assert rows <= len(lengths) + updates * ranks * (micro_batches + 1)
+    assert all(others == sizes[0] for others in sizes)
+    assert len(sizes[0]) == updates * micro_batches
+    assert all(len(part) >= 1 and min(part) >= 1 for part in sizes[0])
+    # No more padding than the shape asks for: a row for an empty pass, and one a process for the odd row.
+    rows = sum(sum(part) for part in sizes[0])
+    assert rows <= max(
+        updates * micro_batches, len(lengths) // ranks + updates * (micro_batches + 1)
+    )
+    for part in (part for process in dealt for part in process):
+        for one in part:
+            padded = cost([shapes[at] for at in one if at != PADDING], len(one))
+            assert most_tokens is None or len(one) == 1 or padded <= most_tokens
+
+
+def cost(shapes: list[tuple[int, int]], rows: int) -> int:
+    """Tokens of a pass, padding included."""
+    return rows * (max((p for p, _ in shapes), default=0) + max((r for _, r in shapes), default=0))
 
 
 def test_work_is_balanced_over_processes() -> None:
     lengths = [8000, 4000, 4000, 100, 100, 100, 7900, 200]
-    dealt = deal(lengths, ranks=2, updates=1, micro_batches=4, seed="0")
-    work = [
-        sum(lengths[p] for batch in process for p in batch if p is not None) for process in dealt
-    ]
+    dealt = deal(split(lengths), ranks=2, updates=1, micro_batches=4, seed="0")
+    work = [sum(lengths[at] for at in flat(process)) for process in dealt]
     assert abs(work[0] - work[1]) <= 100
 
 
-def test_rows_of_a_micro_batch_are_of_like_length() -> None:
+def test_long_rows_share_a_pass_with_fewer_others() -> None:
     lengths = [1, 9, 2, 8, 3, 7]
-    dealt = deal(lengths, ranks=1, updates=1, micro_batches=3, seed="0")
-    assert [[lengths[p] for p in batch if p is not None] for batch in dealt[0]] == [
-        [9, 8],
-        [7, 3],
-        [2, 1],
+    dealt = deal([(n, 0) for n in lengths], ranks=1, updates=1, micro_batches=3, seed="0")
+    assert [[lengths[at] for at in one] for part in dealt[0] for one in part] == [
+        [9],
+        [8, 7],
+        [3, 2, 1],
     ]
 
 
+def test_a_row_too_many_costs_no_padding() -> None:
+    dealt = deal([(9, 1)] * 17, ranks=1, updates=1, micro_batches=16, seed="0")
+    assert sorted(len(one) for part in dealt[0] for one in part) == [1] * 15 + [2]
+
+
+def test_more_tokens_than_a_pass_may_have_take_more_passes() -> None:
+    shapes = [(90, 10)] * 10
+    few = deal(shapes, ranks=1, updates=1, micro_batches=2, seed="0")
+    assert [[len(one) for one in part] for part in few[0]] == [[5], [5]]
+    many = deal(shapes, ranks=1, updates=1, micro_batches=2, seed="0", most_tokens=300)
+    assert [[len(one) for one in part] for part in many[0]] == [[3, 3], [3, 1]]
+
+
+def test_shares_make_a_mean_over_tokens_of_means_over_passes() -> None:
+    dealt = [[[[0, 1]], [[2], [PADDING]]], [[[3, PADDING]], [[4], [PADDING]]]]
+    tokens = [1.0, 2.0, 3.0, 4.0, 5.0, 0.0]
+    assert token_shares(dealt, tokens, updates=1) == [[7 / 5], [8 / 5, 0.0]]
+    assert token_shares(dealt, tokens, updates=2) == [[1.0], [2.0, 0.0]]
+
+
 def test_updates_share_rows_out_at_random_by_the_seed() -> None:
-    def first_update(seed: str) -> set[int | None]:
-        return set(deal([5] * 20, ranks=1, updates=2, micro_batches=1, seed=seed)[0][0])
+    def first_update(seed: str) -> set[int]:
+        dealt = deal([(4, 1)] * 20, ranks=1, updates=2, micro_batches=1, seed=seed)
+        return set(dealt[0][0][0])
 
     assert first_update("1/0") == first_update("1/0") != first_update("1/1")
 

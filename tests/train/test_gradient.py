@@ -212,6 +212,28 @@ def test_the_number_of_micro_batches_changes_nothing(tmp_path: Path, micro_batch
     assert distances[0] < LIMIT
 
 
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_nor_does_the_size_of_a_pass(tmp_path: Path, iterations: int) -> None:
+    batch = BatchSettings(
+        groups=3, group_size=4, micro_batches=2, micro_batch_tokens=40, iterations=iterations
+    )
+    distances, _ = compared(tmp_path, Reference(beta=0.05), batch, kind=Small)
+    assert len(distances) == iterations
+    assert max(distances) < LIMIT
+
+
+class Small(Lenient):
+    """Has passes within their limit, and several of them per micro-batch."""
+
+    def micro_batches(self, rows: Any, groups: Any) -> Any:
+        made = super().micro_batches(rows, groups)
+        assert min(map(len, made)) > 1
+        for one in (one for passes in made for one in passes):
+            whole = one["prompt_ids"].numel() + one["completion_ids"].numel()
+            assert len(one["prompt_ids"]) == 1 or whole <= 40
+        return made
+
+
 def test_activations_computed_twice_change_nothing(tmp_path: Path) -> None:
     reference = Reference(ratio="truncated", beta=0.05)
     distances, _ = compared(tmp_path, reference, BATCH, gradient_checkpointing=True)
@@ -294,7 +316,7 @@ def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         timeout=100,
         check=False,
     )
@@ -340,7 +362,10 @@ class Unweighted(RolloutTrainer):
 
     def micro_batches(self, rows: Any, groups: Any) -> Any:
         made = super().micro_batches(rows, groups)
-        return [one | {"tool_mask": (one["tool_mask"] > 0).float()} for one in made]
+        return [
+            [one | {"tool_mask": (one["tool_mask"] > 0).float()} for one in passes]
+            for passes in made
+        ]
 
 
 class CutToSize(RolloutTrainer):

@@ -290,6 +290,33 @@ def test_the_gap_between_engine_and_trainer_is_measured(tmp_path: Path) -> None:
     assert logged(off, "logprob_gap/mean")[0] == pytest.approx(0.125, abs=1e-5)
 
 
+def test_the_kl_is_a_mean_over_tokens(tmp_path: Path) -> None:
+    """In the second update, when the policy is no longer the reference."""
+    rollouts, start, live = Data()([5, 6], 4), policy(), policy()
+    algorithm = AlgorithmSettings(beta=0.05, token_mean="batch", dynamic_sampling=False)
+    batch = BatchSettings(groups=2, group_size=4, micro_batches=3, iterations=2)
+    seen = Gradients()
+    trained = trainer(
+        tmp_path,
+        lambda indices, size: rollouts,
+        algorithm=algorithm,
+        batch=batch,
+        model=live,
+        learning_rate=3e-2,
+        callbacks=[seen],
+    )
+    trained.train()
+    live.load_state_dict(seen.weights[1])
+    terms: list[float] = []
+    for part in (part for one in rollouts for part in one.rows):
+        with torch.no_grad():
+            gaps = log_probabilities(start, part) - log_probabilities(live, part)
+        mask = torch.tensor(part.loss_mask) > 0
+        terms += (gaps.exp() - gaps - 1)[mask].tolist()
+    wanted = sum(terms) / len(terms)
+    assert logged(trained, "kl")[1] == pytest.approx(wanted, rel=1e-4)
+
+
 def test_an_engine_with_other_weights_stops_the_step_before_its_first_update(
     tmp_path: Path,
 ) -> None:

@@ -40,7 +40,7 @@ def gradient_of_unequal_rows(out: Path) -> None:
         out,
         generate,
         algorithm=AlgorithmSettings(beta=0.05, dynamic_sampling=False),
-        batch=BatchSettings(groups=3, group_size=4, micro_batches=4),
+        batch=BatchSettings(groups=3, group_size=4, micro_batches=2, micro_batch_tokens=40),
         callbacks=[seen],
     ).train()
     gradient = {name.removeprefix("module."): grad for name, grad in seen.gradients[0].items()}

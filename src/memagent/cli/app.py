@@ -1,6 +1,7 @@
 """All commands in one app."""
 
 from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
+from memagent.cli.branch import Branch, branch
 from memagent.cli.demo import demo
 from memagent.cli.exits import EXIT_CODES
 from memagent.cli.extract import (
@@ -37,6 +38,7 @@ app.command("map")(command_of(Map, map_documents, without=NOT_MAPPED))
 app.command("mcp")(command_of(Mcp, serve_mcp, without=NOT_SERVED))
 app.command("probe")(command_of(Probe, probe))
 app.command("resume")(command_of(Resume, resume))
+app.command("branch")(command_of(Branch, branch))
 app.command("serve")(command_of(Serve, serve))
 app.add_typer(runs, name="runs")
 app.command()(show)

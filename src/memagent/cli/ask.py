@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -31,7 +31,7 @@ from memagent.errors import ConfigError, DocumentNotFound, StoreError
 if TYPE_CHECKING:
     from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent, RunStream
-    from memagent.runstore import RunStore
+    from memagent.runstore import RunRecord, RunStore
 
 NOT_ESTIMATED = ("seed", "store", "durable", "run_id", "max_calls")
 """Options of `ask` that don't affect the calls."""
@@ -124,13 +124,7 @@ class Resume(Served):
     """The options of `resume`."""
 
     run_id: opt.RunArgument
-    document: Annotated[
-        str | None,
-        opt.option(
-            "The document, if the run read it from standard input or it has moved; - is standard input.",
-            "FILE",
-        ),
-    ] = None
+    document: opt.DocumentAgain = None
     max_calls: opt.MaxCalls = None
     store: opt.Store = None
     durable: opt.Durable = False
@@ -163,11 +157,17 @@ def resume(given: Resume) -> None:
                 f"agent.extract(..., run_id={record.id!r}), to resume it"
             )
         agent = agent_again(record, store, max_calls=given.max_calls, **given.server())
-        named, document = given.document or record.source.get("path"), None
-        if named is not None:
-            options: dict[str, Any] = record.source.get("options") or {}
-            try:
-                document = open_source(named, **options)
-            except DocumentNotFound as error:
-                raise DocumentNotFound(f"{error}, or give --document FILE") from error
+        document = open_again(record, given.document)
         run(agent, agent.resume_stream(record.id, document), document, store, outcome)
+
+
+def open_again(record: RunRecord, given: str | None) -> Document | None:
+    """Opens the document that a run read, or the given one in its place; None if neither is a path."""
+    named = given or record.source.get("path")
+    if named is None:
+        return None
+    options: dict[str, Any] = record.source.get("options") or {}
+    try:
+        return open_source(named, name=None if given else record.source["name"], **options)
+    except DocumentNotFound as error:
+        raise DocumentNotFound(f"{error}, or give --document FILE") from error

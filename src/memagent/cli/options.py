@@ -84,6 +84,13 @@ DISPLAY_HELP = (
 
 RunArgument = Annotated[str, argument("ID", "As `memagent runs` lists it.")]
 
+DocumentAgain = Annotated[
+    str | None,
+    option(
+        "The document, if the run read it from standard input or it has moved; - is standard input.",
+        "FILE",
+    ),
+]
 Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
 Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
 Temperature = Annotated[

@@ -94,8 +94,9 @@ class Tally:
         return tally
 
     def is_replay(self, event: events.Event) -> bool:
-        """Whether an earlier session committed the event."""
-        return event.seq <= self.replayed
+        """Whether an earlier session committed the event, or the run that this one branched from."""
+        before = 0 if self.started is None else self.started.before
+        return event.seq <= self.replayed or (getattr(event, "chunk", None) or 0) < before
 
     def add(self, event: events.Event) -> None:
         """Adds one event."""

@@ -177,9 +177,18 @@ class Ask(Reading):
 
 
 def agent_again(
-    record: RunRecord, store: RunStore, *, max_calls: int | None = None, **server: Any
+    record: RunRecord,
+    store: RunStore,
+    *,
+    max_calls: int | None = None,
+    model: str | None = None,
+    changed: dict[str, Any] | None = None,
+    **server: Any,
 ) -> MemoryAgent:
-    """Rebuilds the agent of a stored run, with the run's budget and the current server options."""
+    """Rebuilds the agent of a stored run, with the run's budget and the current server options.
+
+    Another `model` may replace the run's, and `changed` the stored arguments of `MemoryAgent`.
+    """
     from memagent.memory.agent import MemoryAgent
     from memagent.messages import Sampling
     from memagent.models.limit import Limits
@@ -188,28 +197,28 @@ def agent_again(
 
     given: dict[str, Any] = dict(record.settings)
     given.pop("overlap", None)  # of earlier versions
-    model: str = given.pop("model")
+    before: str = given.pop("model")
+    kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
+    # Another model's address and tokenizer are others, too.
+    reached: dict[str, Any] = server if model else kept | server
+    model = model or before
     if model.partition(":")[0] not in SCHEMES:
         raise ConfigError(
             f"run {record.id!r} uses the model {model!r}, which exists only in the program that made it: "
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
-    kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
     # Not the requested values: the server's window may have changed since, and the defaults with it.
     bound = record.binding["budget"]
+    changed = changed or {}
+    if "window" not in changed:
+        sizes = {"window": "window", "chunk_tokens": "chunk", "memory_tokens": "memory"}
+        given |= {name: bound[size] for name, size in sizes.items()}
     given |= {
-        "window": bound["window"],
-        "chunk_tokens": bound["chunk"],
-        "memory_tokens": bound["memory"],
+        "limits": None if max_calls is None else Limits(calls=max_calls),
         "prompts": PromptSet.parse(given["prompts"].encode(), name="the run's prompt set"),
         "sampling": Sampling.model_validate(given["sampling"]),
     }
-    return MemoryAgent(
-        open_model(model, **(kept | server)),
-        limits=None if max_calls is None else Limits(calls=max_calls),
-        store=store,
-        **given,
-    )
+    return MemoryAgent(open_model(model, **reached), store=store, **(given | changed))
 
 
 def chosen_display(display: Display | None, *, json: bool = False) -> Display:

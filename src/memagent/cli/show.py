@@ -119,6 +119,8 @@ def list_facts(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[s
         asked = [("document", record.source["name"]), *zip(names, questions, strict=True)]
         allowed = "window {window:,}: chunk {chunk:,}, memory {memory:,}".format(**budget)
         made = ("read", plural(tally.made, "chunk"))
+        if (branch := binding.get("branch")) is not None:
+            asked.append(("branched", "before chunk {before} of run {run}".format(**branch)))
     return [
         ("run", f"{record.id}, {status_of(store, record)}"),
         ("when", f"{moment(record.created)} to {moment(record.updated)}"),

@@ -58,6 +58,7 @@ class PlainWatcher:
             _say(
                 f"run {event.run_id}: {shorten(event.document, 60)}, {event.model}, window {amount(event.window)} "
                 f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
+                + (f", from chunk {event.before} of run {event.origin} on" if event.origin else "")
             )
         elif not replayed and (line := self._line(event)):
             _say(line)

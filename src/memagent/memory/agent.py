@@ -11,6 +11,7 @@ from memagent.chunking import Cuts
 from memagent.documents import Document, Source, open_document
 from memagent.errors import ConfigError, DocumentError, EmptyDocument, RunMismatch, RunUnfinished
 from memagent.memory.ahead import Pace
+from memagent.memory.branch import BranchLoop
 from memagent.memory.corpus import Mapped, read_all
 from memagent.memory.jobs import Jobs
 from memagent.memory.loop import MemoryLoop
@@ -235,6 +236,8 @@ class MemoryAgent(Jobs):
         if unread and record.source["path"] is not None:
             document = open_document(Path(record.source["path"]), **record.source["options"])
         questions = tuple(record.binding["questions"])
+        if (branch := record.binding.get("branch")) is not None:
+            return RunStream(BranchLoop(self, questions, document, branch), run_id)
         return RunStream(MemoryLoop(self, questions, document), run_id)
 
     def memories(self, run_id: str) -> Document:

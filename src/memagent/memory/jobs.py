@@ -1,8 +1,9 @@
-"""What a memory agent does with a document besides answering: summaries and rows."""
+"""What a memory agent does besides answering: summaries, rows, and branches of a run."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
@@ -36,7 +37,7 @@ STYLES: dict[Style, str] = {
 
 
 class Jobs(Agent[MemorySettings]):
-    """Summaries and rows, by the loop of readings."""
+    """Summaries, rows and branches, by the loop of readings."""
 
     def summarize(
         self,
@@ -113,6 +114,75 @@ class Jobs(Agent[MemorySettings]):
         form, prompts = RowForm(schema), RowPrompts.load()
         check_text("what to extract", what)
         return RunStream(RowLoop(self._worded(prompts), prompts, form, what, document), run_id)
+
+    def branch(
+        self,
+        run_id: str,
+        before: int,
+        question: str | Sequence[str] | None = None,
+        *,
+        document: Source | None = None,
+        new_id: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Result | list[Result]:
+        """Reads on from an earlier point of a run, as a new run: with another model, settings or wording.
+
+        The new run begins with a copy of what the old one did before a chunk, which costs it nothing, and reads that
+        chunk and all after it. The old run stays as it is.
+
+        Args:
+            run_id: the old run, finished or not.
+            before: the first chunk to read, from 1 to the number of chunks that the old run read.
+            question: new wording, in place of the old run's question; a list if that had several.
+            document: the source, unless it was a file.
+            new_id: name of the new run. If there is such a branch already, it is resumed, or its result returned.
+            on_event: called with each event, those of the copied chunks first.
+
+        Returns:
+            One result, or a list if the old run was started by `ask_many`.
+
+        Raises:
+            RunNotFound: the store has no such run.
+            RunMismatch: it doesn't answer questions, has another number of them, or the document has changed.
+            ConfigError: it has not read as far.
+            BudgetError: its memory exceeds this agent's.
+            DocumentRequired: the source was not a file, and `document` is missing.
+        """
+        stream = self.branch_stream(run_id, before, question, document=document, new_id=new_id)
+        results = self._finish(stream, on_event)
+        return results if len(results) > 1 else results[0]
+
+    async def abranch(
+        self,
+        run_id: str,
+        before: int,
+        question: str | Sequence[str] | None = None,
+        *,
+        document: Source | None = None,
+        new_id: str | None = None,
+    ) -> Result | list[Result]:
+        """Async version of `branch`."""
+        make = partial(self.branch_stream, document=document, new_id=new_id)
+        results = await (await in_thread(make, run_id, before, question)).finish()
+        return results if len(results) > 1 else results[0]
+
+    def branch_stream(
+        self,
+        run_id: str,
+        before: int,
+        question: str | Sequence[str] | None = None,
+        *,
+        document: Source | None = None,
+        new_id: str | None = None,
+    ) -> RunStream:
+        """`branch` as an async iterator of events."""
+        from memagent.memory.agent import RunStream
+        from memagent.memory.branch import BranchLoop
+
+        asked: Sequence[str] = (question,) if isinstance(question, str) else question or ()
+        questions = tuple(asked or self.store.get(run_id).binding["questions"])
+        agent, branch = cast("MemoryAgent", self), {"run": run_id, "before": before}
+        return RunStream(BranchLoop(agent, questions, document, branch), new_id)
 
     def _worded(self, prompts: PromptSet) -> MemoryAgent:
         """The same agent with other wording."""

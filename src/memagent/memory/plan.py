@@ -51,6 +51,8 @@ class MemoryPlan(Plan):
     empty_memory_tokens: int
     agent: str = "memory"
     """The kind of agent that the run is bound to."""
+    branch: dict[str, Any] | None = None
+    """The `run` that this one branched from, and the chunk `before` which it did."""
 
     @classmethod
     def make(
@@ -120,6 +122,7 @@ class MemoryPlan(Plan):
             "counter": self.counter.name,
             "budget": self.budget.model_dump(mode="json"),
             **settings,
+            **({} if self.branch is None else {"branch": self.branch}),
         }
 
     def chunker(self, resume: ResumePoint | None = None) -> Chunker:

@@ -9,9 +9,10 @@ from pathlib import Path
 from memagent.errors import ModelError, PromptTruncated, ServerFailed, TokenizerError
 from memagent.messages import ChatRequest, Usage
 from memagent.models.base import ChatModel, Wrapper
+from memagent.models.dialects import Dialect
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
-from memagent.models.server_counter import ServerCounter
+from memagent.models.server_counter import LlamaCounter, ServerCounter
 from memagent.models.sharing import Once
 from memagent.threads import in_thread
 from memagent.tokens import load_counter
@@ -148,7 +149,7 @@ class Counting:
             raise PromptTruncated(
                 f"{self._model!r}: the server read only {usage.prompt_tokens} tokens of a prompt of {least}: it "
                 f"silently truncated the prompt, so its context length is smaller than the window in use. Give the "
-                f"server a larger one (Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window "
+                f"server a larger one (Ollama: 'ollama:NAME' sets its num_ctx), or use a smaller window "
                 f"(--window). If {counter.name!r} is not the model's tokenizer, name the right one (--tokenizer)"
             )
 
@@ -177,7 +178,9 @@ class Counting:
                 continue
             await server.check_name()
             try:
-                return await asyncio.to_thread(self._make_remote) if dialect.engine else None
+                return (
+                    await asyncio.to_thread(self._make_remote, dialect) if dialect.engine else None
+                )
             except (*UNREACHED, ServerFailed):
                 raise
             except ModelError as error:
@@ -185,9 +188,10 @@ class Counting:
                 return None
         raise failures[0]
 
-    def _make_remote(self) -> ServerCounter:
+    def _make_remote(self, dialect: Dialect) -> ServerCounter:
         local = local_counter(self._model, self._tokenizer)
-        remote = ServerCounter(self._router.ask, self._model, self._template, local)
+        kind = LlamaCounter if dialect.name == "llamacpp" else ServerCounter
+        remote = kind(self._router.ask, self._model, self._template, local)
         if local is not None and remote.who == "server":
             logger.warning(
                 "the tokenizer %s disagrees with the server of %r, so the server is asked for every "

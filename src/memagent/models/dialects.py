@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("memagent")
 
-DialectName = Literal["plain", "openai", "vllm", "sglang"]
+DialectName = Literal["plain", "openai", "vllm", "sglang", "llamacpp", "ollama"]
 
 Fields = Mapping[str, object]
 """Fields of a request's body."""
@@ -46,8 +46,10 @@ class Dialect:
 
     name: DialectName
     engine: bool = False
-    """Its models are `owned_by` its name, which identifies it. Counts at `/tokenize`, returns token ids
-    and accepts `chat_template_kwargs`, which some other servers reject with a 422."""
+    """Its models are `owned_by` its name, which identifies it. Counts tokens and accepts
+    `chat_template_kwargs`, which some other servers reject with a 422."""
+    token_ids: bool = False
+    """Returns token ids and log-probabilities on request."""
     limit: str = "max_tokens"
     """The field for the maximum tokens to generate."""
     version: tuple[str, str] | None = None
@@ -73,7 +75,7 @@ class Dialect:
             fields |= self.pattern(request.pattern)
         if request.messages[-1].role == "assistant":
             fields |= self.continues
-        if tokens and self.engine:
+        if tokens and self.token_ids:
             fields |= {"return_token_ids": True, "logprobs": True}
         if request.tools:
             fields["tools"] = [tool.to_openai() for tool in request.tools]
@@ -83,10 +85,13 @@ class Dialect:
 
 
 DIALECTS: dict[DialectName, Dialect] = {
-    # llama-server, Ollama, TGI, gateways: the fields that all of them support. Only llama-server has /slots. (Its
-    # /props says "none" even if it speculates: llama.cpp pull request 28119, open in August 2026.)
-    "plain": Dialect(
-        "plain",
+    # LM Studio, TGI, transformers serve, gateways: the fields that all of them support.
+    "plain": Dialect("plain"),
+    # Checked with b11549. (Its /props says "none" even if it speculates: llama.cpp pull request 28119, open in August
+    # 2026.)
+    "llamacpp": Dialect(
+        "llamacpp",
+        engine=True,
         speculation=Speculation(
             path="/slots",
             on=r'"speculative":\s*true',
@@ -94,12 +99,15 @@ DIALECTS: dict[DialectName, Dialect] = {
             flags="--spec-type ngram-mod",
         ),
     ),
+    # `memagent_engines.ollama` rewrites these requests for /api/chat.
+    "ollama": Dialect("ollama", version=("/api/version", "version")),
     # The OpenAI API rejects `max_tokens` for its newer models.
     "openai": Dialect("openai", limit="max_completion_tokens"),
     # Checked with 0.32.
     "vllm": Dialect(
         "vllm",
         engine=True,
+        token_ids=True,
         version=("/version", "version"),
         speculation=Speculation(
             path="/metrics",
@@ -118,6 +126,7 @@ DIALECTS: dict[DialectName, Dialect] = {
     "sglang": Dialect(
         "sglang",
         engine=True,
+        token_ids=True,
         version=("/server_info", "version"),
         speculation=Speculation(
             path="/server_info",

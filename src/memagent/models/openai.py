@@ -52,6 +52,8 @@ class OpenAIModel:
         ConfigError: an argument is invalid.
     """
 
+    _server = Server
+
     def __init__(
         self,
         model: str,
@@ -91,7 +93,7 @@ class OpenAIModel:
         self._extra_body = dict(extra_body or {})
         self._tokens = tokens
         every = [Clients(self.name, url, api_key, default_headers or {}, timeout) for url in urls]
-        self._route([Server(model, clients, DIALECTS[dialect]) for clients in every])
+        self._route([self._server(model, clients, DIALECTS[dialect]) for clients in every])
 
     def _route(self, servers: Sequence[Server]) -> None:
         self.router = Router(servers)

@@ -106,6 +106,8 @@ class ServedModel(BaseModel):
     """vLLM, SGLang."""
     context_length: _Window = None
     """Several gateways."""
+    loaded_context_length: _Window = None
+    """LM Studio, in its own list."""
     n_ctx: _Window = Field(None, validation_alias=AliasPath("meta", "n_ctx"))
     """llama-server."""
     parent: _Name = None
@@ -114,7 +116,7 @@ class ServedModel(BaseModel):
     @property
     def window(self) -> int | None:
         """Maximum tokens of prompt plus output; None if the server doesn't report it."""
-        return self.max_model_len or self.n_ctx or self.context_length
+        return self.max_model_len or self.n_ctx or self.context_length or self.loaded_context_length
 
 
 class _Listing(BaseModel):

@@ -112,7 +112,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
         serves=None if listed is None else tuple(entry.id for entry in listed),
         counter=counter.name,
         counts=getattr(counter, "who", "bytes" if isinstance(counter, ByteBound) else "tokenizer"),
-        token_ids=dialect.engine,
+        token_ids=dialect.token_ids,
         thinking=dialect.engine,
         pattern=dialect.pattern is not None,
         speculation=speculation,

@@ -41,6 +41,8 @@ logger = logging.getLogger("memagent")
 
 STRICT = {"vllm", "library"}
 """`owned_by` of servers that serve exactly what they list: vLLM, Ollama."""
+LM_STUDIO = "organization_owner"
+"""`owned_by` of all its models. Only its own list has windows."""
 OPENAI = "https://api.openai.com/"
 VERSION = "/v1"
 LIST_SECONDS = 30.0
@@ -76,6 +78,12 @@ class Server:
     def endpoint(self) -> Endpoint:
         """The server and the base URL in use, as named in errors."""
         return self.clients.endpoint
+
+    @property
+    def root(self) -> str:
+        """The base URL without `/v1`."""
+        parts = urlsplit(self.endpoint.base_url)
+        return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION)))
 
     def forget(self) -> None:
         """Drops what is cached: after a restart a server may have another model or window."""
@@ -179,6 +187,9 @@ class Server:
                 raise failure
             logger.info("%s: no list of models there", self.endpoint)
             return None
+        if {entry.owned_by for entry in listed} == {LM_STUDIO}:
+            own = replace(self.endpoint, base_url=f"{self.root}/api/v0")
+            listed = await _ask_at(self.clients, own) or listed
         self._names = [entry.id for entry in listed]
         self._listed_at = time.monotonic()
         return listed
@@ -192,13 +203,11 @@ class Server:
         client = await self.clients.get()
         import openai
 
-        create: Any = client.chat.completions.with_raw_response.create
         try:
             while True:  # once more for each parameter that the server is found to refuse
                 sent = self._parameters.adapt(fields)
-                known = {name: sent.pop(name) for name in ("model", "messages")}
                 try:
-                    return (await create(**known, extra_body=sent)).content
+                    return await self._post(client, sent)
                 except openai.APIError as error:
                     if not self._parameters.learn(error, sent):
                         raise
@@ -214,6 +223,13 @@ class Server:
                 f"({error.object[error.start]!r}), which cannot be sent; "
                 f"decode the document with errors='replace'"
             ) from None
+
+    async def _post(self, client: Any, fields: Mapping[str, object]) -> bytes:
+        """Posts the fields of a chat request; returns a body in OpenAI's form."""
+        known = {"model": fields["model"], "messages": fields["messages"]}
+        rest = {name: value for name, value in fields.items() if name not in known}
+        create = client.chat.completions.with_raw_response.create
+        return (await create(**known, extra_body=rest)).content
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
         """Sends a request other than chat to a path from the server's root: a POST with `body`, or a GET. Blocks.
@@ -241,9 +257,7 @@ class Server:
 
         quick = _hurry(self.endpoint)
         options: Any = {"timeout": self.clients.timeout(quick.timeout)}
-        parts = urlsplit(self.endpoint.base_url)
-        root = parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION))
-        url = urlunsplit(root) + path
+        url = self.root + path
         try:
             if body is None:
                 return client.get(url, cast_to=form, options=options)

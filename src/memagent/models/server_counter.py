@@ -27,6 +27,8 @@ logger = logging.getLogger("memagent")
 
 Ask = Callable[[str, Mapping[str, object]], Mapping[str, JsonValue]]
 
+COUNT_PATH = "/v1/chat/completions/input_tokens"
+"""Of llama.cpp's server."""
 COUNTING_THREADS = 8
 """Worker threads if the server counts: they wait for it and use no core."""
 PROBES = (
@@ -183,7 +185,7 @@ class ServerCounter:
             logger.info("%s: cuts are estimated and recounted: %s", self._model, error)
             self._cannot_detokenize = True
             return None
-        for key in ("prompt", "text"):
+        for key in ("prompt", "text", "content"):
             if isinstance(text := reply.get(key), str):
                 return text
         raise BadResponse(f"{self._model}: no text in the reply to /detokenize")
@@ -251,7 +253,10 @@ class ServerCounter:
             fields["tools"] = [tool.to_openai() for tool in tools]
         if thinking is not None:
             fields[TEMPLATE_KWARGS] = {"enable_thinking": thinking}
-        return len(self._tokenize(merge_fields(fields, self._template)))
+        return self._count(merge_fields(fields, self._template))
+
+    def _count(self, fields: Mapping[str, object]) -> int:
+        return len(self._tokenize(fields))
 
     def _tokenize(self, fields: Mapping[str, object]) -> list[int]:
         reply = self._send("/tokenize", {"model": self._model, **fields})
@@ -259,3 +264,17 @@ class ServerCounter:
         if not isinstance(ids, list) or not all(type(item) is int for item in ids):
             raise BadResponse(f"{self._model}: no token ids in the reply to /tokenize")
         return cast("list[int]", ids)
+
+
+class LlamaCounter(ServerCounter):
+    """The same at llama.cpp's server, which counts conversations at a route of their own."""
+
+    def _ids(self, text: str) -> list[int]:
+        return self._tokenize({"content": repair_surrogates(text)}) if text else []
+
+    def _count(self, fields: Mapping[str, object]) -> int:
+        reply = self._send(COUNT_PATH, {"model": self._model, **fields})
+        count = reply.get("input_tokens")
+        if type(count) is not int:
+            raise BadResponse(f"{self._model}: no input_tokens in the reply to {COUNT_PATH}")
+        return count

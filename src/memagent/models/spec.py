@@ -22,11 +22,15 @@ logger = logging.getLogger("memagent.spec")
 
 ENV_FILE = ".env"
 OPENAI_URL = "https://api.openai.com/v1"
-LOCAL_URLS = {"vllm": "http://localhost:8000/v1", "sglang": "http://localhost:30000/v1"}
+LOCAL_URLS = {
+    "vllm": "http://localhost:8000/v1",
+    "sglang": "http://localhost:30000/v1",
+    "ollama": "http://localhost:11434/v1",
+}
 """Where these servers listen unless told otherwise."""
 EXAMPLES = (
-    "'vllm:NAME', 'sglang:NAME', 'openai:NAME', 'transformers:FOLDER', 'smol', 'nano' or 'extractive' (the last four "
-    "need no server)"
+    "'vllm:NAME', 'sglang:NAME', 'ollama:NAME', 'openai:NAME', 'transformers:FOLDER', 'smol', 'nano' or 'extractive' "
+    "(the last four need no server)"
 )
 IN_PROCESS = ("transformers", "smol", "nano", "extractive")
 """Need no server."""
@@ -34,7 +38,7 @@ ALONE = ("nano", "extractive")
 """Take no name."""
 FOLDER = Path(__file__).parents[1] / "nano"
 """The policy that ships with the package: an export of `memagent-train`, with its reading settings."""
-SCHEMES = ("openai", "vllm", "sglang", *IN_PROCESS)
+SCHEMES = ("openai", *LOCAL_URLS, *IN_PROCESS)
 """The prefixes of a spec."""
 
 
@@ -53,18 +57,18 @@ def open_model(
     """Opens the model that a spec names. Nothing is sent yet.
 
     Args:
-        spec: `vllm:NAME`, `sglang:NAME`, `openai:NAME` (the OpenAI API, or any compatible server with a
+        spec: `vllm:NAME`, `sglang:NAME`, `ollama:NAME`, `openai:NAME` (the OpenAI API, or any compatible server with a
             base URL), `transformers:FOLDER` (or a name on the hub; runs in this process), `smol`, `nano` or
             `extractive`. None reads `MEMAGENT_MODEL` from the environment, else from `.env` in
             the working directory. A model object is returned unchanged.
         base_url: the server's URL, up to `/v1`, or a list of several that serve the same model (in a variable:
             separated by commas); else `MEMAGENT_BASE_URL`, `OPENAI_BASE_URL`, then
-            localhost 8000 (vllm), localhost 30000 (sglang) or the OpenAI API (openai).
+            localhost 8000 (vllm), 30000 (sglang) or 11434 (ollama), or the OpenAI API (openai).
         api_key: else `MEMAGENT_API_KEY`, `OPENAI_API_KEY`, then none. A key from the environment is not sent to
             a URL that only `.env` names, and `OPENAI_API_KEY` not to the localhost defaults.
         tokenizer: what `load_counter` accepts, instead of the model's own. If the server counts tokens and
             disagrees, its counts are used.
-        window: maximum tokens of prompt plus output, instead of asking the server.
+        window: maximum tokens of prompt plus output, instead of asking the server; 8,192 by default for `ollama:`.
         timeout: seconds after which a call without a reply fails; 600 by default.
         headers: sent with every request, and never shown or stored.
         extra_body: fields for every chat request, overriding those that memagent sets; None leaves a field out (see
@@ -108,7 +112,7 @@ def open_model(
     else:
         urls = urls or (LOCAL_URLS.get(scheme, OPENAI_URL),)
         key = _key(scheme, name, url, api_key, settings)
-        served = OpenAIModel(
+        served = _served(scheme)(
             name,
             base_url=urls,
             api_key=key,
@@ -155,8 +159,16 @@ def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
     return ExtractiveModel() if window is None else ExtractiveModel(window=window)
 
 
+def _served(scheme: str) -> type[OpenAIModel]:
+    if scheme == "ollama":
+        from memagent_engines.ollama import OllamaModel
+
+        return OllamaModel
+    return OpenAIModel
+
+
 def _dialect(scheme: str, name: str, urls: tuple[str, ...], key: str | None) -> DialectName:
-    if scheme == "vllm" or scheme == "sglang":
+    if scheme == "vllm" or scheme == "sglang" or scheme == "ollama":
         return scheme
     if all(urlsplit(url).hostname != urlsplit(OPENAI_URL).hostname for url in urls):
         return "plain"
@@ -191,9 +203,7 @@ def _split(spec: str | None) -> tuple[str, str]:
     if scheme not in SCHEMES:
         named = [s for s in SCHEMES if s not in ALONE]
         close = difflib.get_close_matches(scheme.lower(), named if colon else [*ALONE, "smol"], n=1)
-        if scheme == "ollama":
-            meant = f"{f'openai:{name}'!r} with --base-url http://localhost:11434/v1"
-        elif close:
+        if close:
             meant = repr(f"{close[0]}:{name}" if colon else close[0])
         else:  # names on the hub have a slash, those of OpenAI and Ollama don't
             meant = repr(f"{'vllm' if '/' in spec else 'openai'}:{spec}")

@@ -98,6 +98,14 @@ class Log:
             await self._outlet.join()
         return count
 
+    async def branch(
+        self, origin: str, before: int, started: Event, bodies: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """See `RunStore.copy_before`; to be replayed then."""
+        given = (self.run_id, origin, before, started, bodies)
+        await in_thread(self.store.copy_before, *given)
+        self._is_new = False
+
     async def effect(self, key: str) -> dict[str, Any] | None:
         """The body committed under a key; None if there is none."""
         return await in_thread(self.store.effect, self.run_id, key)
@@ -175,7 +183,8 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     if not before.get("overlap", 1):
         del before["overlap"]  # the only value that versions without this setting can resume
     # Through JSON, like the stored one: it turns tuples into lists.
-    now = json.loads(json.dumps({k: v for k, v in binding.items() if k in before}))
+    same = {k: v for k, v in binding.items() if k in before or k == "branch"}
+    now = json.loads(json.dumps(same))
     before, after = _flatten(before), _flatten(now)
     if before == after:
         return

@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
+from memagent.runstore.branching import Branching
 from memagent.runstore.conversations import StoredConversations
 from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
@@ -29,7 +30,7 @@ _ANSWERED = (
 _SUMS = ", ".join(f"COALESCE(SUM(json_extract(usage, '$.{n}')), 0)" for n in Usage.model_fields)
 
 
-class RunStore:
+class RunStore(Branching):
     """A file of runs. Thread-safe; several processes may share a file. Methods block for about 0.1 ms.
 
     A run consists of effects: what its loop gets from outside, each under a key (`split_key`). An effect is begun, then
@@ -116,11 +117,9 @@ class RunStore:
         """Marks a run as `running` or, without a worker, as `finished` or `stopped`."""
         at_rest = f"CASE WHEN {_ANSWERED} THEN 'finished' ELSE 'stopped' END"
         status = "'running'" if at_work else at_rest
+        update = f"UPDATE runs SET status = {status}, updated = ? WHERE id = ?"
         with self._db.write() as db:
-            db.execute(
-                f"UPDATE runs SET status = {status}, updated = ? WHERE id = ?",
-                (time.time(), run_id),
-            )
+            db.execute(update, (time.time(), run_id))
 
     def is_answered(self, run_id: str) -> bool:
         """Whether every question of the run has an answer."""

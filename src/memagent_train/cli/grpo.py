@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from memagent_train.runs.grpo import TrainingResult
 
 
+NOT_REHEARSED = "not checked: the agent is your own, or the tokenizer isn't on this machine"
+
+
 def grpo(
     config: options.Config,
     out: options.Out,
@@ -71,18 +74,16 @@ def _show_plan(read: TrainConfig, chosen: Display) -> None:
     import tomli_w
 
     from memagent_train.config.train import dump_config
+    from memagent_train.runs.rehearsal import rehearse
     from memagent_train.runs.step_cost import step_cost
 
-    cost = step_cost(read)
+    lines = step_cost(read).lines()
+    lines.append(("first prompt", "fits the window" if rehearse(read) else NOT_REHEARSED))
     if chosen is Display.JSON:
-        print(
-            json.dumps(
-                {"settings": dump_config(read), "plan": dict(cost.lines())}, ensure_ascii=False
-            )
-        )
+        print(json.dumps({"settings": dump_config(read), "plan": dict(lines)}, ensure_ascii=False))
         return
     print(tomli_w.dumps(dump_config(read)))
-    Paper(colour=chosen is Display.FULL).table(cost.lines())
+    Paper(colour=chosen is Display.FULL).table(lines)
 
 
 def _show_trained(trained: TrainingResult, chosen: Display) -> None:

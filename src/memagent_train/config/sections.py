@@ -92,7 +92,8 @@ class CheckpointSettings(Leaf):
     every: int = Field(default=10, gt=0)
     """Steps between checkpoints; there is always one at the end."""
     keep: int = Field(default=2, ge=0)
-    """Newest checkpoints to keep; 0: all. Each has weights and optimizer: about 14 bytes per trained weight in fp32."""
+    """Newest checkpoints to keep; 0: all. Each has weights and optimizer: in fp32 12 bytes per trained weight, or 16
+    with FSDP, which stores the weights twice."""
     accept_changes: bool = False
     """Resume although the data, the wording, the module of an own agent or reward, or the weights at `model.path` are
     others than at the start."""

@@ -28,6 +28,7 @@ from memagent_train.rollout.settings import RolloutSettings
 FREE = (
     "optimizer.steps",
     "batch.micro_batches",
+    "batch.micro_batch_tokens",
     "rollout.base_url",
     "rollout.concurrency",
     "rollout.max_batch",

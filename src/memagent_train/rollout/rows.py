@@ -110,7 +110,6 @@ class RolloutRecorder(Recorder):
             loss_mask=tuple(mask),
             logprobs=tuple(logprobs),
             kind=calls[0].kind,
-            role=calls[0].role.name,
             final=self._is_last(calls[-1]),
             truncated=any(call.cut_off for call in calls),
         )

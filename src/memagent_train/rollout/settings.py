@@ -23,8 +23,9 @@ class RolloutSettings(Leaf):
     engine: Engine = "padded"
     """`padded` and `continuous` (batching) generate in this process with transformers; padded batches were faster
     in all our measurements, on CPUs. `vllm` and `sglang` ask a server, which gets the weights after each update."""
-    base_url: str | None = None
-    """The server's URL. Its key, if it has one, is read from MEMAGENT_API_KEY."""
+    base_url: str | tuple[str, ...] | None = None
+    """The server's URL, or a list for several servers: a call goes to the one that knows most of its prompt, or to the
+    least busy one. Their key, if they have one, is read from MEMAGENT_API_KEY."""
     concurrency: int = Field(default=64, gt=0)
     """Calls in flight per process. Up to four times as many rollouts are at work: some wait for their tools."""
     ahead: bool = False
@@ -54,7 +55,7 @@ class RolloutSettings(Leaf):
                 f"top_p={self.top_p!r} cannot be trained with engine={self.engine!r}, which may then return log-probs "
                 f"of another distribution: use top_p=1, or engine='padded'"
             )
-        if served and self.base_url is None:
+        if served and not self.base_url:
             raise ConfigError(
                 f"engine={self.engine!r} needs a base_url: give the server's URL, such as 'http://127.0.0.1:8000'"
             )

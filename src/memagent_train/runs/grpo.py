@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def train(
     """
     process = this_process(config.resources)
     reports = report_targets(config.logging)
-    _check_engine(config)
+    _check_sharding(config)
     # No progress is reported for it.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     run = open_shared(out, dump_config(config), FREE, process, config.resources)
@@ -76,8 +77,13 @@ def train(
         return _outcome(folder, config)
 
 
-def _check_engine(config: TrainConfig) -> None:
+def _check_sharding(config: TrainConfig) -> None:
     sharding, engine = config.resources.sharding, config.rollout.engine
+    if sharding in ("zero2", "zero3") and find_spec("deepspeed") is None:
+        raise ConfigError(
+            f"resources.sharding = {sharding!r} needs DeepSpeed, which no extra of memagent installs: "
+            f"pip install deepspeed, or set it to 'fsdp'"
+        )
     if sharding in ("fsdp", "zero3") and engine in IN_PROCESS:
         raise ConfigError(
             f"resources.sharding = {sharding!r} shards the weights, so no process can generate with them "

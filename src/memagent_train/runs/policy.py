@@ -52,14 +52,21 @@ def load_model(settings: ModelSettings) -> PreTrainedModel:
         ) from error
 
 
-def load_tokenizer(settings: ModelSettings) -> Tokenizer:
+def load_tokenizer(settings: ModelSettings, *, offline: bool = False) -> Tokenizer:
     """Loads the tokenizer, with a chat template and a padding token.
+
+    Args:
+        settings: the policy's.
+        offline: whether to use only files on this machine.
 
     Raises:
         ConfigError: it can't be loaded, or has no end token or chat template.
     """
     source = settings.tokenizer or settings.path
-    options: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code}
+    options: dict[str, Any] = {
+        "trust_remote_code": settings.trust_remote_code,
+        "local_files_only": offline,
+    }
     if settings.revision is not None and settings.tokenizer is None:
         options["revision"] = settings.revision
     try:

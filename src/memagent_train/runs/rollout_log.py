@@ -35,7 +35,6 @@ SCHEMA = pa.schema(
         ("rollout_id", pa.string()),
         ("traj_idx", pa.int32()),  # null: the rollout has no conversation
         ("kind", pa.string()),
-        ("role", pa.string()),
         ("task", pa.string()),
         ("sample", pa.int64()),
         ("question", pa.string()),
@@ -168,7 +167,6 @@ def _rows(
             **shared,
             "traj_idx": place,
             "kind": row.kind,
-            "role": row.role,
             "step_reward": step_reward,
             "is_final": row.final,
             "truncated": row.truncated,

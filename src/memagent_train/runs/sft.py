@@ -32,6 +32,7 @@ from memagent_train.runs.progress import Board, SilentWatcher
 from memagent_train.runs.reports import report_targets
 from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.traces import TraceRow, Traces, read_traces
+from memagent_train.sharding import shard_gradients
 
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear"}
 """transformers' names for them."""
@@ -106,6 +107,7 @@ def warm_start(
                     ],
                 )
                 trainer.remove_callback(PrinterCallback)
+                shard_gradients(trainer.accelerator)
                 trainer.train(resume_from_checkpoint=str(newest.path) if newest else None)
         return _outcome(folder, config, traces)
 

@@ -79,6 +79,8 @@ def step_cost(config: TrainConfig) -> StepCost:
     if calls:
         share = calls[-1] * batch.groups * batch.group_size
         rows = math.ceil(share / (batch.updates * batch.micro_batches))
+        if batch.micro_batch_tokens is not None:
+            rows = min(rows, max(1, batch.micro_batch_tokens // window))
     each = [_tokens(config, window, length, n) for length, n in zip(lengths, calls, strict=True)]
     return StepCost(
         rollouts=rollouts,

@@ -103,6 +103,12 @@ def test_settings_that_do_not_fit_together_name_the_file(file: Path) -> None:
         load_train(file, ["rollout.engine=vllm"])
 
 
+def test_several_servers_are_a_list(file: Path) -> None:
+    config = load_train(file, ["rollout.engine=vllm", 'rollout.base_url=["http://a", "http://b"]'])
+    assert config.rollout.base_url == ("http://a", "http://b")
+    assert dump_config(config)["rollout"]["base_url"] == ["http://a", "http://b"]
+
+
 def test_a_key_of_one_kind_of_source_is_not_one_of_another(file: Path) -> None:
     file.write_text(LEAST + "lengths = [8]\n")
     with pytest.raises(ConfigError, match=r"there is no setting 'data.source.0.jsonl.lengths'"):

@@ -153,14 +153,14 @@ def test_two_roles_at_once_have_a_mask_each() -> None:
         return " ".join(answers)
 
     for one in run(debate):
-        masks = {row.role: row.loss_mask for row in one.rows}
+        masks = {row.spans[0].role: row.loss_mask for row in one.rows}
         assert len(one.rows) == 2
         assert set(masks["pro"]) == {0, 1}
         assert set(masks["con"]) == {0}
         for row in one.rows:
             sampled = [logprob != 0 for logprob in row.logprobs]
             assert sum(sampled) > 3
-            assert masks["pro"] != tuple(map(int, sampled)) or row.role == "pro"
+            assert masks["pro"] != tuple(map(int, sampled)) or row.spans[0].role == "pro"
         assert one.rows[0].sampled + one.rows[1].sampled == sum(masks["pro"])
 
 

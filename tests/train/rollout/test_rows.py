@@ -109,8 +109,10 @@ async def test_roles_mask_what_is_not_trained_call_by_call() -> None:
     await critic.complete(request("c"))
     await critic.complete(request("p", "a", "r"))
     first, second = recorder.rows()
-    assert (first.role, first.loss_mask, first.final) == ("planner", (1, 0, 0), True)
-    assert (second.role, second.loss_mask, second.final) == ("critic", (0,), False)
+    assert [span.role for span in first.spans] == ["planner", "critic"]
+    assert [span.role for span in second.spans] == ["critic"]
+    assert (first.loss_mask, first.final) == ((1, 0, 0), True)
+    assert (second.loss_mask, second.final) == ((0,), False)
     assert first.logprobs == (-0.3, 0.0, -0.6)
 
 

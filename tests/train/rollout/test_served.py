@@ -185,6 +185,62 @@ async def test_a_server_that_was_restarted_gets_the_weights_again(
     assert len(served) == asked
 
 
+@pytest.fixture
+def two() -> Iterator[tuple[Script, Script]]:
+    """Servers that take weights, and draw 1 and 2."""
+    with running() as first, running() as second:
+        for number, script in enumerate((first, second), start=1):
+            loading = {"/collective_rpc": send(200, {}), "/reset_prefix_cache": send(200, b"")}
+            script.others = {**loading, "/v1/completions": vllm([number], [-0.5])}
+        yield first, second
+
+
+def calls(script: Script, path: str = "/v1/completions") -> int:
+    return sum(asked == path for asked, _ in script.asked)
+
+
+async def test_each_of_several_servers_gets_weights_and_a_conversation_stays_at_one(
+    two: tuple[Script, Script], weights: Path
+) -> None:
+    sampler = ServedSampler("vllm", [server.url for server in two], window=9000)
+    await sampler.load(weights)
+    assert [calls(server, "/collective_rpc") for server in two] == [1, 1]
+    prompts = [tuple(range(at, at + 500)) for at in (1000, 3000)]
+    drawn = [sampler.sample(p, max_tokens=4, sampling=DRAWN, seed=None) for p in prompts]
+    first = [(await one).ids for one in asyncio.as_completed(drawn)]
+    assert sorted(first) == [(1,), (2,)]
+    for _ in range(4):
+        said = [
+            await sampler.sample(prompt, max_tokens=4, sampling=DRAWN, seed=None)
+            for prompt in prompts
+        ]
+        assert len({one.ids for one in said}) == 2
+        prompts = [(*p, *one.ids, 7, 8, 9) for p, one in zip(prompts, said, strict=True)]
+    assert [calls(server) for server in two] == [5, 5]
+    await sampler.aclose()
+
+
+async def test_a_server_that_died_is_left_out_until_it_is_back_and_then_gets_the_weights(
+    two: tuple[Script, Script], weights: Path
+) -> None:
+    sampler = ServedSampler("vllm", [server.url for server in two], window=9000)
+    await sampler.load(weights)
+    dead, _ = two
+    draws = dead.others["/v1/completions"]
+    dead.others["/v1/completions"] = hang_up
+    both = [sampler.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (1, 2)]
+    assert [one.ids for one in await asyncio.gather(*both)] == [(2,), (2,)]
+    died = calls(dead)
+    await sampler.sample((3,), max_tokens=4, sampling=DRAWN, seed=3)
+    assert calls(dead) == died  # not asked meanwhile
+    dead.others["/v1/completions"] = draws
+    await asyncio.sleep(1.1)  # it rests for a second
+    both = [sampler.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (4, 5)]
+    assert {one.ids for one in await asyncio.gather(*both)} == {(1,), (2,)}
+    assert [calls(server, "/collective_rpc") for server in two] == [2, 1]
+    await sampler.aclose()
+
+
 async def test_nobody_there_is_said(weights: Path) -> None:
     sampler = ServedSampler("vllm", "http://127.0.0.1:9", window=100)
     with pytest.raises(ConnectionFailed, match="is the server running"):

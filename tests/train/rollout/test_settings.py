@@ -19,6 +19,7 @@ def test_defaults_are_the_published_rollouts() -> None:
     ("fields", "words"),
     [
         ({"engine": "vllm"}, "needs a base_url"),
+        ({"engine": "vllm", "base_url": ()}, "needs a base_url"),
         ({"engine": "padded", "base_url": "http://x"}, "not used by engine='padded'"),
         ({"engine": "continuous", "top_p": 0.9}, "cannot be trained"),
         ({"engine": "vllm", "base_url": "http://x", "top_p": 0.9}, "cannot be trained"),

@@ -29,6 +29,8 @@ class SamplingServer:
     def __init__(self, folder: Path) -> None:
         self.history: list[int | str] = []
         self.version = 0
+        self.most: int | None = None
+        """The version after which no weights are taken."""
         self.drawing = self.disturbed = 0
         """Replies being drawn, and loads that met some."""
         self._model = _read(folder)
@@ -59,7 +61,9 @@ class SamplingServer:
             )
 
     def load(self, folder: str) -> None:
-        """Takes new weights."""
+        """Takes new weights, as long as it may."""
+        if self.version == self.most:
+            raise PermissionError
         with self._lock:
             self.disturbed += self.drawing
             self._model = _read(Path(folder))
@@ -80,18 +84,22 @@ def sampling_server(folder: Path) -> Iterator[tuple[SamplingServer, str]]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
             reply: dict[str, Any] = {}
-            if self.path == "/collective_rpc":
-                server.load(body["kwargs"]["weights_path"])
-            elif self.path == "/v1/completions":
-                reply = server.draw(body)
+            status = 200
+            try:
+                if self.path == "/collective_rpc":
+                    server.load(body["kwargs"]["weights_path"])
+                elif self.path == "/v1/completions":
+                    reply = server.draw(body)
+            except PermissionError:
+                status = 400
             data = json.dumps(reply).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the library's)
             """Says nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:

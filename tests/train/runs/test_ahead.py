@@ -13,7 +13,7 @@ import pytest
 from tests.train.runs.sampling_server import SamplingServer, sampling_server
 from tests.train.runs.tiny import write_run
 
-from memagent.errors import ConfigError, MemagentError
+from memagent.errors import ConfigError, RequestRefused
 from memagent_train.config.train import dump_config, load_train
 from memagent_train.runs.grpo import train
 from memagent_train.trainer import RolloutTrainer
@@ -82,19 +82,12 @@ def test_replacements_of_dropped_groups_come_from_the_newest_weights(
     assert sampler.disturbed == 0
 
 
-def test_a_server_that_fails_ends_the_training_with_its_error_and_no_thread(
+def test_a_server_that_refuses_weights_ends_the_training_with_its_error_and_no_thread(
     settings: Path, server: tuple[SamplingServer, str], tmp_path: Path
 ) -> None:
     sampler, url = server
-    whole = sampler.load
-
-    def load(folder: str) -> None:
-        if sampler.version == 1:
-            raise ConnectionResetError
-        whole(folder)
-
-    sampler.load = load
-    with pytest.raises(MemagentError):
+    sampler.most = 1
+    with pytest.raises(RequestRefused):
         train(load_train(settings, overrides(url, "rollout.ahead=true")), tmp_path / "out")
     assert not [one for one in threading.enumerate() if one.name.startswith("rollouts-ahead")]
 

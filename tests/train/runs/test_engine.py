@@ -33,6 +33,7 @@ TOKENIZER = word_tokenizer()
         ({"engine": "continuous"}, ContinuousSampler),
         ({"engine": "vllm", "base_url": "http://x/v1"}, ServedSampler),
         ({"engine": "sglang", "base_url": "http://x"}, ServedSampler),
+        ({"engine": "vllm", "base_url": ("http://x", "http://y")}, ServedSampler),
     ],
 )
 def test_an_engine_by_name(settings: dict[str, str], kind: type) -> None:

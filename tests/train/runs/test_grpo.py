@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from memagent_train.runs.grpo import TrainingResult, train
 from memagent_train.runs.rollout_log import read_rollouts
 
 ROOT = Path(__file__).resolve().parents[3]
+PATH = os.pathsep.join(sys.path)
 STEPS = 3
 
 
@@ -51,7 +53,7 @@ def run(
     return subprocess.run(
         [*command(settings, out), *more],
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | environment,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH} | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -194,7 +196,7 @@ def test_two_processes_share_a_training(settings: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [*launch, *single[1:], *more],
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH},
         capture_output=True,
         text=True,
         check=False,
@@ -218,7 +220,7 @@ def test_a_signal_ends_it_at_once_and_says_how_to_go_on(settings: Path, tmp_path
     with subprocess.Popen(
         command(settings, out),
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -271,6 +273,12 @@ def test_a_missing_package_is_told_before_anything_is_begun(settings: Path, tmp_
     with pytest.raises(ConfigError, match="pip install trackio"):
         train(load_train(settings, ["logging.trackio=true"]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is not None, reason="it is installed")
+def test_deepspeed_is_asked_for_by_name(settings: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="pip install deepspeed"):
+        train(load_train(settings, ["resources.sharding=zero2"]), tmp_path / "out")
 
 
 def test_weights_that_are_divided_cannot_generate(settings: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ SAMPLE = Sample(
     outputs=("a", "b"),
     generate=2,
 )
-UPDATE = Row((1, 2), (3, 4), (1, 1), (-0.5, -0.25), kind="update", role="reader")
+UPDATE = Row((1, 2), (3, 4), (1, 1), (-0.5, -0.25), kind="update")
 ANSWER = Row((5,), (6,), (1,), (-1.0,), kind="answer", final=True, truncated=True)
 
 
@@ -57,7 +57,7 @@ def test_a_row_a_conversation_with_ids_and_text(tmp_path: Path) -> None:
     file = write(tmp_path / "rollouts", 12, rollout("r1", UPDATE, ANSWER))
     assert file.name == "step-00012.parquet"
     first, last = read_rollouts(file)
-    assert (first["traj_idx"], first["kind"], first["role"]) == (0, "update", "reader")
+    assert (first["traj_idx"], first["kind"]) == (0, "update")
     assert (first["prompt_ids"], first["response_ids"]) == ([1, 2], [3, 4])
     assert (first["loss_mask"], first["logprobs"]) == ([1, 1], [-0.5, -0.25])
     assert (first["prompt"], first["reply"]) == ("1 2", "3 4")

@@ -45,6 +45,11 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     assert found.window == 8192
 
 
+def test_a_pass_has_no_more_conversations_than_its_tokens_allow(tmp_path: Path) -> None:
+    assert cost(tmp_path, "batch.micro_batch_tokens=50_000").rows == 6
+    assert cost(tmp_path, "batch.micro_batch_tokens=5_000").rows == 1
+
+
 def test_processes_multiply_rollouts_and_not_passes(tmp_path: Path) -> None:
     found = cost(tmp_path, "resources.processes=4", "algorithm.dynamic_sampling=false")
     assert found.rollouts == found.most_rollouts == 128

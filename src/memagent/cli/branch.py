@@ -1,0 +1,58 @@
+"""`memagent branch`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from memagent.cli import options as opt
+from memagent.cli.ask import open_again, run
+from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.options import MODEL, RUN, option
+from memagent.cli.setup import Reading, agent_again, chosen_display, existing_store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch(Reading):
+    """The options of `branch`."""
+
+    run_id: opt.RunArgument
+    before: Annotated[int, option("The first chunk to read, from 1.", "N", low=1)]
+    questions: Annotated[
+        list[str] | None,
+        option("New wording of the question, of each if there are several.", "QUESTION", "-q", "--question"),
+    ] = None  # fmt: skip
+    document: opt.DocumentAgain = None
+    model: opt.Model = None
+    seed: Annotated[int | None, option("Seed of the new run.", panel=MODEL)] = None
+    read_ahead: opt.ReadAhead = None
+    new_id: Annotated[str | None, option("Name of the new run.", "ID", panel=RUN)] = None
+    durable: opt.Durable = False
+    display: opt.DisplayOption = None
+    json: opt.Json = False
+
+
+def branch(given: Branch) -> None:
+    """Read on from an earlier point of a run, as a new run: with another model, settings or wording.
+
+    The new run begins with a copy of what the old one did before chunk N, which costs nothing. The old run stays as
+    it is, and what isn't given is taken from it.
+    """
+    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
+    with report_errors(outcome):
+        from memagent.cli.fetch import ensure_fetched
+        from memagent.memory.branch import check_origin
+
+        outcome.store = store = existing_store(given.store, durable=given.durable)
+        record = store.get(given.run_id)
+        check_origin(record)
+        model, changed = ensure_fetched(given.model), given.reading()
+        reached = given.server()
+        if given.tokenizer is not None:
+            reached["tokenizer"] = given.tokenizer
+        agent = agent_again(record, store, model=model, changed=changed, **reached)
+        document = open_again(record, given.document)
+        stream = agent.branch_stream(
+            record.id, given.before, given.questions, document=document, new_id=given.new_id
+        )
+        run(agent, stream, document, store, outcome)

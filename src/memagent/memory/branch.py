@@ -1,0 +1,121 @@
+"""A branch: a new run that begins with what another one had noted before a chunk (ADR 0035)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memagent.documents import Source, open_document
+from memagent.errors import BudgetError, ConfigError, DocumentRequired, RunMismatch
+from memagent.memory.loop import MemoryLoop
+from memagent.memory.plan import MemoryPlan
+from memagent.memory.state import restore
+from memagent.run.log import Log
+from memagent.runstore import RunRecord
+from memagent.texts import plural
+from memagent.threads import in_thread
+
+if TYPE_CHECKING:
+    from memagent.memory.agent import MemoryAgent
+
+
+class BranchLoop(MemoryLoop):
+    """A reading whose beginning is copied. Once that is done, it is like any other."""
+
+    _given: Source | None
+
+    def __init__(
+        self,
+        host: MemoryAgent,
+        questions: tuple[str, ...],
+        document: Source | None,
+        branch: dict[str, Any],
+    ) -> None:
+        super().__init__(host, questions, document)
+        self._questions, self._branch = questions, branch
+
+    async def prepare(self, known: RunRecord | None) -> MemoryPlan:
+        """See `Loop.prepare`; whatever stands against a new branch is raised here, before it exists."""
+        if self._given is None:
+            await in_thread(self._find_document, known)
+        self.plan = replace(await super().prepare(known), branch=self._branch)
+        if known is None:
+            await self.plan.counting(self._fit)
+        return self.plan
+
+    async def begin(self, log: Log) -> int:
+        """Copies the beginning, unless an earlier session did."""
+        if await in_thread(log.store.last_seq, log.run_id) < 0:
+            origin, before = self._branch["run"], self._branch["before"]
+            bodies = await self.plan.counting(self._fit)
+            started = self._started(run_id=log.run_id, origin=origin, before=before)
+            await log.branch(origin, before, started, bodies)
+        return -1
+
+    def _find_document(self, known: RunRecord | None) -> None:
+        """Opens the document of this run, or of the other one, if chunks are left to read. Blocks."""
+        store, (origin, before) = self.host.store, self._branch.values()
+        record = store.get(origin) if known is None else known
+        self.source = record.source
+        chunk = store.effect(origin, f"chunk-{before - 1}") if known is None else None
+        read = chunk and chunk["mark"]["last"] if known is None else store.is_answered(known.id)
+        if read:
+            return
+        if record.source["path"] is not None:
+            path, options = Path(record.source["path"]), record.source["options"]
+            self._given = open_document(path, name=record.source["name"], **options)
+        elif chunk is not None:
+            raise DocumentRequired(
+                f"the document of run {origin!r} came from no file that can be reopened: pass it (document=..., or "
+                f"--document FILE)"
+            )
+
+    def _fit(self) -> dict[str, dict[str, Any]]:
+        """The effects that wrote the memories, as the new run's prompts may show them. Blocks.
+
+        Raises:
+            RunNotFound: there is no such run.
+            RunMismatch: it doesn't read a document, or answers another number of questions.
+            ConfigError: it did not read as far.
+            BudgetError: a memory exceeds this agent's.
+        """
+        store, (origin, before) = self.host.store, self._branch.values()
+        record = store.get(origin)
+        check_origin(record)
+        asked = len(record.binding["questions"])
+        if len(self._questions) != asked:
+            raise RunMismatch(
+                f"run {origin!r} has {plural(asked, 'question')} with a memory each, got {len(self._questions)}: give "
+                f"as many, in the same order"
+            )
+        read = min(state.next_chunk for state in restore(store, origin, asked))
+        if not 1 <= before <= read:
+            raise ConfigError(
+                f"before={before!r}: run {origin!r} read {plural(read, 'chunk')} for each question, so give 1 to "
+                f"{read}; to begin without a memory, ask"
+            )
+        bodies: dict[str, dict[str, Any]] = {}
+        for question in range(asked):
+            last = store.effect(origin, f"update-{before - 1}/q{question}") or {}
+            if last.get("carried") is None:
+                continue
+            body = store.effect(origin, key := f"update-{last['carried']}/q{question}") or {}
+            memory = self.plan.neutraliser.safe(body["memory"])
+            tokens = self.plan.counter.count(memory)
+            if tokens > self.plan.budget.memory:
+                raise BudgetError(
+                    f"the memory before chunk {before} of run {origin!r} has {tokens} tokens, over this agent's "
+                    f"{self.plan.budget.memory}: give memory_tokens={tokens} (--memory-tokens) or more"
+                )
+            body.pop("settled", None)
+            bodies[key] = body | {"memory": memory, "tokens": tokens}
+        return bodies
+
+
+def check_origin(record: RunRecord) -> None:
+    """Raises a RunMismatch if a run can't be branched from."""
+    if record.binding["agent"] != MemoryLoop.agent:
+        raise RunMismatch(
+            f"run {record.id!r} is not a reading that answers questions, and only those have memories to branch from"
+        )

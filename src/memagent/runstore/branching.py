@@ -1,0 +1,55 @@
+"""Copying the beginning of a run into a new one (ADR 0035)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from memagent.events import Event
+from memagent.runstore.database import Database
+from memagent.runstore.records import escape_body, split_key
+
+_EFFECTS = """
+INSERT INTO effects (run, kind, number, sent, committed, body)
+SELECT ?, kind, number, 1, committed, json_remove(body, '$.settled') FROM effects
+WHERE run = ? AND number < ? AND committed IS NOT NULL AND (kind = 'chunk' OR kind GLOB 'update/q*') ORDER BY place
+"""
+_EVENTS = """
+INSERT INTO events SELECT ?, ROW_NUMBER() OVER (ORDER BY seq),
+  CASE WHEN json_type(body, '$.usage') IS NULL THEN body ELSE json_set(body, '$.usage', json('{}')) END
+FROM events WHERE run = ? AND json_extract(body, '$.chunk') < ? AND json_extract(body, '$.type') != 'settled'
+"""
+"""The first event of the new run is its own."""
+
+
+class Branching:
+    """What a run store does besides: it copies."""
+
+    _db: Database
+
+    def copy_before(
+        self,
+        run_id: str,
+        origin: str,
+        before: int,
+        started: Event,
+        bodies: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Begins a run with what another one did before a chunk, all or nothing, without its cost.
+
+        Args:
+            run_id: the new run; it has no effects and events yet.
+            origin: the other run.
+            before: the first chunk that is not copied.
+            started: the new run's first event.
+            bodies: effects of the new run whose copies have another body, by key.
+        """
+        first = started.model_copy(update={"seq": 0}).model_dump_json()
+        copied = (run_id, origin, before)
+        with self._db.write() as db:
+            db.execute("INSERT INTO events VALUES (?,0,?)", (run_id, first))
+            db.execute(_EFFECTS, copied)
+            db.execute(_EVENTS, copied)
+            for key, body in bodies.items():
+                db.execute(
+                    "UPDATE effects SET body = ? WHERE run = ? AND kind = ? AND number = ?",
+                    (escape_body(body), run_id, *split_key(key)),
+                )

@@ -1,0 +1,100 @@
+"""The requests that servers of each kind take: ids in, ids and log-probabilities out, and new weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from memagent.messages import FinishReason, Sampling
+from memagent_engines.transformers.sampler import Sampled
+
+Engine = Literal["vllm", "sglang"]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The requests for one kind of server."""
+
+    path: str
+    """Path of the completion endpoint."""
+    ask: Callable[[Sequence[int], int, Sampling, int | None], dict[str, Any]]
+    """P prompt ids, maximum new tokens, sampling, seed -> the request's body, without a model name."""
+    read: Callable[[Mapping[str, Any]], Sampled]
+    load: Callable[[str], Sequence[tuple[str, dict[str, Any]]]]
+    """A folder -> the requests, in order, that load its weights."""
+
+
+def _ask_vllm(
+    prompt_ids: Sequence[int], max_tokens: int, sampling: Sampling, seed: int | None
+) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "prompt": list(prompt_ids),
+        "max_tokens": max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "logprobs": 0,  # those of the sampled ids alone
+        "return_token_ids": True,
+    }
+    return body if seed is None else body | {"seed": seed}
+
+
+def _read_vllm(reply: Mapping[str, Any]) -> Sampled:
+    choice = reply["choices"][0]
+    return Sampled(
+        ids=tuple(choice["token_ids"]),
+        logprobs=tuple(choice["logprobs"]["token_logprobs"]),
+        finish=_finish(choice["finish_reason"]),
+    )
+
+
+def _ask_sglang(
+    prompt_ids: Sequence[int], max_tokens: int, sampling: Sampling, seed: int | None
+) -> dict[str, Any]:
+    drawn = {
+        "max_new_tokens": max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+    }
+    if seed is not None:
+        drawn["sampling_seed"] = seed
+    return {"input_ids": list(prompt_ids), "sampling_params": drawn, "return_logprob": True}
+
+
+def _read_sglang(reply: Mapping[str, Any]) -> Sampled:
+    entries = reply["meta_info"]["output_token_logprobs"]
+    return Sampled(
+        ids=tuple(int(entry[1]) for entry in entries),
+        logprobs=tuple(float(entry[0]) for entry in entries),
+        finish=_finish(reply["meta_info"]["finish_reason"]["type"]),
+    )
+
+
+def _finish(reason: str | None) -> FinishReason:
+    known = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+    return known.get(reason or "", FinishReason.OTHER)
+
+
+DIALECTS: dict[Engine, Dialect] = {
+    "vllm": Dialect(
+        path="/v1/completions",
+        ask=_ask_vllm,
+        read=_read_vllm,
+        # Both exist only in development mode (VLLM_SERVER_DEV_MODE=1).
+        load=lambda folder: [
+            (
+                "/collective_rpc",
+                {"method": "reload_weights", "kwargs": {"weights_path": folder}},
+            ),
+            ("/reset_prefix_cache", {}),
+        ],
+    ),
+    "sglang": Dialect(
+        path="/generate",
+        ask=_ask_sglang,
+        read=_read_sglang,
+        load=lambda folder: [
+            ("/update_weights_from_disk", {"model_path": folder, "flush_cache": True})
+        ],
+    ),
+}
