@@ -54,6 +54,7 @@ IMPORTS = {
     "langchain": "memagent.integrations.langchain",
     "mcp": "memagent.tools.mcp, memagent_mcp.server, mcp",
     "openai-agents": "memagent.integrations.openai_agents",
+    "otel": "memagent.integrations.opentelemetry",
     "peers": "memagent_bench.systems.langchain_refine, memagent_bench.systems.llamaindex_refine",
     "pydantic-ai": "memagent.integrations.pydantic_ai",
     "ray": "memagent.integrations.ray, ray.data",
@@ -236,7 +237,7 @@ def try_extra(extra: str, wheel: Path, scratch: Path) -> str:
     """Installs the wheel with an extra, uses it, and imports what the extra is for. Returns a line about it."""
     start = time.monotonic()
     heavy = extra in ("train", "transformers")
-    other = extra in ("langchain", "openai-agents", "peers", "pydantic-ai", "ray")
+    other = extra in ("langchain", "openai-agents", "otel", "peers", "pydantic-ai", "ray")
     name = "train" if heavy else "extra" if other else "dev"
     constraints = ROOT / "constraints" / f"{name}.txt"
     place = scratch / extra

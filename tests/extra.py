@@ -19,6 +19,7 @@ FRAMEWORKS = (
     "langchain-openai",
     "llama-index-core",
     "openai-agents",
+    "opentelemetry-sdk",
     "pydantic-ai-slim",
     "ray",
 )
