@@ -18,6 +18,7 @@ FRAMEWORKS = (
     "langchain-classic",
     "langchain-openai",
     "llama-index-core",
+    "llm",
     "openai-agents",
     "opentelemetry-sdk",
     "pydantic-ai-slim",
