@@ -6,6 +6,7 @@ import copy
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -58,6 +59,8 @@ class Agent(Closing, Generic[S]):
             raise ConfigError(f"limits must be a memagent.Limits, got {limits!r}")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
+        self.around_run: Callable[[str, str], AbstractContextManager[object]] = _not_traced
+        """Entered around each run, given the kind of agent and the run's id: for tracing."""
         self.concurrency = concurrency
         self._store = store
         self._opened: RunStore | None = None
@@ -143,6 +146,10 @@ class Agent(Closing, Generic[S]):
             if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
                 error.add_note(f"Resume the run with {stream.again}.")
             raise
+
+
+def _not_traced(_agent: str, _run_id: str) -> AbstractContextManager[object]:
+    return nullcontext()
 
 
 async def anext_or_none(items: AsyncIterator[T]) -> T | None:
