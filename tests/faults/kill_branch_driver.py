@@ -20,7 +20,7 @@ TEXT = "".join(f"Line {number} tells of the number {number * number}.\n" for num
 
 def agent(store: Path) -> MemoryAgent:
     def reply(request: ChatRequest) -> str:
-        time.sleep(0.0005)
+        time.sleep(0.01)
         shown = "".join(message.content for message in request.messages) + str(request.seed)
         return f"{hashlib.sha256(shown.encode()).hexdigest()}."
 

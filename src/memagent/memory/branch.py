@@ -49,7 +49,8 @@ class BranchLoop(MemoryLoop):
         if await in_thread(log.store.last_seq, log.run_id) < 0:
             origin, before = self._branch["run"], self._branch["before"]
             bodies = await self.plan.counting(self._fit)
-            await log.branch(origin, before, self._start(log.run_id), bodies)
+            started = self._started(run_id=log.run_id, origin=origin, before=before)
+            await log.branch(origin, before, started, bodies)
         return -1
 
     def _find_document(self, known: RunRecord | None) -> None:

@@ -79,14 +79,24 @@ class MemoryLoop(Loop[list[Result]]):
             self.source = {"name": document.name, "path": path, "options": document.options}
         self._reopens = self.source if known is None else known.source
         window = None if known is None else known.binding["budget"]["window"]
-        self.plan = await self._make_plan(window)
-        return self.plan
+        plan = self.plan = await self._make_plan(window)
+        self._started = partial(
+            RunStarted,
+            model=plan.model,
+            document=self.source["name"],
+            questions=plan.questions,
+            counter=plan.counter.name,
+            window=plan.budget.window,
+            chunk_tokens=plan.budget.chunk,
+            memory_tokens=plan.budget.memory,
+        )
+        return plan
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
         """See `Loop.run`. Raises a `RunMismatch` if the document isn't the one that the run began with."""
         self._log, self._caller, plan = log, caller, self.plan
         if fresh:
-            await log.add(self._start(log.run_id))
+            await log.add(self._started(run_id=log.run_id))
         self._states = await in_thread(restore, log.store, log.run_id, len(plan.questions))
         found = await in_thread(log.store.latest, log.run_id, "chunk")
         self._last: dict[str, Any] | None = None if found is None else found[1]["mark"]
@@ -97,21 +107,6 @@ class MemoryLoop(Loop[list[Result]]):
             await self._stop_at_limit(self._limit)
         given = (log.store, log.run_id, plan.questions, self._states, self.host.limits)
         return await in_thread(read_results, *given, self._reopens)
-
-    def _start(self, run_id: str) -> RunStarted:
-        plan, branch = self.plan, self.plan.branch or {}
-        return RunStarted(
-            run_id=run_id,
-            model=plan.model,
-            document=self.source["name"],
-            questions=plan.questions,
-            counter=plan.counter.name,
-            window=plan.budget.window,
-            chunk_tokens=plan.budget.chunk,
-            memory_tokens=plan.budget.memory,
-            origin=branch.get("run"),
-            before=branch.get("before", 0),
-        )
 
     # --- reading
 
