@@ -14,7 +14,7 @@ from tests.engines.tiny_model import chat_settings
 from tests.models.chat_server import CHATML_TOOLS, TOKENIZER, Handler, Script, chat, counts, send
 
 from memagent import ChatRequest, Message, PromptSet
-from memagent.models.extractive import ExtractiveModel
+from memagent_engines.extractive import ExtractiveModel
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = "src/memagent/samples/war_and_peace.txt.gz"

@@ -50,7 +50,7 @@ def test_a_run_holds_its_calls() -> None:
         result = traced.trace(reading(seed=3)).ask(SECRET, "Whom does Natasha marry?")
     update, answer, run, mine = traced.spans
     assert (update["name"], answer["name"]) == ("chat Qwen/Qwen3-4B",) * 2
-    assert (run["name"], mine["name"]) == ("invoke_agent memory", "mine")
+    assert (run["name"], mine["name"]) == ("invoke_agent MemoryAgent", "mine")
     assert update["parent_id"] == answer["parent_id"] == run["context"]["span_id"]
     assert run["parent_id"] == mine["context"]["span_id"]
     assert run["attributes"]["gen_ai.conversation.id"] == result.run_id
@@ -122,7 +122,7 @@ def test_tools_have_spans(content: bool) -> None:
     agent = traced.trace(ToolAgent(model, tools=[look], store=None), content=content)
     assert agent.run("Whom does Natasha marry?").answer == "Pierre"
     *_, run = traced.spans
-    assert run["name"] == "invoke_agent tools"
+    assert run["name"] == "invoke_agent ToolAgent"
     good, bad = (span for span in traced.spans if span["name"] == "execute_tool look")
     assert good["parent_id"] == bad["parent_id"] == run["context"]["span_id"]
     assert (good["status"], run["status"]) == ({"status_code": "UNSET"},) * 2

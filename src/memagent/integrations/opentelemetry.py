@@ -27,7 +27,7 @@ def trace_agent(agent: A, *, provider: TracerProvider | None = None, content: bo
         provider: makes the spans; None for the global one.
         content: whether to record messages, arguments and results of tools, and the text of errors.
     """
-    tracing = _Tracing(provider, content)
+    tracing = _Tracing(provider, content, type(agent).__name__)
     agent.model.inner = _TracedModel(agent.model.inner, tracing)
     agent.around_run = tracing.run
     if isinstance(agent, ToolAgent):
@@ -38,8 +38,9 @@ def trace_agent(agent: A, *, provider: TracerProvider | None = None, content: bo
 class _Tracing:
     """Opens spans."""
 
-    def __init__(self, provider: TracerProvider | None, content: bool) -> None:
-        self._tracer, self.content = get_tracer("memagent", tracer_provider=provider), content
+    def __init__(self, provider: TracerProvider | None, content: bool, agent: str) -> None:
+        self._tracer = get_tracer("memagent", tracer_provider=provider)
+        self.content, self._agent = content, agent
 
     @contextmanager
     def span(
@@ -66,10 +67,10 @@ class _Tracing:
                 raise
 
     @contextmanager
-    def run(self, agent: str, run_id: str) -> Iterator[None]:
+    def run(self, run_id: str) -> Iterator[None]:
         """The span of a run."""
-        named = {"gen_ai.agent.name": agent, "gen_ai.conversation.id": run_id}
-        with self.span("invoke_agent", agent, named):
+        named = {"gen_ai.agent.name": self._agent, "gen_ai.conversation.id": run_id}
+        with self.span("invoke_agent", self._agent, named):
             yield
 
     def tool(self, tool: Tool) -> Tool:

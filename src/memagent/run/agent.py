@@ -59,8 +59,8 @@ class Agent(Closing, Generic[S]):
             raise ConfigError(f"limits must be a memagent.Limits, got {limits!r}")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
-        self.around_run: Callable[[str, str], AbstractContextManager[object]] = _not_traced
-        """Entered around each run, given the kind of agent and the run's id: for tracing."""
+        self.around_run: Callable[[str], AbstractContextManager[object]] = nullcontext
+        """Entered around each run, given its id: for tracing."""
         self.concurrency = concurrency
         self._store = store
         self._opened: RunStore | None = None
@@ -146,10 +146,6 @@ class Agent(Closing, Generic[S]):
             if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
                 error.add_note(f"Resume the run with {stream.again}.")
             raise
-
-
-def _not_traced(_agent: str, _run_id: str) -> AbstractContextManager[object]:
-    return nullcontext()
 
 
 async def anext_or_none(items: AsyncIterator[T]) -> T | None:

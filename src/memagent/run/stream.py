@@ -55,7 +55,7 @@ class Loop(ABC, Generic[R]):
 async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
     """Runs a loop until it ends or stops; an existing run with the same binding is resumed."""
     host = loop.host
-    with host.around_run(loop.agent, run_id):
+    with host.around_run(run_id):
         store: RunStore = await in_thread(getattr, host, "store")
         known = await in_thread(store.find, run_id)
         # A run of another kind of agent has other numbers, and is refused because of its kind.
