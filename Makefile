@@ -5,7 +5,7 @@ LAPTOPS ?= llamacpp transformers
 LAYERS ?= 16
 TOKENS ?= 64k
 LENGTHS ?= 8k,32k,128k
-EXTRAS ?= bench formats langchain mcp openai-agents peers pydantic-ai ray schema serve tiktoken train transformers
+EXTRAS ?= bench formats langchain llm mcp openai-agents otel peers pydantic-ai ray schema serve tiktoken train transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,7 +19,7 @@ CONSTRAINTS_EXTRA := constraints/extra.txt
 VENV_EXTRA := .venv-extra
 EXTRA := $(VENV_EXTRA)/bin
 STAMP_EXTRA := $(VENV_EXTRA)/.installed
-FRAMEWORKS := dev,langchain,openai-agents,peers,pydantic-ai,ray
+FRAMEWORKS := dev,langchain,llm,openai-agents,otel,peers,pydantic-ai,ray
 NANO := PYTHONPATH=experiments:benchmarks $(TRAIN)/python -m memagent_nano
 SOURCES := src tests $(wildcard benchmarks examples experiments)
 

@@ -52,8 +52,10 @@ IMPORTS = {
     "bench": "matplotlib, numpy, scipy, tiktoken, memagent_bench.cli, memagent_bench.games",
     "formats": "pypdfium2",
     "langchain": "memagent.integrations.langchain",
+    "llm": "memagent.integrations.llm",
     "mcp": "memagent.tools.mcp, memagent_mcp.server, mcp",
     "openai-agents": "memagent.integrations.openai_agents",
+    "otel": "memagent.integrations.opentelemetry",
     "peers": "memagent_bench.systems.langchain_refine, memagent_bench.systems.llamaindex_refine",
     "pydantic-ai": "memagent.integrations.pydantic_ai",
     "ray": "memagent.integrations.ray, ray.data",
@@ -236,7 +238,7 @@ def try_extra(extra: str, wheel: Path, scratch: Path) -> str:
     """Installs the wheel with an extra, uses it, and imports what the extra is for. Returns a line about it."""
     start = time.monotonic()
     heavy = extra in ("train", "transformers")
-    other = extra in ("langchain", "openai-agents", "peers", "pydantic-ai", "ray")
+    other = IMPORTS[extra].startswith("memagent.integrations.") or extra == "peers"
     name = "train" if heavy else "extra" if other else "dev"
     constraints = ROOT / "constraints" / f"{name}.txt"
     place = scratch / extra

@@ -18,7 +18,9 @@ FRAMEWORKS = (
     "langchain-classic",
     "langchain-openai",
     "llama-index-core",
+    "llm",
     "openai-agents",
+    "opentelemetry-sdk",
     "pydantic-ai-slim",
     "ray",
 )

@@ -11,10 +11,10 @@ from typing import Any
 from memagent import ScriptedModel
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import ChatModel
-from memagent.models.extractive import ExtractiveModel
 from memagent.models.limit import ConcurrencyLimit
 from memagent.models.retry import Retry
 from memagent.tokens import TokenizerFile
+from memagent_engines.extractive import ExtractiveModel
 
 TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer"
 

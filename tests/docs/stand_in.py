@@ -14,7 +14,7 @@ from tests.engines.tiny_model import chat_settings
 from tests.models.chat_server import CHATML_TOOLS, TOKENIZER, Handler, Script, chat, counts, send
 
 from memagent import ChatRequest, Message, PromptSet
-from memagent.models.extractive import ExtractiveModel
+from memagent_engines.extractive import ExtractiveModel
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = "src/memagent/samples/war_and_peace.txt.gz"
@@ -43,7 +43,12 @@ def serve_reader(script: Script) -> None:
 
 
 def read(handler: Handler) -> None:
-    """Replies to a prompt in memagent's own wording; to any other one with a word."""
+    """Replies without usage: memagent counts what is missing."""
+    send(200, chat(reply(handler)) | {"usage": None})(handler)
+
+
+def reply(handler: Handler) -> str:
+    """The reply to a prompt in memagent's own wording; to any other one a word."""
     prompt: str = handler.body["messages"][-1]["content"]
     names = ("question", "memory", "chunk")
     parts = {name: found for name in names if (found := field(name, prompt)) is not None}
@@ -56,8 +61,7 @@ def read(handler: Handler) -> None:
             parts={"empty_memory": PROMPTS.empty_memory, "keep": PROMPTS.keep, **parts},
         )
         text = asyncio.run(READER.complete(request)).text
-    # No usage: memagent counts what is missing.
-    send(200, chat(text) | {"usage": None})(handler)
+    return text
 
 
 def field(name: str, prompt: str) -> str | None:

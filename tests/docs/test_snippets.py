@@ -62,6 +62,7 @@ NEEDS = re.compile(r"^from memagent\.integrations\.(\w+)", re.MULTILINE)
 FRAMEWORKS = {
     "langchain": "langchain",
     "openai_agents": "agents",
+    "opentelemetry": "opentelemetry.sdk",
     "pydantic_ai": "pydantic_ai",
     "ray": "ray",
 }
@@ -201,7 +202,7 @@ def make_policy(folder: Path) -> None:
 @pytest.mark.extra
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore")  # theirs
-@pytest.mark.parametrize("name", ["tools", "read"])
+@pytest.mark.parametrize("name", ["deploy", "tools", "read"])
 def test_the_frameworks_examples_run(
     name: str, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Message
-from memagent.models.extractive import NOTHING_FOUND, ExtractiveModel
+from memagent_engines.extractive import NOTHING_FOUND, ExtractiveModel
 
 QUESTION = "When did Natasha marry?"
 FACT = "Natásha had married in the early spring of 1813."

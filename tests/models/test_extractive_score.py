@@ -1,6 +1,6 @@
 import pytest
 
-from memagent.models.extractive_score import Question
+from memagent_engines.extractive_score import Question
 
 WHEN = Question.parse("When did Natasha marry?")
 

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from memagent.models.extractive_score import clip, sentences, stem
+from memagent_engines.extractive_score import clip, sentences, stem
 
 
 @pytest.mark.parametrize(

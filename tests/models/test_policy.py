@@ -5,9 +5,9 @@ import pytest
 from memagent import MemoryAgent, Retry
 from memagent.errors import ConfigError, PromptSetError
 from memagent.messages import Sampling
-from memagent.models.extractive import ExtractiveModel
 from memagent.models.policy import FILE, Policy, policy_of
 from memagent.prompts import PromptSet
+from memagent_engines.extractive import ExtractiveModel
 
 WHOLE = """
 prompts = "mine.toml"

@@ -13,12 +13,12 @@ from memagent.errors import AuthenticationFailed, ConfigError, NoModel, RequestT
 from memagent.messages import ChatRequest, Message
 from memagent.models.base import ChatModel
 from memagent.models.counting import Counted
-from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.scripted import ScriptedModel
 from memagent.models.spec import LOCAL_URLS, open_model
 from memagent.tokens import ByteBound, TokenizerFile
+from memagent_engines.extractive import ExtractiveModel
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x"),), max_tokens=5, thinking=False)
 

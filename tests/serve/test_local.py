@@ -12,7 +12,7 @@ from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
 
 from memagent import ChatRequest, RunStore, ScriptedModel, open_model
 from memagent.errors import ConnectionFailed
-from memagent.models import ExtractiveModel
+from memagent_engines.extractive import ExtractiveModel
 
 PARTS: Any = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
 HELLO: Any = [{"role": "user", "content": "Hi"}]

@@ -6,11 +6,11 @@ from typing import Any
 
 from memagent.memory.agent import MemoryAgent
 from memagent.messages import Usage
-from memagent.models.extractive import WINDOW, ExtractiveModel
 from memagent.tasks import Sample
 from memagent.threads import in_thread
 from memagent_bench.systems.asking import agent_of
 from memagent_bench.systems.base import Outcome, Setting, Status
+from memagent_engines.extractive import WINDOW, ExtractiveModel
 
 BYTES_PER_TOKEN = 4
 """Of English text, about: the extractive model counts in bytes, and gets as many as the tokens would have."""

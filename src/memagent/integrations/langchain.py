@@ -1,17 +1,21 @@
-"""A `SummaryBuffer` in LangChain's agents (extra `langchain`)."""
+"""A `SummaryBuffer` in LangChain's agents, and a `MemoryAgent` in its chains (extra `langchain`)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
+from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
     SystemMessage,
     convert_to_messages,
     convert_to_openai_messages,
 )
+from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from memagent.errors import ConfigError
+from memagent.memory.agent import MemoryAgent
 from memagent.messages import Usage
 from memagent.session.context.buffer import SummaryBuffer
 
@@ -67,3 +71,36 @@ class _Fed:
         system, *others = messages
         assert isinstance(system, SystemMessage)
         return self._request.override(system_message=system, messages=others)
+
+
+def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
+    """The agent as a step of a chain.
+
+    The input has `document` (what `ask` takes, or LangChain's documents in order), `question` and, if the run is to
+    be resumable, `run_id`. The output is `Result.to_dict()`: `answer`, `memory`, `stop_reason` and others.
+
+    Raises:
+        ConfigError: when invoked with a key missing or unknown.
+    """
+
+    def ask(given: dict[str, Any]) -> dict[str, Any]:
+        return agent.ask(**_asked(given)).to_dict()
+
+    async def aask(given: dict[str, Any]) -> dict[str, Any]:
+        return (await agent.aask(**_asked(given))).to_dict()
+
+    return RunnableLambda(ask, aask, name="MemoryAgent")
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `ask`."""
+    if not {"document", "question"} <= given.keys() <= {"document", "question", "run_id"}:
+        raise ConfigError(
+            f"the input's keys must be document, question and perhaps run_id, got {list(given)!r}"
+        )
+    document = given["document"]
+    if isinstance(document, Document):
+        document = [document]
+    if isinstance(document, list) and all(isinstance(part, Document) for part in document):
+        document = "\n\n".join(part.page_content for part in document)
+    return {**given, "document": document}

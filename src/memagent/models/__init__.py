@@ -1,7 +1,6 @@
 """Chat models: servers, embedded ones, and the wrappers that go around any of them."""
 
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.extractive import ExtractiveModel
 from memagent.models.limit import ConcurrencyLimit, Limits, Metered, UsageLimit
 from memagent.models.openai import OpenAIModel
 from memagent.models.record import Recorder
@@ -12,7 +11,6 @@ from memagent.models.spec import open_model
 __all__ = [
     "ChatModel",
     "ConcurrencyLimit",
-    "ExtractiveModel",
     "Limits",
     "Metered",
     "OpenAIModel",

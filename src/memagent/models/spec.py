@@ -13,7 +13,6 @@ from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.counting import Counted
 from memagent.models.dialects import DialectName
-from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
 from memagent.tokens.base import TokenCounter
@@ -156,6 +155,8 @@ def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
         return open_smol(name, window)
     if scheme == "nano":
         return open_nano(window)
+    from memagent_engines.extractive import ExtractiveModel
+
     return ExtractiveModel() if window is None else ExtractiveModel(window=window)
 
 

@@ -6,6 +6,7 @@ import copy
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -58,6 +59,8 @@ class Agent(Closing, Generic[S]):
             raise ConfigError(f"limits must be a memagent.Limits, got {limits!r}")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
+        self.around_run: Callable[[str], AbstractContextManager[object]] = nullcontext
+        """Entered around each run, given its id: for tracing."""
         self.concurrency = concurrency
         self._store = store
         self._opened: RunStore | None = None

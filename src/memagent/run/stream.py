@@ -55,29 +55,30 @@ class Loop(ABC, Generic[R]):
 async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
     """Runs a loop until it ends or stops; an existing run with the same binding is resumed."""
     host = loop.host
-    store: RunStore = await in_thread(getattr, host, "store")
-    known = await in_thread(store.find, run_id)
-    # A run of another kind of agent has other numbers, and is refused because of its kind.
-    same = known if known is not None and known.binding["agent"] == loop.agent else None
-    plan = await loop.prepare(same)
-    opened = Log.open(
-        store,
-        run_id,
-        binding=plan.binding(),
-        settings=host.recipe(),
-        source=loop.source,
-        outlet=outlet,
-    )
-    async with opened as log:
-        fresh = await log.replay(await loop.begin(log)) == 0
-        model = host.model
-        if host.limits is not None:
-            spent = await in_thread(store.usage, run_id)
-            model = model.around(UsageLimit(model.inner, host.limits, spent=spent))
-        caller = Caller(
-            model, plan.counter, plan.window, sampling=plan.sampling, seed=plan.seed, log=log
+    with host.around_run(run_id):
+        store: RunStore = await in_thread(getattr, host, "store")
+        known = await in_thread(store.find, run_id)
+        # A run of another kind of agent has other numbers, and is refused because of its kind.
+        same = known if known is not None and known.binding["agent"] == loop.agent else None
+        plan = await loop.prepare(same)
+        opened = Log.open(
+            store,
+            run_id,
+            binding=plan.binding(),
+            settings=host.recipe(),
+            source=loop.source,
+            outlet=outlet,
         )
-        return await loop.run(log, caller, fresh=fresh)
+        async with opened as log:
+            fresh = await log.replay(await loop.begin(log)) == 0
+            model = host.model
+            if host.limits is not None:
+                spent = await in_thread(store.usage, run_id)
+                model = model.around(UsageLimit(model.inner, host.limits, spent=spent))
+            caller = Caller(
+                model, plan.counter, plan.window, sampling=plan.sampling, seed=plan.seed, log=log
+            )
+            return await loop.run(log, caller, fresh=fresh)
 
 
 class EventStream(Generic[R]):

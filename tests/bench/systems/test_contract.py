@@ -16,10 +16,10 @@ from memagent.errors import (
 )
 from memagent.messages import FinishReason
 from memagent.models.base import Wrapper
-from memagent.models.extractive import ExtractiveModel
 from memagent_bench.published import ONE_SHOT
 from memagent_bench.systems.base import Outcome, Status
 from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL, open_system
+from memagent_engines.extractive import ExtractiveModel
 
 OURS = sorted(SYSTEMS.keys() - {ONE_SHOT, *PEERS})
 FOREIGN = [pytest.param(name, marks=pytest.mark.extra) for name in PEERS]

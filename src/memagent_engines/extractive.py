@@ -3,8 +3,8 @@
 from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.base import Unserved
-from memagent.models.extractive_score import Question, clip, sentences
 from memagent.tokens.byte_bound import ByteBound
+from memagent_engines.extractive_score import Question, clip, sentences
 
 WINDOW = 8192
 """The published system's window, though tokens are bytes here."""
