@@ -2,8 +2,9 @@
 
 Usage: python -m memagent_bench.perf.ahead [--chunks N] [--rounds N] [--write docs/performance.md]
 
-The model takes the same time for each call and changes its memory at a given rate: what is measured is the method, and
-the cost of this client. With changes at rate p, rounds of B chunks advance by (1 - (1 - p)^B) / p chunks.
+The model takes the same time for each call and changes its memory at a given share of chunks, at random places: what is
+measured is the method, and the cost of this client. With changes at rate p, rounds of B chunks advance by
+(1 - (1 - p)^B) / p chunks.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import random
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -31,27 +34,30 @@ RATES = (0.01, 0.05, 0.1, 0.3)
 
 
 class Slow:
-    """A model with 16 slots and fixed latency, that changes its memory at a given rate.
+    """A model with 16 slots and fixed latency, that changes its memory at given chunks.
 
     Args:
-        rate: share of chunks that change the memory.
-        seed: draws which ones.
+        changes: the numbers of these chunks, from 0.
+        latency: seconds of a call.
     """
 
     name = "slow"
 
-    def __init__(self, rate: float, seed: int) -> None:
-        self._rate, self._seed = rate, seed
+    def __init__(self, changes: Collection[int], latency: float = LATENCY) -> None:
+        self._changes, self._latency = changes, latency
+        self._numbers: dict[str, int] = {}
         self._slots = asyncio.Semaphore(SLOTS)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Depends on all that the prompt shows."""
-        async with self._slots:
-            await asyncio.sleep(LATENCY)
         shown = "".join(message.content for message in request.messages)
-        digest = hashlib.blake2b(f"{self._seed}{shown}".encode(), digest_size=8).digest()
-        keeps = request.kind == "update" and int.from_bytes(digest) / 2**64 >= self._rate
-        text = "[keep]" if keeps else f"Noted {digest.hex()}."
+        # Chunks are sent for the first time in the order of the text, no two of which are equal.
+        chunk = request.parts.get("chunk", "")
+        number = self._numbers.setdefault(chunk, len(self._numbers))
+        async with self._slots:
+            await asyncio.sleep(self._latency)
+        keeps = request.kind == "update" and number not in self._changes
+        text = "[keep]" if keeps else f"Noted {digest(shown)}."
         usage = Usage(calls=1, prompt_tokens=request.prompt_tokens or 1, completion_tokens=8)
         return Completion(text=text, usage=usage)
 
@@ -67,14 +73,17 @@ class Slow:
         """Nothing to close."""
 
 
-async def read(
-    text: str, rate: float, seed: int, ahead: int | Literal["auto"]
-) -> tuple[float, Result, int]:
-    """Seconds of a reading, its result, and how many chunks changed the memory."""
+def digest(text: str) -> str:
+    """16 hexadecimal digits."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+async def read(text: str, model: Slow, ahead: int | Literal["auto"]) -> tuple[float, Result]:
+    """Seconds of a reading, and its result."""
     with tempfile.TemporaryDirectory() as folder:
         store = RunStore(Path(folder) / "runs.sqlite")
         agent = MemoryAgent(
-            Slow(rate, seed),
+            model,
             store=store,
             chunk_tokens=CHUNK,
             gate="update",
@@ -84,10 +93,8 @@ async def read(
         start = time.perf_counter()
         result = await agent.aask(text, "When did Natasha marry?")
         seconds = time.perf_counter() - start
-        said = [talk.messages[-1].content for talk in result.trajectory.conversations]
-        changes = sum(text != "[keep]" for text in said[:-1])
         store.close()
-        return seconds, result, changes
+        return seconds, result
 
 
 def expect(rate: float, size: int) -> float:
@@ -104,17 +111,19 @@ def measure(chunks: int, rounds: int) -> list[Row]:
     novel, chars = book(), chunks * CHUNK * CHARS_PER_TOKEN
     text = (novel * (chars // len(novel) + 1))[:chars]
     rows: list[Row] = []
+    whole = asyncio.run(read(text, Slow((), latency=0), 1))[1].chunks
     for rate in RATES:
         advance, faster, calls = ({16: list[float](), "auto": list[float]()} for _ in range(3))
         for seed in range(rounds):
-            alone, inorder, _ = asyncio.run(read(text, rate, seed, 1))
+            changes = frozenset(random.Random(seed).sample(range(whole), round(rate * whole)))
+            alone, inorder = asyncio.run(read(text, Slow(changes), 1))
             for ahead in (16, "auto"):
-                seconds, result, changes = asyncio.run(read(text, rate, seed, ahead))
+                seconds, result = asyncio.run(read(text, Slow(changes), ahead))
                 if (result.memory, result.answer) != (inorder.memory, inorder.answer):
                     raise RuntimeError(f"another result at rate {rate}, seed {seed}, {ahead!r}")
                 sent = result.chunks + result.usage.discarded
-                # A round sends 16 calls, but for the last ones of the document. The rate is that of this draw.
-                drawn = max(changes, 1) / result.chunks
+                # A round sends 16 calls, but for the last ones of the document.
+                drawn = len(changes) / whole
                 advance[ahead].append(result.chunks / sent * SLOTS / expect(drawn, SLOTS))
                 faster[ahead].append(alone / seconds)
                 calls[ahead].append(sent / result.chunks)
@@ -144,7 +153,7 @@ def _row(what: str, target: str, values: list[float]) -> Row:
 def main() -> int:
     """Measures, prints, and fails where a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=150)
+    parser.add_argument("--chunks", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
