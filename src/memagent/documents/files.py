@@ -15,7 +15,6 @@ from memagent.documents.filters import gunzip, parts, text_of
 from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import DocumentNotFound
 
-
 KEPT = 16
 """Pieces of text whose lines can be told apart: readers work on one that was read before, but not long before."""
 
