@@ -411,9 +411,9 @@ print(chars, measure_resident())
 """
 
 
-@pytest.mark.parametrize("name", ["a.html", "a.md", "a.docx", "many"])
+@pytest.mark.parametrize("name", ["a.txt", "a.html", "a.md", "a.docx", "a.pdf", "many"])
 def test_memory_stays_flat(tmp_path: Path, name: str) -> None:
-    """For 20 MB of a format, or 2,000 files, less than 60 MiB more than for a small one."""
+    """For 20 MB of a format, 200 MB of text, or 10,000 files, less than 60 MiB more than for a small one."""
     peaks: list[float] = []
     for size in (1, 200):
         path = tmp_path / str(size) / name
@@ -421,8 +421,12 @@ def test_memory_stays_flat(tmp_path: Path, name: str) -> None:
         line = "A line of the text, which says little about the sea. "
         if name == "many":
             path.mkdir()
-            for number in range(10 * size):
-                write(path / f"{number}.txt", line * 100)
+            for number in range(50 * size):
+                write(path / f"{number}.txt", line * 20)
+        elif name == "a.txt":
+            write(path, f"{line}\n" * (18_500 * size))
+        elif name == "a.pdf":
+            write(path, made.pdf(["\n".join(f"{n}. {line}" for n in range(80))] * (20 * size)))
         elif name == "a.docx":
             # Not all alike, or it would be taken for a bomb.
             made.docx(
