@@ -66,7 +66,9 @@ async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
             if score > best[number].score:
                 end = start + len(text)
                 places = getattr(document, "places", None)
-                place, said = places.find(start, end) if places else "", best[number].sentence
+                # The white space after a sentence may reach into the next line.
+                place = places.find(start, start + len(text.rstrip())) if places else ""
+                said = best[number].sentence
                 best[number] = Quote(said, text.strip(), place, start, end, score)
     return best
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def pdf(pages: Sequence[str]) -> bytes:
-    """A PDF with one line of Latin text a page; an empty string is a page without text."""
+    """A PDF of pages of Latin text, 8 points a line; an empty string is a page without text."""
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"",
@@ -17,7 +17,7 @@ def pdf(pages: Sequence[str]) -> bytes:
     ]
     kids: list[int] = []
     for text in pages:
-        shown = text.replace("(", r"\(").replace(")", r"\)")
+        shown = text.replace("(", r"\(").replace(")", r"\)").replace("\n", ") Tj 0 -8 Td (")
         stream = f"BT /F1 12 Tf 72 720 Td ({shown}) Tj ET".encode("latin-1") if text else b""
         objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
         objects.append(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.documents import made
 
-from memagent import MemoryAgent, open_document
+from memagent import MemoryAgent, ScriptedModel, open_document
 from memagent.documents.files import FileSource, FilesSource
 from memagent.errors import BinaryDocument, DocumentError, DocumentNotFound, EmptyDocument
 from memagent.run.result import Result
@@ -199,6 +199,38 @@ def test_mail_has_headers_and_text_and_names_attachments(tmp_path: Path) -> None
     )
 
 
+# --- lines
+
+
+def test_text_files_have_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "One.\nTwo.\n\nFour.")
+    _, places = read(path)
+    assert places == [
+        *((f"{path}:1", "One.\n"), (f"{path}:2", "Two.\n")),
+        *((f"{path}:3", "\n"), (f"{path}:4", "Four.")),
+    ]
+    result = MemoryAgent(ScriptedModel(["Two.", "Four."]), store=None).ask(path, "Which?")
+    assert [(quote.place, quote.text) for quote in result.quotes()] == [
+        (f"{path}:4", "Four."),
+        (f"{path}:2", "Two."),
+    ]
+
+
+def test_lines_are_told_apart_far_into_a_file_and_never_guessed(tmp_path: Path) -> None:
+    lines = [f"Line {number} of many.\n" for number in range(1, 200_001)]
+    path = write(tmp_path / "a.txt", gzip.compress("".join(lines).encode()))
+    document = open_document(path)
+    assert isinstance(document, FileSource)
+    at = sum(len(piece) for piece in document.read())
+    start = len("".join(lines[:-1]))
+    assert document.places.find(start, at) == f"{path}:200000"
+    again = open_document(path)
+    assert isinstance(again, FileSource)
+    for _ in again.read():
+        pass
+    assert again.places.find(0, 5) == str(path)  # too long ago to say more
+
+
 # --- several files
 
 
@@ -215,7 +247,7 @@ def test_a_folder_is_one_document(tmp_path: Path) -> None:
     assert "no" not in text
     assert [label for label, _ in places] == [
         *("a.pdf", "a.pdf: p. 1", "a.pdf: p. 2"),
-        *("b.md", "b.md: Boat", "sub/c.txt"),
+        *("b.md", "b.md: Boat", "sub/c.txt", "sub/c.txt:1"),
     ]
     document = open_document(folder)
     assert document.rereadable
@@ -379,9 +411,9 @@ print(chars, measure_resident())
 """
 
 
-@pytest.mark.parametrize("name", ["a.html", "a.md", "a.docx", "many"])
+@pytest.mark.parametrize("name", ["a.txt", "a.html", "a.md", "a.docx", "a.pdf", "many"])
 def test_memory_stays_flat(tmp_path: Path, name: str) -> None:
-    """For 20 MB of a format, or 2,000 files, less than 60 MiB more than for a small one."""
+    """For 20 MB of a format, 200 MB of text, or 10,000 files, less than 60 MiB more than for a small one."""
     peaks: list[float] = []
     for size in (1, 200):
         path = tmp_path / str(size) / name
@@ -389,8 +421,12 @@ def test_memory_stays_flat(tmp_path: Path, name: str) -> None:
         line = "A line of the text, which says little about the sea. "
         if name == "many":
             path.mkdir()
-            for number in range(10 * size):
-                write(path / f"{number}.txt", line * 100)
+            for number in range(50 * size):
+                write(path / f"{number}.txt", line * 20)
+        elif name == "a.txt":
+            write(path, f"{line}\n" * (18_500 * size))
+        elif name == "a.pdf":
+            write(path, made.pdf(["\n".join(f"{n}. {line}" for n in range(80))] * (20 * size)))
         elif name == "a.docx":
             # Not all alike, or it would be taken for a bomb.
             made.docx(

@@ -2,7 +2,7 @@
 
 import stat
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from glob import iglob
@@ -15,27 +15,42 @@ from memagent.documents.filters import gunzip, parts, text_of
 from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import DocumentNotFound
 
+KEPT = 16
+"""Pieces of text whose lines can be told apart: readers work on one that was read before, but not long before."""
+
 
 class Places:
-    """Labels such as `p. 12`, by the character at which they begin. Those before the last one found are forgotten."""
+    """Labels such as `p. 12` or `notes.txt:31`, by the character at which they begin.
+
+    Those before the last one found are forgotten.
+    """
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._labels: list[str] = []
+        self._passages: list[Passage] = []
 
-    def begin(self, at: int, label: str) -> None:
+    def begin(self, at: int, passage: Passage) -> None:
         """A place begins at a character, after all others so far."""
         self._starts.append(at)
-        self._labels.append(label)
+        # The text is kept to count its lines.
+        self._passages.append(passage if passage.line else passage._replace(text=""))
+        if len(self._passages) > KEPT:
+            self._passages[-KEPT - 1] = self._passages[-KEPT - 1]._replace(text="", line=0)
 
     def find(self, start: int, end: int) -> str:
         """The place of the text from `start` to `end`, as `p. 3` or `p. 3 to p. 5`; empty if there is none."""
         first = max(bisect_right(self._starts, start) - 1, 0)
-        del self._starts[:first], self._labels[:first]
-        labels = [label for at, label in zip(self._starts, self._labels, strict=True) if at < end]
-        if not labels:
+        del self._starts[:first], self._passages[:first]
+        last = bisect_left(self._starts, end) - 1
+        if last < 0:
             return ""
-        return labels[0] if labels[0] == labels[-1] else f"{labels[0]} to {labels[-1]}"
+        begin, stop = self._label(0, start), self._label(last, end - 1)
+        return begin if begin == stop else f"{begin} to {stop}"
+
+    def _label(self, number: int, at: int) -> str:
+        text, place, line = self._passages[number]
+        within = max(at - self._starts[number], 0)
+        return f"{place}:{line + text.count(chr(10), 0, within)}" if line else place or ""
 
 
 class _Placed(IterableSource, ABC):
@@ -58,11 +73,11 @@ class _Placed(IterableSource, ABC):
         places, at = Places(), 0
         self.places = places
         with closing(self.passages()) as passages:
-            for text, place in passages:
-                if place:
-                    places.begin(at, place)
-                at += len(text)
-                yield text
+            for passage in passages:
+                if passage.place:
+                    places.begin(at, passage)
+                at += len(passage.text)
+                yield passage.text
 
 
 class FileSource(_Placed):
@@ -82,13 +97,16 @@ class FileSource(_Placed):
 
     def read(self) -> Generator[str]:
         """Like `pieces`, without an event loop."""
-        return super().read() if self._convert() else IterableSource.read(self)
+        return super().read() if self._convert() else self._text_of_passages()
 
     def passages(self) -> Generator[Passage]:
         """See `_Placed.passages`."""
         convert = self._convert()
         if convert is None:
-            yield from map(Passage, self._text(self._items()))
+            line = 1
+            for text in IterableSource.read(self):
+                yield Passage(text, self.name, line)
+                line += text.count("\n")
         else:
             yield from convert()
 
@@ -154,8 +172,8 @@ class FilesSource(_Placed):
         for name, file in zip(self._names, self._files, strict=True):
             yield Passage(f"[file {name}]\n\n", name)
             with closing(file.passages()) as passages:
-                for text, place in passages:
-                    yield Passage(text, place and f"{name}: {place}")
+                for text, place, line in passages:
+                    yield Passage(text, name if line else place and f"{name}: {place}", line)
             yield Passage("\n\n")
 
 

@@ -16,6 +16,8 @@ class Passage(NamedTuple):
     text: str
     place: str | None = None
     """The place that begins here; None continues the one before."""
+    line: int = 0
+    """The line of the place that the text begins in, from 1, if its lines are places too."""
 
 
 OfText: TypeAlias = Callable[[Iterator[str], str], Generator[Passage]]
