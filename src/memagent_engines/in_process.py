@@ -238,7 +238,7 @@ class EngineModel:
         for call in calls:
             call.cancel()
         if shared is not None:
-            await in_thread(_release, self._key, shared)
+            await asyncio.to_thread(_release, self._key, shared)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._source!r})"
@@ -287,7 +287,7 @@ class EngineModel:
             if mine:
                 self._shared = None
         if mine:
-            await in_thread(_release, self._key, shared, failed=True)
+            await asyncio.to_thread(_release, self._key, shared, failed=True)
 
     def _check_open(self) -> None:
         if self._closed:

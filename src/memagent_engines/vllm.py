@@ -23,6 +23,9 @@ ENVIRONMENT = {
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
 """Variables that vLLM gets unless they are set: it reads most of them when it is imported, its children too."""
+STOP_LIMIT = 30.0
+"""Seconds that vLLM's processes have to end by themselves before they are killed; its own 5 are too few on a busy CPU,
+where it leaves shared memory behind."""
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
@@ -90,7 +93,7 @@ class _Vllm:
             self._engine,
             None,
         )  # else it is deleted, and complains, when Python ends
-        engine.shutdown()
+        engine.shutdown(timeout=STOP_LIMIT)
 
     def _sampling(self, request: ChatRequest, tokens: bool) -> Any:
         from vllm import sampling_params  # pyright: ignore[reportMissingImports]
