@@ -7,7 +7,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +81,10 @@ class _Shared:
 
     async def _start(self) -> tuple[Engine, TokenizerFile]:
         try:
-            counter = _load_counter(self._source)  # first: it takes a second to be refused
+            # Here, since it imports torch. The tokenizer is first: it takes a second to be refused.
+            from memagent_engines.transformers.loading import load_counter
+
+            counter = load_counter(self._source)
             engine = await self._start_engine()
         except MemagentError:
             raise
@@ -117,8 +120,8 @@ class _Shared:
         self._loop.close()
 
     async def _end(self) -> None:
-        if self.started.exception() is None:
-            self.started.result()[0].stop()
+        with suppress(MemagentError):  # it did not start
+            (await asyncio.wrap_future(self.started))[0].stop()
         calls = asyncio.all_tasks() - {asyncio.current_task()}
         for call in calls:
             call.cancel()
@@ -270,7 +273,7 @@ class EngineModel:
         except EngineFailed:
             await self._give_up(shared)
             raise
-        except (CancelledError, asyncio.CancelledError):
+        except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -315,12 +318,6 @@ def find_model(source: str | Path) -> tuple[str, Policy | None]:
             f"memagent-train export"
         )
     return str(folder), Policy.load(folder)
-
-
-def _load_counter(source: str) -> TokenizerFile:
-    from memagent_engines.transformers.loading import load_tokenizer, prompt_counter
-
-    return prompt_counter(load_tokenizer(source), source)
 
 
 def _say(error: Exception) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from importlib import import_module
 from typing import Any, ClassVar
 
 from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefused
@@ -55,11 +56,11 @@ class VllmModel(EngineModel):
 
 class _Vllm:
     def __init__(self, settings: dict[str, Any]) -> None:
-        import vllm  # pyright: ignore[reportMissingImports]
-        from vllm.v1.engine.async_llm import AsyncLLM  # pyright: ignore[reportMissingImports]
-
-        self._vllm: Any = vllm
-        self._engine: Any = AsyncLLM.from_engine_args(vllm.AsyncEngineArgs(**settings))
+        # By name: type checkers don't know vLLM, which is in no environment of ours.
+        self._vllm: Any = import_module("vllm")
+        self._kinds: Any = import_module("vllm.sampling_params")
+        engine: Any = import_module("vllm.v1.engine.async_llm").AsyncLLM
+        self._engine: Any = engine.from_engine_args(self._vllm.AsyncEngineArgs(**settings))
         self._defaults: dict[str, Any] = self._engine.model_config.get_diff_sampling_param()
         self.window: int = self._engine.model_config.max_model_len
         self._numbers = itertools.count()
@@ -96,10 +97,7 @@ class _Vllm:
         engine.shutdown(timeout=STOP_LIMIT)
 
     def _sampling(self, request: ChatRequest, tokens: bool) -> Any:
-        from vllm import sampling_params  # pyright: ignore[reportMissingImports]
-
-        kinds: Any = sampling_params
-        pattern = request.pattern
+        kinds, pattern = self._kinds, request.pattern
         fields = {
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,

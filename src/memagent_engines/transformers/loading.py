@@ -51,7 +51,7 @@ def load(
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # on standard error, while weights are read
     try:
-        tokenizer = load_tokenizer(name)
+        tokenizer = _load_tokenizer(name)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name, dtype=wanted, output_loading_info=True, trust_remote_code=False
         )
@@ -88,10 +88,9 @@ def load(
     return model, tokenizer
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """A model's tokenizer; transformers raises whatever it likes if there is none."""
-    # Without this setting, transformers asks on standard input whether to run a model's own code.
-    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+def load_counter(name: str) -> TokenizerFile:
+    """The `prompt_counter` of a model's tokenizer; transformers raises whatever it likes if there is none."""
+    return prompt_counter(_load_tokenizer(name), name)
 
 
 def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
@@ -120,6 +119,11 @@ def prompt_counter(tokenizer: PreTrainedTokenizerBase, name: str) -> TokenizerFi
             f"model's instruct variant, whose tokenizer has one"
         )
     return counter
+
+
+def _load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    # Without this setting, transformers asks on standard input whether to run a model's own code.
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

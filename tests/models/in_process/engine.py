@@ -31,6 +31,6 @@ def keep_running() -> list[object]:
         drawn.append(None)
         return await draw(engine, *args)
 
-    _Vllm.draw = counted
+    setattr(_Vllm, draw.__name__, counted)
     run_sync(open_tiny().window())
     return drawn

@@ -91,7 +91,7 @@ async def test_models_share_an_engine_which_ends_with_the_last_and_may_die() -> 
     def mine() -> list[int]:
         return [process for process in processes() if process not in before]
 
-    options = SETTINGS | {"kv_cache_memory_bytes": 2**27}
+    options: dict[str, Any] = SETTINGS | {"kv_cache_memory_bytes": 2**27}
     first, second = (VllmModel(os.environ["MODEL_FOLDER"], window=512, **options) for _ in range(2))
     asks = [asyncio.create_task(m.complete(request())) for m in (first, second)]
     asks[0].cancel()  # which doesn't end what the other waits for
