@@ -20,6 +20,10 @@ collect_ignore = (
     [] if importlib.util.find_spec("torch") else ["models/transformers", "nano", "smol", "train"]
 )
 
+# `make test-engines` runs them, in the environment of an engine.
+if not importlib.util.find_spec("vllm"):
+    collect_ignore += ["models/in_process"]
+
 # Read when the Hugging Face library is first imported, so it is set before any test module is.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -71,7 +75,9 @@ def blockbuster() -> Iterator[BlockBuster]:
         functions.can_block_in("memagent/models/spec.py", {"_look"})
         functions.can_block_in("memagent/models/spec.py", {"open_nano"})
         functions.can_block_in("memagent/models/policy.py", {"load"})
-        functions.can_block_in("memagent_engines/transformers/model.py", {"_find"})
+        functions.can_block_in("memagent_engines/in_process.py", {"find_model"})
+        # An engine's loop is its own.
+        functions.can_block_in("memagent_engines/in_process.py", {"_start", "_end"})
         functions.can_block_in("memagent/prompts/loading.py", {"load"})
     # The sync API blocks its caller on purpose, a notebook's loop too.
     detector.functions["threading.Lock.acquire"].can_block_in("memagent/threads.py", {"run_sync"})

@@ -157,6 +157,10 @@ class DeviceFull(ModelError):
     """The prompt does not fit in the memory of the device that runs the model."""
 
 
+class EngineFailed(ModelError):
+    """An engine in this process did not start, or died."""
+
+
 class FetchFailed(ModelError):
     """A model could not be downloaded or converted; nothing was kept."""
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.contracts.subjects import LOCAL, Subject
+from tests.contracts.subjects import ENGINES, LOCAL, Subject
 from tests.engines import commands, venvs
 from tests.engines.fixtures import API_KEY, StartServer
 from tests.engines.servers import EngineServer
@@ -22,13 +22,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "subject" in metafunc.fixturenames:
         subjects = [engine, NANO] if engine else list(LOCAL)
         metafunc.parametrize("subject", subjects, indirect=True)
-    if engine and NEEDS_SERVER in metafunc.fixturenames:
-        metafunc.parametrize(NEEDS_SERVER, [engine, NANO], indirect=True)
+    served = [engine, NANO] if engine else list(ENGINES)
+    if served and NEEDS_SERVER in metafunc.fixturenames:
+        metafunc.parametrize(NEEDS_SERVER, served, indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What needs a server is no test, and no skipped one either, where none was asked for."""
-    if config.getoption("--engine", default=None):
+    """What needs an engine is no test, and no skipped one either, where there is none."""
+    if ENGINES or config.getoption("--engine", default=None):
         return
     left = [i for i in items if NEEDS_SERVER in getattr(i, "fixturenames", ())]
     if left:
@@ -46,7 +47,9 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 @pytest.fixture
 def served(request: pytest.FixtureRequest) -> Subject:
-    """A served model: it gives ids."""
+    """A model of an engine, served or in this process: it gives ids."""
+    if request.param in ENGINES:
+        return ENGINES[request.param]()
     return _served(request)
 
 

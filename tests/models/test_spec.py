@@ -2,6 +2,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,7 @@ def test_no_model(spec: str | None) -> None:
         ("qwen3:4b", "openai:qwen3:4b"),
         ("gpt-4", "openai:gpt-4"),
         ("olama:llama3", "ollama:llama3"),
+        ("vllm-engin:Qwen", "vllm-engine:Qwen"),
         ("extractiv", "extractive"),
         ("OpenAI:gpt", "openai:gpt"),
     ],
@@ -317,6 +319,9 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
         ("extractive", {"base_url": "http://h/v1"}, "base_url="),
         ("vllm:m", {"base_url": "localhost:8000/v1"}, "localhost:8000/v1.*http://"),
         ("vllm:m", {"base_url": "http://a/v1,,http://b/v1"}, "the base URL '' does not start"),
+        ("vllm-engine:m", {"base_url": "http://h/v1"}, "needs no server, so base_url="),
+        ("vllm-engine:./nowhere", {}, "there is no folder"),
+        ("vllm-engine:m", {"window": 0}, "window must be at least 1 token, got 0"),
         ("vllm:m", {"window": 0}, "window must be at least 1 token, got 0"),
         (ScriptedModel([]), {"api_key": "k", "window": 5}, "api_key=, window="),
     ],
@@ -324,6 +329,14 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
 def test_what_cannot_be_right(spec: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         open_model(spec, **options)
+
+
+@pytest.mark.skipif(bool(find_spec("vllm")), reason="vLLM is here")
+async def test_an_engine_that_is_not_installed() -> None:
+    model = open_model("vllm-engine:owner/model")
+    with pytest.raises(ConfigError, match="install the engine"):
+        await model.window()
+    await model.aclose()
 
 
 def test_an_object_passes() -> None:

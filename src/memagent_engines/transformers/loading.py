@@ -51,8 +51,7 @@ def load(
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # on standard error, while weights are read
     try:
-        # Without this setting, transformers asks on standard input whether to run a model's own code.
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer = _load_tokenizer(name)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name, dtype=wanted, output_loading_info=True, trust_remote_code=False
         )
@@ -89,6 +88,11 @@ def load(
     return model, tokenizer
 
 
+def load_counter(name: str) -> TokenizerFile:
+    """The `prompt_counter` of a model's tokenizer; transformers raises whatever it likes if there is none."""
+    return prompt_counter(_load_tokenizer(name), name)
+
+
 def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
     """The tokenizer as a memagent counter. Blocks for up to a second: it goes through a file.
 
@@ -104,6 +108,22 @@ def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
                 f"convert it (AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
             )
         return TokenizerFile(folder)
+
+
+def prompt_counter(tokenizer: PreTrainedTokenizerBase, name: str) -> TokenizerFile:
+    """The tokenizer of the model `name` as a counter that renders prompts. Raises a `ConfigError` if it can't."""
+    counter = text_counter(tokenizer)
+    if not counter.exact:
+        raise ConfigError(
+            f"the tokenizer of {name!r} has no chat template: set tokenizer.chat_template, or use the "
+            f"model's instruct variant, whose tokenizer has one"
+        )
+    return counter
+
+
+def _load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    # Without this setting, transformers asks on standard input whether to run a model's own code.
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from memagent.models.sharing import Once
 from memagent.texts import name_extra
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
+from memagent_engines.in_process import find_model
 
 if TYPE_CHECKING:
     from memagent_engines.transformers.loading import Dtype
@@ -60,7 +60,7 @@ class TransformersModel:
         max_batch_tokens: int | None = 65_536,
         tokens: bool = False,
     ) -> None:
-        self._source, self.policy = _find(source)
+        self._source, self.policy = find_model(source)
         if adapter is not None:
             self.policy = Policy.load(adapter) or self.policy
         self.name = name or f"transformers:{self._source}"
@@ -131,7 +131,7 @@ class TransformersModel:
 
     def _load(self) -> tuple[PaddedSampler, TokenizerFile]:
         try:
-            from memagent_engines.transformers.loading import load, text_counter
+            from memagent_engines.transformers.loading import load, prompt_counter
             from memagent_engines.transformers.padded import PaddedSampler
             from memagent_engines.transformers.sampler import window_of
         except ImportError as error:
@@ -143,12 +143,7 @@ class TransformersModel:
             raise ConfigError(
                 f"window={self._asked!r} is out of range: {self.name!r} takes 1 to {most} tokens"
             )
-        counter = text_counter(tokenizer)
-        if not counter.exact:
-            raise ConfigError(
-                f"the tokenizer of {self._source!r} has no chat template: set tokenizer.chat_template, or use the "
-                f"model's instruct variant, whose tokenizer has one"
-            )
+        counter = prompt_counter(tokenizer, self._source)
         sampler = PaddedSampler(model, tokenizer, window=self._asked, **self._limits)
         with self._closing:
             self._check_open()
@@ -169,22 +164,3 @@ def _holds(stops: Sequence[str], counter: TokenizerFile, ids: Sequence[int]) -> 
     longest = max((len(stop.encode()) for stop in stops), default=0)
     text = counter.decode(ids[-longest - 1 :]) if longest else ""
     return any(stop in text for stop in stops)
-
-
-def _find(source: str | Path) -> tuple[str, Policy | None]:
-    """The folder as an absolute path, or the name on the hub; and the folder's settings."""
-    text = str(source)
-    folder = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - links are left as they are
-    if not folder.is_dir():
-        if isinstance(source, Path) or text.startswith((".", "/", "~")) or text.count("/") > 1:
-            raise ConfigError(
-                f"there is no folder {str(folder)!r}: give a model folder, as save_pretrained writes it, or "
-                f"a name on the hub"
-            )
-        return text, None
-    if not (folder / "config.json").is_file():
-        raise ConfigError(
-            f"the folder {str(folder)!r} has no model (no config.json): give a folder written by save_pretrained or "
-            f"memagent-train export"
-        )
-    return str(folder), Policy.load(folder)

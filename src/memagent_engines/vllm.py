@@ -1,0 +1,120 @@
+"""A model in vLLM's asynchronous engine, which runs in child processes of this one.
+
+Checked with vLLM 0.32 on a CPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from importlib import import_module
+from typing import Any, ClassVar
+
+from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefused
+from memagent.messages import ChatRequest, FinishReason
+from memagent_engines.in_process import Drawn, Engine, EngineModel
+
+ENVIRONMENT = {
+    # Standard output is for answers.
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    # Else it reports the model and the machine to its authors.
+    "VLLM_NO_USAGE_STATS": "1",
+    # A fork copies the locks of memagent's threads as they are, some of them held.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+}
+"""Variables that vLLM gets unless they are set: it reads most of them when it is imported, its children too."""
+STOP_LIMIT = 30.0
+"""Seconds that vLLM's processes have to end by themselves before they are killed; its own 5 are too few on a busy CPU,
+where it leaves shared memory behind."""
+_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+
+
+class VllmModel(EngineModel):
+    """A model in vLLM's engine in this process: what `vllm:` is at a server. `settings` are those of `AsyncEngineArgs`.
+
+    Defaults of the model's generation config (top-k, penalties) are used, as by vLLM's server; `generation_config=
+    "vllm"` leaves them out. Log-probabilities are those before temperature and top-p, unless `logprobs_mode` is
+    "processed_logprobs".
+    """
+
+    scheme: ClassVar[str] = "vllm-engine"
+
+    async def _start(self) -> Engine:
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        return _Vllm(
+            {
+                "model": self._source,
+                "max_model_len": self._window,
+                # Nobody asks for them here, and counting takes time at each step.
+                "disable_log_stats": True,
+                **self._settings,
+            }
+        )
+
+
+class _Vllm:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        # By name: type checkers don't know vLLM, which is in no environment of ours.
+        self._vllm: Any = import_module("vllm")
+        self._kinds: Any = import_module("vllm.sampling_params")
+        engine: Any = import_module("vllm.v1.engine.async_llm").AsyncLLM
+        self._engine: Any = engine.from_engine_args(self._vllm.AsyncEngineArgs(**settings))
+        self._defaults: dict[str, Any] = self._engine.model_config.get_diff_sampling_param()
+        self.window: int = self._engine.model_config.max_model_len
+        self._numbers = itertools.count()
+
+    async def draw(self, ids: tuple[int, ...], request: ChatRequest, tokens: bool) -> Drawn:
+        outcome: Any = None
+        try:
+            generated = self._engine.generate(
+                self._vllm.TokensPrompt(prompt_token_ids=list(ids)),
+                self._sampling(request, tokens),
+                str(next(self._numbers)),
+            )
+            async for outcome in generated:  # noqa: B007 - one, at the end
+                pass
+        except Exception as error:
+            raise self._translate(error) from error
+        (reply,) = outcome.outputs
+        if reply.finish_reason not in _FINISH:
+            raise BadResponse(f"vLLM ended a reply early ({reply.finish_reason!r}); see its log")
+        drawn = tuple(reply.token_ids)
+        logprobs = (
+            tuple(min(0.0, at[i].logprob) for i, at in zip(drawn, reply.logprobs, strict=True))
+            if tokens
+            else None
+        )
+        finish, cached = _FINISH[reply.finish_reason], outcome.num_cached_tokens or 0
+        return Drawn(reply.text, drawn, logprobs, finish, cached)
+
+    def stop(self) -> None:
+        engine, self._engine = (
+            self._engine,
+            None,
+        )  # else it is deleted, and complains, when Python ends
+        engine.shutdown(timeout=STOP_LIMIT)
+
+    def _sampling(self, request: ChatRequest, tokens: bool) -> Any:
+        kinds, pattern = self._kinds, request.pattern
+        fields = {
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+            "max_tokens": request.max_tokens,
+            "seed": request.seed,
+            "stop": list(request.stop),
+            "logprobs": 0 if tokens else None,  # of the sampled token alone
+            "structured_outputs": pattern and kinds.StructuredOutputsParams(regex=pattern),
+            "output_kind": kinds.RequestOutputKind.FINAL_ONLY,
+        }
+        return kinds.SamplingParams(**self._defaults | fields)
+
+    def _translate(self, error: Exception) -> ModelError:
+        if self._engine is None or self._engine.errored:
+            return EngineFailed(
+                "vLLM's engine died (its log is on standard error): the next call starts another"
+            )
+        if isinstance(error, ValueError):
+            return RequestRefused(f"vLLM refuses the request: {error}")
+        return ModelError(f"vLLM failed: {type(error).__name__}: {error}")

@@ -1,0 +1,81 @@
+"""An engine in the process of its caller: tests that run in the engine's venv, and a reading."""
+
+import json
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+from tests.engines import commands, groups, venvs
+from tests.engines.test_smol import CHUNK, MEMORY, QUESTION, TEXT, WINDOW
+
+from memagent_engines.smol import smol_folder
+
+PACKAGES = sysconfig.get_path("purelib")
+TESTS = ("tests/contracts/test_chat_model.py", "tests/models/in_process")
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine's name; no server is started."""
+    name = str(request.config.getoption("--engine"))
+    if name != "vllm":
+        pytest.skip("no other engine has a model in the process")
+    return name
+
+
+def run_inside(
+    engine: str, folder: Path, *line: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a module in the venv of an engine, and sees that none of its processes are left."""
+    paths = [str(venvs.ROOT / name) for name in ("src", "benchmarks", "experiments", ".")]
+    variables |= {
+        "MODEL_FOLDER": str(venvs.tiny_model()),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+    process = subprocess.Popen(
+        [str(venvs.python_of(engine)), str(venvs.HERE / "inside.py"), PACKAGES, *line],
+        cwd=venvs.ROOT,
+        env=commands.environment(engine, folder) | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, log = process.communicate()
+        assert groups.wait_for_end(process.pid, groups.KILL_LIMIT)
+    finally:
+        groups.end(process.pid, folder / "gone")
+    return subprocess.CompletedProcess(line, process.returncode, output, log)
+
+
+def test_the_contract_and_its_own_tests(engine: str, tmp_path: Path) -> None:
+    # What engines import warns.
+    options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "-k", engine]
+    done = run_inside(engine, tmp_path, "pytest", *options, *TESTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+def test_a_reading_from_the_command_line(engine: str, tmp_path: Path) -> None:
+    document = tmp_path / "book.txt"
+    document.write_text(TEXT[:3000])
+    line = [
+        "memagent",
+        "ask",
+        str(document),
+        QUESTION,
+        "--model",
+        f"{engine}-engine:{smol_folder()}",
+    ]
+    line += ["--window", str(WINDOW), "--chunk-tokens", str(CHUNK), "--memory-tokens", str(MEMORY)]
+    line += ["--store", str(tmp_path / "r.sqlite"), "--json"]
+    done = run_inside(engine, tmp_path, *line, VLLM_CPU_KVCACHE_SPACE="1")  # gigabyte
+    assert done.returncode == 0, done.stdout + done.stderr
+    # vLLM's log goes elsewhere.
+    assert json.loads(done.stdout)["answer"].strip()
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,135 @@
+"""What vLLM's engine in this process promises beside the contract; `tests/engines/test_in_process.py` runs it."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from typing import Any
+
+import pytest
+from tests.models.in_process.engine import SETTINGS, WINDOW, open_tiny
+
+from memagent.errors import ConfigError, EngineFailed, ModelError
+from memagent.messages import ChatRequest, Message, Sampling
+from memagent.threads import in_thread
+from memagent_engines.transformers.model import TransformersModel
+from memagent_engines.vllm import VllmModel
+
+WARM = Sampling(temperature=1.0, top_p=1.0)
+LONG = "The prince rode on to the village by the wood, and nobody spoke to him. " * 20
+
+
+def request(text: str = "Where was the old prince?", **fields: Any) -> ChatRequest:
+    message = Message(role="user", content=text)
+    fields = {"max_tokens": 12, "sampling": Sampling(temperature=0), **fields}
+    return ChatRequest(messages=(message,), **fields)
+
+
+def processes() -> list[int]:
+    return [child.pid or 0 for child in multiprocessing.active_children()]
+
+
+async def until_requests(model: VllmModel, count: int) -> None:
+    """Waits until the engine works on so many requests."""
+    running: Any = (await model._open())[1][0]
+    while running._engine.get_num_unfinished_requests() != count:  # noqa: ASYNC110 - vLLM has no event for it
+        await asyncio.sleep(0.01)
+
+
+async def test_it_draws_what_transformers_draws() -> None:
+    model, other = (
+        open_tiny(tokens=True),
+        TransformersModel(os.environ["MODEL_FOLDER"], tokens=True),
+    )
+    for text in ("Where was the old prince?", LONG):
+        drawn, wanted = [(await m.complete(request(text))).tokens for m in (model, other)]
+        assert drawn is not None
+        assert wanted is not None
+        assert drawn.prompt == wanted.prompt
+        assert drawn.sampled == wanted.sampled
+        assert drawn.logprobs == pytest.approx(wanted.logprobs, abs=1e-3)
+    await other.aclose()
+    await model.aclose()
+
+
+async def test_seeds_and_cached_prefixes() -> None:
+    model = open_tiny()
+
+    async def text(seed: int) -> str:
+        return (await model.complete(request(seed=seed, sampling=WARM))).text
+
+    assert await text(1) == await text(1) != await text(2)
+    prompts = [LONG + end for end in ("Who?", "Where?")]
+    cached = [(await model.complete(request(text))).usage.cached_tokens for text in prompts]
+    assert cached[1] > 100
+    await model.aclose()
+
+
+async def test_a_cancelled_call_is_aborted_and_a_closed_model_fails_its_calls() -> None:
+    model, other = open_tiny(), open_tiny()
+    assert await other.window() == WINDOW
+    ask = request(max_tokens=1500, sampling=WARM)
+    calls = [asyncio.create_task(model.complete(ask)) for _ in range(2)]
+    await until_requests(other, 2)
+    calls[0].cancel()
+    await until_requests(other, 1)
+    await model.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await calls[0]
+    for call in (calls[1], model.complete(ask)):
+        with pytest.raises(ModelError, match="is closed"):
+            await call
+    await until_requests(other, 0)
+    assert (await other.complete(request())).usage.completion_tokens == 12
+    await other.aclose()
+
+
+async def test_models_share_an_engine_which_ends_with_the_last_and_may_die() -> None:
+    """Of other settings than the other tests' engine, so that its processes are known."""
+    before = processes()
+
+    def mine() -> list[int]:
+        return [process for process in processes() if process not in before]
+
+    options: dict[str, Any] = SETTINGS | {"kv_cache_memory_bytes": 2**27}
+    first, second = (VllmModel(os.environ["MODEL_FOLDER"], window=512, **options) for _ in range(2))
+    asks = [asyncio.create_task(m.complete(request())) for m in (first, second)]
+    asks[0].cancel()  # which doesn't end what the other waits for
+    reply = await asks[1]
+    await first.complete(request())
+    assert len(mine()) == 1
+    await first.aclose()
+    (process,) = mine()
+    call = asyncio.create_task(second.complete(request(max_tokens=400, sampling=WARM)))
+    await until_requests(second, 1)
+    await in_thread(os.kill, process, signal.SIGKILL)
+    with pytest.raises(EngineFailed, match="died"):
+        await call
+    assert mine() == []
+    again = await second.complete(request())
+    assert again.text == reply.text
+    assert len(mine()) == 1
+    await second.aclose()
+    await second.aclose()
+    assert mine() == []
+
+
+async def test_what_cannot_be_started_says_why(tmp_path: Any) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    cases: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
+        (tmp_path, {}, ConfigError, "save_pretrained"),
+        (os.environ["MODEL_FOLDER"], {"no_such_setting": 1}, ConfigError, "no_such_setting"),
+        (os.environ["MODEL_FOLDER"], {"window": 10**6}, ConfigError, "1000000"),
+        (
+            os.environ["MODEL_FOLDER"],
+            SETTINGS | {"kv_cache_memory_bytes": 2**10},
+            EngineFailed,
+            "did not start",
+        ),
+    ]
+    for source, options, kind, words in cases:
+        model = VllmModel(source, **options)
+        for _ in range(2 if kind is ConfigError else 1):
+            with pytest.raises(kind, match=words):
+                await model.complete(request())
+        await model.aclose()
