@@ -117,6 +117,18 @@ class Settled(_QuestionEvent):
     chunk: int
 
 
+class Rereading(_QuestionEvent):
+    """The memory didn't settle the question: memory and chunk events that follow are of chunks read again."""
+
+    type: Literal["rereading"] = "rereading"
+    chunks: tuple[int, ...]
+    """Those that rank highest for the question's words."""
+    recalled: tuple[str, ...]
+    """Sentences of past memories that were put behind the memory."""
+    usage: Usage
+    """Cost of the answer call that found it unsettled."""
+
+
 class MemoryDegenerate(_QuestionEvent):
     """A new memory was still degenerate after retries (see `MemoryAgent(degenerate=)`)."""
 
@@ -235,6 +247,7 @@ Event = Annotated[
     | ChunkRead
     | Neutralised
     | MemoryUpdated
+    | Rereading
     | MemoryDegenerate
     | MemoryKept
     | MemoryTruncated

@@ -155,16 +155,17 @@ class MemoryFunction:
     def _with_reads(self, result: Result) -> GatedResult:
         """The result with what the run's log says about its chunks. Blocks."""
         spans: dict[int, tuple[int, int]] = {}
-        kept: dict[int, bool] = {}
+        kept: list[bool] = []
         for event in self._runs.store.events(result.run_id):
             if isinstance(event, ChunkRead):
                 spans[event.chunk] = event.start, event.end
             elif isinstance(event, (MemoryKept, MemoryUpdated)):
-                kept[event.chunk] = isinstance(event, MemoryKept)
+                kept.append(isinstance(event, MemoryKept))
+        shown = (one for one in result.trajectory.conversations if one.chunk is not None)
         reads = tuple(
-            Read(one.tokens.prompt + one.tokens.sampled, spans[one.chunk], kept[one.chunk])
-            for one in result.trajectory.conversations
-            if one.chunk is not None and one.tokens is not None
+            Read(one.tokens.prompt + one.tokens.sampled, spans[one.chunk or 0], keeps)
+            for one, keeps in zip(shown, kept, strict=True)  # in order, those read again too
+            if one.tokens is not None
         )
         return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
 

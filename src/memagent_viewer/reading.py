@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from memagent import events
-from memagent.cli.history import CUT_OFF, tell_degenerate, tell_neutralised, tell_retry, tell_rows
+from memagent.cli.history import (
+    CUT_OFF,
+    tell_degenerate,
+    tell_look,
+    tell_neutralised,
+    tell_retry,
+    tell_rows,
+)
 from memagent.messages import Usage
 from memagent.texts import repair_surrogates
 from memagent_viewer.deltas import find_delta
@@ -59,6 +66,8 @@ class _Book:
         self._memory = ""
         self._before, self._chunk, self._spent = "", -1, Usage()
         """The memory before the last chunk, that chunk, and its cost so far: an extraction may ask several times."""
+        self._again = False
+        """Chunks are read again: that is part of how the answer came about."""
         self._answer: dict[str, Any] = {"text": None, "notes": [], "cost": cost(Usage())}
 
     def step(self, chunk: int) -> dict[str, Any]:
@@ -70,6 +79,9 @@ class _Book:
         match event:
             case events.MemoryUpdated() | events.MemoryKept():
                 self._read(event)
+            case events.Rereading():
+                self._again = True
+                self._note(None, tell_look(event))
             case events.MemoryTruncated():
                 sizes = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
                 self._note(event.chunk, f"memory cut at a sentence end, from {sizes}")
@@ -95,6 +107,13 @@ class _Book:
                 pass
 
     def _read(self, event: events.MemoryUpdated | events.MemoryKept) -> None:
+        if self._again:
+            kept = isinstance(event, events.MemoryKept)
+            changed = not kept and event.memory != self._memory
+            self._memory = self._memory if kept else repair_surrogates(event.memory)
+            how = "memory changed" if changed else "memory unchanged"
+            self._note(None, f"chunk {event.chunk} read again: {how}")
+            return
         if event.chunk != self._chunk:
             self._chunk, self._before, self._spent = event.chunk, self._memory, Usage()
         self._spent += event.usage

@@ -194,6 +194,7 @@ def _settings(policy: Policy, given: Measure) -> MemorySettings:
         cuts=given.cuts or policy.reading().get("cuts", "exact"),
         trust=given.trust,
         degenerate=given.degenerate,
+        reread=given.reread,
         sampling=dict(policy.sampling or Sampling()) | said,
         seed=given.seed,
     )

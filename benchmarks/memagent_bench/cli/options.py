@@ -246,6 +246,7 @@ class Measure(RunChoice):
     prompts: opt.Prompts = None
     trust: opt.TrustOption = None
     degenerate: opt.DegenerateOption = None
+    reread: opt.Reread = None
     temperature: opt.Temperature = None
     top_p: Annotated[
         float | None,

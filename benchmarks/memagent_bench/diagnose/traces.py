@@ -165,7 +165,7 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
                 pass
             case _:
                 continue
-        last = event.chunk
+        last = max(last, event.chunk)  # one may be read again
         for place in (place for places in followed for place in places):
             place.step(last, memory)
     return [

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
-from memagent.errors import ConfigError
+from memagent.memory.ranking import rank
 from memagent_bench.systems.fitting import Span
 
 Rank = Callable[[str, str, int], list[Span]]
@@ -115,36 +113,18 @@ def by_terms(text: str, question: str, most: int) -> list[Span]:
 
 
 def by_bm25(text: str, question: str, most: int) -> list[Span]:
-    """Sentences by SQLite's BM25 (k1 = 1.2, b = 0.75, Porter stems) against the question's words.
+    """Sentences by the BM25 of `rank`.
 
     Raises:
         ConfigError: this Python's SQLite has no FTS5.
     """
-    words = dict.fromkeys(re.findall(r"[^\W_]+", question.casefold()))
-    if not words:
-        return []
     # Two numbers for each sentence, whatever their number: tuples would outweigh the document.
     starts, ends = array("q"), array("q")
 
-    def rows() -> Iterator[tuple[int, str]]:
-        for row, (start, end) in enumerate(sentences(text)):
+    def texts() -> Iterator[str]:
+        for start, end in sentences(text):
             starts.append(start)
             ends.append(end)
-            yield row, text[start:end]
+            yield text[start:end]
 
-    with closing(sqlite3.connect(":memory:")) as db:
-        try:
-            # Without content: the places lead back to the document, which is held anyway.
-            db.execute(
-                "CREATE VIRTUAL TABLE s USING fts5(t, content='', tokenize='porter unicode61')"
-            )
-        except sqlite3.OperationalError as error:
-            raise ConfigError(
-                f"bm25 needs a Python whose SQLite has FTS5 ({error}); leave it out of --systems"
-            ) from error
-        db.executemany("INSERT INTO s (rowid, t) VALUES (?, ?)", rows())
-        query = " OR ".join(f'"{word}"' for word in words)
-        found = db.execute(
-            "SELECT rowid FROM s WHERE s MATCH ? ORDER BY rank, rowid LIMIT ?", (query, most)
-        ).fetchall()
-    return [(starts[row], ends[row]) for (row,) in found]
+    return [(starts[row], ends[row]) for row in rank(texts(), question, most)]

@@ -105,7 +105,9 @@ def estimate(given: Ask) -> None:
             return
         calls = f"{found.calls_max:,}"
         if found.calls_min != found.calls_max:
-            calls = f"{found.calls_min:,} to {calls} (the exit gate may end the reading early)"
+            early = "the exit gate may end the reading early"
+            why = "chunks may be read again" if given.reread else early
+            calls = f"{found.calls_min:,} to {calls} ({why})"
         outcome.paper.table(
             [
                 ("calls", calls),

@@ -26,6 +26,7 @@ class Branch(Reading):
     model: opt.Model = None
     seed: Annotated[int | None, option("Seed of the new run.", panel=MODEL)] = None
     read_ahead: opt.ReadAhead = None
+    reread: opt.Reread = None
     new_id: Annotated[str | None, option("Name of the new run.", "ID", panel=RUN)] = None
     durable: opt.Durable = False
     display: opt.DisplayOption = None

@@ -18,6 +18,7 @@ from memagent.events import (
     MemoryUpdated,
     MessageSent,
     Neutralised,
+    Rereading,
     Retried,
     RowsFound,
     Settled,
@@ -43,6 +44,12 @@ def tell_degenerate(event: MemoryDegenerate) -> str:
     """Words for what happened to a degenerate memory."""
     became = "the old one was kept" if event.kept else "it was accepted"
     return f"{event.problem}; {became}"
+
+
+def tell_look(event: Rereading) -> str:
+    """Words for what was recalled, and what is read again."""
+    recalled, chunks = plural(len(event.recalled), "sentence"), ", ".join(map(str, event.chunks))
+    return f"the memory doesn't settle it: {recalled} recalled, chunks {chunks or '-'} read again"
 
 
 def tell_rows(event: RowsFound) -> str:
@@ -89,6 +96,8 @@ class History:
                 self._note(f"{where} {tell_retry(event)}", "yellow")
             case MemoryDegenerate():
                 self._note(f"chunk {event.chunk}: {tell_degenerate(event)}", "yellow")
+            case Rereading():
+                self._note(tell_look(event), "cyan")
             case RowsFound() if event.duplicates or event.invalid:
                 self._note(f"chunk {event.chunk}: {tell_rows(event)}", "yellow")
             case Settled():

@@ -137,6 +137,10 @@ ReadAhead = Annotated[
         "N",
     ),
 ]
+Reread = Annotated[
+    int | None,
+    _of_budget("Chunks to read again if the memory doesn't settle it. Default: as it was trained, else 0.", "N", low=0),
+]  # fmt: skip
 TrustOption = Annotated[Trust | None, _of_budget(TRUST_HELP)]
 
 Store = Annotated[

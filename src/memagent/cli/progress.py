@@ -113,7 +113,7 @@ class Tally:
                 self._waiting = {n for n, book in enumerate(self.notebooks) if not book.finished}
             case events.MemoryUpdated() | events.MemoryKept():
                 book = self.notebooks[event.question]
-                book.read = event.chunk + 1
+                book.read = max(book.read, event.chunk + 1)
                 if isinstance(event, events.MemoryUpdated):
                     self.latest = book
                     book.before, book.memory = book.memory, event.memory

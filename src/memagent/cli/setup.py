@@ -133,6 +133,7 @@ class Ask(Reading):
     model: opt.Model = None
     seed: Annotated[int, option("Seed of the run.", panel=MODEL, default=True)] = 0
     read_ahead: opt.ReadAhead = None
+    reread: opt.Reread = None
     encoding: Annotated[
         str | None, option("The document's encoding. Default: detected.", "NAME", panel=TEXT)
     ] = None

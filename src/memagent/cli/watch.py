@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from memagent import events
 from memagent.cli.changes import gist, mark_changes
-from memagent.cli.history import tell_degenerate, tell_neutralised, tell_retry, tell_rows
+from memagent.cli.history import tell_degenerate, tell_look, tell_neutralised, tell_retry, tell_rows
 from memagent.cli.options import Display
 from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
@@ -83,6 +83,8 @@ class PlainWatcher:
                 return f"chunk {event.chunk:<5} {tell_neutralised(event.count)}"
             case events.Retried():
                 return f"{self._where(event)}{shorten(tell_retry(event), PIPE_WIDTH)}"
+            case events.Rereading():
+                return tell_look(event)
             case events.RowsFound() if event.invalid:
                 return f"{self._where(event)}{tell_rows(event)}"
             case events.Settled():

@@ -55,6 +55,8 @@ class MemoryAgent(Jobs):
             The memory and the answer are those of reading in order, sooner and for more calls. `auto` follows how
             often the memory changes and how many calls the server answers at once. Needs a temperature of 0, and
             pays with the `update` gate.
+        reread: for a question that the memory doesn't settle, recall what it lost and read up to this many chunks
+            again, those that share most words with the question (default 0: off). Needs an answer call more.
         sampling: temperature and top_p.
         seed: seed of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at a number of calls, tokens or seconds, or at a cost; a resumed run's
@@ -81,6 +83,7 @@ class MemoryAgent(Jobs):
         trust: Literal["neutral", "exact"] | None = None,
         degenerate: Degenerate | None = None,
         read_ahead: int | Literal["auto"] | None = None,
+        reread: int | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
         limits: Limits | None = None,
@@ -100,6 +103,7 @@ class MemoryAgent(Jobs):
             trust=trust,
             degenerate=degenerate,
             read_ahead=read_ahead,
+            reread=reread,
             sampling=sampling,
             seed=seed,
         )

@@ -50,13 +50,13 @@ def has_collapsed(old: str, new: str, chunk: str) -> bool:
 
 
 def find_problem(
-    choice: Degenerate, old: str, chunk: Chunk | None, reply: Update | Answer
+    choice: Degenerate, old: str, chunk: Chunk | None, reply: Update | Answer | None
 ) -> str | None:
     """What is wrong with a new memory, given the old one and the chunk, or with an answer; None if nothing is.
 
     With `take` nothing counts as degenerate.
     """
-    text = reply.text if isinstance(reply, Answer) else reply.memory
+    text = reply.text if isinstance(reply, Answer) else reply and reply.memory
     if text is None or choice == "take":
         return None
     if (piece := repetition(text)) is not None:

@@ -185,9 +185,9 @@ class Jobs(Agent[MemorySettings]):
         return RunStream(BranchLoop(agent, questions, document, branch), new_id)
 
     def _worded(self, prompts: PromptSet) -> MemoryAgent:
-        """The same agent with other wording."""
+        """The same agent with other wording, whose replies don't say whether a question is settled."""
         agent = cast("MemoryAgent", self)
         assert agent.store is not None, "opened now, so that the copy shares it"
         other = copy.copy(agent)
-        other.prompts = prompts
+        other.prompts, other.settings = prompts, agent.settings.model_copy(update={"reread": 0})
         return other

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import aclosing
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from functools import partial
 from itertools import compress, islice
 from operator import attrgetter
@@ -15,35 +15,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from memagent.chunking import Chunk, ResumePoint, chunks
 from memagent.chunking.chunker import CHANGED
 from memagent.documents import Document, Source, open_document
-from memagent.errors import DocumentRequired, LimitReached, RunMismatch
-from memagent.events import (
-    Answered,
-    ChunkRead,
-    Event,
-    MemoryDegenerate,
-    MemoryKept,
-    MemoryTruncated,
-    MemoryUpdated,
-    Neutralised,
-    RunStarted,
-    Settled,
-    Stopped,
-)
+from memagent.errors import DocumentRequired, RunMismatch
+from memagent.events import ChunkRead, Event, Neutralised, RunStarted
 from memagent.memory.ahead import Pace, sent_ahead
-from memagent.memory.degenerate import find_problem
+from memagent.memory.calls import Calls
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State, read_results, restore
 from memagent.messages import Usage
-from memagent.prompts import read_answer, read_update
-from memagent.prompts.reply import Answer, Update
 from memagent.run.caller import Caller
-from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
 from memagent.run.result import Result
-from memagent.run.stream import Loop
 from memagent.run.sync import prefetch, together
 from memagent.runstore import RunRecord
-from memagent.runstore.conversations import without_text
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
@@ -53,7 +36,7 @@ if TYPE_CHECKING:
 _NEXT = attrgetter("next_chunk")
 
 
-class MemoryLoop(Loop[list[Result]]):
+class MemoryLoop(Calls):
     """One run over one document, for one or more questions; no document if the run needs no more of it."""
 
     agent: ClassVar[str] = "memory"
@@ -68,8 +51,7 @@ class MemoryLoop(Loop[list[Result]]):
         ahead = host.settings.read_ahead
         self._pace = None if ahead == 1 else Pace(ahead, host.concurrency)
         self._keeping = asyncio.Lock()
-        self._limit: str | None = None
-        """The usage limit reached."""
+        self._limit = None
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
         """See `Loop.prepare`."""
@@ -218,118 +200,7 @@ class MemoryLoop(Loop[list[Result]]):
             await self._log.commit(f"chunk-{chunk.index}", body, events=events)
             self._last = mark
 
-    # --- calls
-
-    def _update(self, chunk: Chunk, state: State) -> Exchange[Update]:
-        """Shows a chunk to one question: its memory is rewritten, or kept."""
-        plan, question = self.plan, state.question
-        return Exchange(
-            key=f"update-{chunk.index}/q{question}",
-            kind="update",
-            messages=plan.render("update", question, state.memory, chunk.text),
-            read=partial(read_update, prompts=plan.prompts, gate=plan.settings.gate),
-            stop=plan.prompts.stop.update,
-            most=plan.budget.output,
-            bound=plan.bound("update", question, state.tokens, chunk.tokens),
-            parts=plan.parts(question, state.memory, chunk.text),
-            doubts=partial(find_problem, plan.settings.degenerate, state.memory, chunk),
-            record=partial(self._record_update, state, chunk),
-            question=question,
-            chunk=chunk.index,
-        )
-
-    def _record_update(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
-        """Bounds the new memory. Blocks."""
-        update, events = reply.value, list[Event]()
-        where: dict[str, Any] = {"question": state.question, "chunk": chunk.index}
-        told = reply.conversation(chunk.index)
-        body: dict[str, Any] = {"conversation": told.model_dump(mode="json", exclude_defaults=True)}
-        if reply.doubt is not None:
-            kept = self.plan.settings.degenerate == "keep"
-            events.append(MemoryDegenerate(**where, problem=reply.doubt, kept=kept))
-            update = replace(update, memory=None) if kept else update
-        if update.memory is None:
-            events.append(MemoryKept(**where, usage=reply.usage))
-        else:
-            memory, tokens, before = self.plan.bound_memory(update.memory, cut_off=update.cut_off)
-            body |= {"memory": memory, "tokens": tokens}
-            state.memory, state.tokens, state.carried = memory, tokens, chunk.index
-            if tokens < before:
-                cut = MemoryTruncated(**where, tokens_before=before, tokens_after=tokens)
-                events.append(cut)
-            updated = MemoryUpdated(**where, memory=memory, tokens=tokens, usage=reply.usage)
-            events.append(updated)
-        if state.carried is not None:
-            body["carried"] = state.carried
-        if update.done and not chunk.last:
-            state.settled = body["settled"] = True
-            events.append(Settled(**where))
-        state.next_chunk = chunk.index + 1
-        return without_text(body, chunk.text), events
-
-    def _answer(self, state: State, *, so_far: bool = False) -> Exchange[Answer]:
-        """Asks for the answer from the memory, of the whole document or of what was read so far."""
-        plan, question = self.plan, state.question
-        place = f"partial-{state.next_chunk}" if so_far else "answer"
-        return Exchange(
-            key=f"{place}/q{question}",
-            kind="answer",
-            messages=plan.render("answer", question, state.memory),
-            read=partial(read_answer, prompts=plan.prompts),
-            stop=plan.prompts.stop.answer,
-            most=plan.budget.output,
-            bound=plan.bound("answer", question, state.tokens),
-            parts=plan.parts(question, state.memory),
-            doubts=partial(find_problem, plan.settings.degenerate, "", None),
-            record=partial(self._record_answer, state, so_far),
-            question=question,
-        )
-
-    def _record_answer(self, state: State, so_far: bool, reply: Reply[Answer]) -> Record:
-        answer = reply.value
-        facts: dict[str, Any] = {
-            "answer": answer.text,
-            "truncated": answer.truncated,
-            "form_found": answer.form_found,
-        }
-        answered = Answered(question=state.question, partial=so_far, usage=reply.usage, **facts)
-        conversation = reply.conversation().model_dump(mode="json", exclude_defaults=True)
-        return facts | {"conversation": conversation}, [answered]
-
-    async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:
-        """Runs one exchange per question, concurrently; a failure stops only its question."""
-        if len(exchanges) != 1:
-            await together(self._ask(exchange, caller=caller) for exchange in exchanges)
-            return
-        (exchange,) = exchanges
-        state = self._states[exchange.question]
-        try:
-            said = (await (caller or self._caller).ask(exchange)).value
-            if isinstance(said, Answer):  # a partial one may be from an earlier session
-                state.answer, state.truncated = said.text, said.truncated
-                state.partial = state.stopped is not None
-        except LimitReached as limit:
-            if exchange.turn is not None:
-                await exchange.turn
-            self._limit = str(limit)
-            await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
-        except Unusable as error:
-            if exchange.turn is not None:
-                await exchange.turn
-            where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
-            await self._stop(state, StopReason.UNUSABLE_REPLY, f"{where}: {error}", exchange.usage)
-
     # --- ends
-
-    async def _conclude(self, states: list[State], *, so_far: bool = False) -> None:
-        """Answers questions, from the whole document or from what was read so far."""
-        caller = self._caller.over(self.host.model) if so_far else None
-        await self._ask(*map(partial(self._answer, so_far=so_far), states), caller=caller)
-
-    async def _stop(self, state: State, reason: StopReason, detail: str, usage: Usage) -> None:
-        state.stopped, state.detail = reason, detail
-        stopped = Stopped(question=state.question, reason=reason, detail=detail, usage=usage)
-        await self._log.add_stop(stopped, among=len(self._states))
 
     async def _stop_at_limit(self, detail: str) -> None:
         """Stops the unfinished questions; with `Limits.answer`, answers them from the memories so far."""

@@ -11,6 +11,7 @@ from memagent.chunking import Chunker, ResumePoint, chunks
 from memagent.chunking.fitting import within
 from memagent.documents import Document
 from memagent.errors import ConfigError
+from memagent.memory.ranking import rank
 from memagent.messages import CallKind, Message
 from memagent.models.policy import ReadingSettings
 from memagent.prompts import Neutraliser, PromptSet
@@ -77,6 +78,8 @@ class MemoryPlan(Plan):
             raise ConfigError("no question was given: give at least one")
         for place, question in enumerate(questions):
             check_text(f"question {place}" if questions[1:] else "the question", question)
+        if settings.reread:
+            rank((), "", 1)  # now, not after a long reading: this SQLite may be unable to search
         whole = choose_window(model, settings.window, window)
         tags = prompts.tags if settings.trust == "neutral" else None
         neutraliser = Neutraliser(tags, counter.control_tokens)
@@ -112,7 +115,7 @@ class MemoryPlan(Plan):
 
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
-        bound = {"cuts", "gate", "trust", "degenerate", "sampling", "seed"}
+        bound = {"cuts", "gate", "trust", "degenerate", "reread", "sampling", "seed"}
         settings = self.settings.model_dump(mode="json", include=bound)
         return {
             "agent": self.agent,
@@ -136,12 +139,12 @@ class MemoryPlan(Plan):
         )
 
     def render(
-        self, kind: CallKind, question: int, memory: str, chunk: str = ""
+        self, kind: CallKind, question: int, memory: str, chunk: str = "", note: str = ""
     ) -> tuple[Message, ...]:
-        """The messages of a call. Chunk and memory are neutralised already; the question is neutralised here."""
+        """The messages of a call. Chunk and memory are neutralised already; the question, before a note, is here."""
         return self.prompts.render(
             kind,
-            question=self.neutraliser.safe(self.questions[question]),
+            question=self.neutraliser.safe(self.questions[question]) + note,
             memory=memory or self.prompts.empty_memory,
             chunk=chunk,
             gate=self.settings.gate,
@@ -191,13 +194,14 @@ class MemoryPlan(Plan):
         # At worst each chunk changes the memory, so that it alone of its round is taken.
         sent = sum(min(ahead, count - chunk) for chunk in range(count))
         prompts = asked * (updates + answer) + sum(self.question_tokens) * (count + 1)
+        again = min(self.settings.reread, count) + 1 if self.settings.reread else 0
         return Estimate(
             chunks=count,
             document_tokens=tokens,
             calls_min=asked * (2 if self.settings.gate in ("exit", "both") else count + 1),
-            calls_max=asked * (sent + 1),
-            prompt_tokens=prompts * ahead,
-            completion_tokens=asked * (sent + 1) * self.budget.output,
+            calls_max=asked * (sent + 1 + again),
+            prompt_tokens=prompts * ahead + asked * again * self.budget.window,
+            completion_tokens=asked * (sent + 1 + again) * self.budget.output,
             window=self.budget.window,
             counter=self.counter.name,
         )

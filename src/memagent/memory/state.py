@@ -31,6 +31,10 @@ class State:
     """Number of the next update: that of its chunk, unless an extraction needed several replies for a chunk."""
     progress: dict[str, Any] = field(default_factory=dict[str, Any])
     """What an extraction continues from."""
+    again: tuple[int, ...] | None = None
+    """The chunks to read again, since the memory didn't settle the question; None if it wasn't found so."""
+    rereads: int = 0
+    """How many of them were."""
     partial: bool = False
     """The answer is from the memory so far: a usage limit stopped the reading."""
     stopped: StopReason | None = None
@@ -60,6 +64,11 @@ def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
             written = store.effect(run_id, f"update-{state.carried}/q{question}")
             assert written is not None, "a memory is carried from an update that is committed"
             state.memory, state.tokens = written["memory"], written["tokens"]
+        draft = store.effect(run_id, f"draft/q{question}") or {}
+        if "again" in draft:
+            number, body = store.latest(run_id, f"reread/q{question}") or (-1, draft)
+            state.memory, state.tokens = body["memory"], body["tokens"]
+            state.again, state.rereads = tuple(draft["again"]), number + 1
         if (ended := store.effect(run_id, f"answer/q{question}")) is not None:
             state.answer, state.truncated = ended["answer"], ended.get("truncated", False)
     return states
@@ -86,6 +95,7 @@ def read_results(
             stop_reason=reason,
             usage=usage,
             chunks=state.next_chunk,
+            rereads=state.rereads,
             source=source,
             run_id=run_id,
             trajectory=Trajectory(conversations, state.answer, reason),

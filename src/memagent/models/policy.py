@@ -32,6 +32,8 @@ class ReadingSettings(Leaf):
     degenerate: Degenerate = "retry"
     """What happens to a degenerate memory: `retry` asks again, up to twice, then accepts it; `keep` asks again, then
     keeps the old one; `take` accepts it at once."""
+    reread: int = Field(default=0, ge=0)
+    """Chunks read again, at most, for a question that the memory doesn't settle."""
     trust: Literal["neutral", "exact"] = "neutral"
     """`neutral` neutralises look-alikes of prompt fields and control tokens; `exact` leaves field tags alone."""
 

@@ -66,10 +66,14 @@ class PromptSet(Wording):
     """A reply of exactly this keeps the memory unchanged (update gate)."""
     done: str = Field(default="[done]", min_length=1)
     """If the last line is exactly this, the reading ends (exit gate)."""
+    unsettled: str = Field(default="[unsettled]", min_length=1)
+    """A first answer of exactly this has chunks read again (`reread`)."""
+    unsettled_note: str = "If the memory does not settle this, reply with [unsettled] alone."
+    """Stands behind the question then, and shows `unsettled`; empty for a model that needs no telling."""
     answer_form: AnswerForm = "plain"
     stop: Stop = Stop()
 
-    @field_validator("keep", "done", "empty_memory")
+    @field_validator("keep", "done", "empty_memory", "unsettled")
     @classmethod
     def _one_line(cls, value: str) -> str:
         if value != value.strip() or "\n" in value:
@@ -125,6 +129,10 @@ class PromptSet(Wording):
             "update": {"question": 1, "memory": 1, "chunk": 1},
             "answer": {"question": 1, "memory": 1, "chunk": 0},
         }
+        if self.unsettled not in (self.unsettled_note or self.unsettled):
+            raise PromptSetError(
+                f"{name!r}: unsettled_note must show the phrase {self.unsettled!r}, or be empty"
+            )
         gates: tuple[Gate, ...] = ("off", "both")
         for kind, gate in product(wanted, gates):
             render = partial(self._render_marked, kind, gate)

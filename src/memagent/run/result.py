@@ -98,6 +98,8 @@ class Result(RunResult):
     """The last memory; empty before the first update."""
     chunks: int
     """Chunks read for this question."""
+    rereads: int = 0
+    """How many of them were read again, since the memory didn't settle it (`MemoryAgent(reread=)`)."""
     source: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """How to reopen the document, if it is a file: `path` and `options`."""
     _counted: ClassVar[dict[str, str]] = {"chunks": "chunk"}
@@ -162,7 +164,7 @@ class Estimate:
     document_tokens: int
     """Total tokens of all chunks."""
     calls_min: int
-    """Equal to `calls_max` unless the exit gate is on: then one chunk may settle a question."""
+    """Equal to `calls_max` unless the exit gate is on (one chunk may settle a question) or chunks may be reread."""
     calls_max: int
     prompt_tokens: int
     """Upper bound on the prompt tokens of all calls."""

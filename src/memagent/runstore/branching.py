@@ -13,9 +13,12 @@ SELECT ?, kind, number, 1, committed, json_remove(body, '$.settled') FROM effect
 WHERE run = ? AND number < ? AND committed IS NOT NULL AND (kind = 'chunk' OR kind GLOB 'update/q*') ORDER BY place
 """
 _EVENTS = """
-INSERT INTO events SELECT ?, ROW_NUMBER() OVER (ORDER BY seq),
+WITH again (question, start) AS (
+  SELECT json_extract(body, '$.question'), seq FROM events WHERE run = ?2 AND json_extract(body, '$.type') = 'rereading'
+) INSERT INTO events SELECT ?1, ROW_NUMBER() OVER (ORDER BY seq),
   CASE WHEN json_type(body, '$.usage') IS NULL THEN body ELSE json_set(body, '$.usage', json('{}')) END
-FROM events WHERE run = ? AND json_extract(body, '$.chunk') < ? AND json_extract(body, '$.type') != 'settled'
+FROM events WHERE run = ?2 AND json_extract(body, '$.chunk') < ?3 AND json_extract(body, '$.type') != 'settled'
+AND NOT EXISTS (SELECT 1 FROM again WHERE question = json_extract(events.body, '$.question') AND start < seq)
 """
 """The first event of the new run is its own."""
 

@@ -43,9 +43,11 @@ class StoredConversations(Sequence[Conversation]):
         self._store, self._run_id = store, run_id
         self._counts: dict[str, int] = {}
         """How many there are per key; they were committed in numerical order."""
-        for key in (f"update-%d/q{question}", *(["segment-%d"] if question == 0 else [])):
-            last = store.latest(run_id, key.replace("-%d", ""))
-            self._counts[key] = 0 if last is None else last[0] + 1
+        sessions = ["segment-%d"] if question == 0 else []
+        again = (f"draft/q{question}", f"reread-%d/q{question}")
+        for key in (f"update-%d/q{question}", *sessions, *again):
+            number, body = store.latest(run_id, key.replace("-%d", "")) or (0, {})
+            self._counts[key] = number + 1 if "conversation" in body else 0
         number, answer = store.latest(run_id, f"answer/q{question}") or (0, {"segments": -1})
         segments = self._counts.get("segment-%d", 0)
         said = "conversation" in answer and answer.get("segments", segments) == segments

@@ -225,7 +225,8 @@ class RunStore(Branching):
             )
             for other, text in zip(more, texts, strict=True):
                 db.execute(
-                    "INSERT INTO effects (run, kind, number, sent, committed, body) VALUES (?,?,?,1,?,?)",
+                    "INSERT INTO effects (run, kind, number, sent, committed, body) VALUES (?,?,?,1,?,?) "
+                    "ON CONFLICT DO UPDATE SET committed = excluded.committed, body = excluded.body",
                     (run_id, *split_key(other), time.time(), text),
                 )
             return _log(db, run_id, events)

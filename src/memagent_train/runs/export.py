@@ -235,6 +235,7 @@ OPTIONS = (
     "cuts",
     "gate",
     "degenerate",
+    "reread",
     "trust",
 )
 """Settings of the memory agent that `memagent ask` has too."""
