@@ -26,6 +26,7 @@ from memagent.models import RetryPolicy
 FAULTS = int(os.environ.get("MEMAGENT_FAULTS", "200"))
 """Requests with a fault each. docs/reliability.md says what 1,000 gave."""
 LOAD_SECONDS = float(os.environ.get("MEMAGENT_LOAD_SECONDS", "8"))
+"""Of mixed load, after half of it or a minute to warm up."""
 SHORT = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
 JSON = {"Content-Type": "application/json"}
 PARTS = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
@@ -217,7 +218,7 @@ def measure(pid: int) -> tuple[int, int]:
     return int(line.split()[1]), len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300 + 2 * LOAD_SECONDS)
 def test_a_load_leaves_nothing_behind(engine: Engine, start: Start) -> None:
     """Short, long, streamed, dropped and wrong requests at once: memory and descriptors stay flat."""
     engine.default = read_or_echo
@@ -256,7 +257,7 @@ def test_a_load_leaves_nothing_behind(engine: Engine, start: Start) -> None:
 
             await asyncio.gather(*map(worker, range(6)))
 
-    asyncio.run(load(LOAD_SECONDS / 2))
+    asyncio.run(load(min(LOAD_SECONDS / 2, 60)))
     time.sleep(1)
     before, open_before = measure(process.pid)
     asyncio.run(load(LOAD_SECONDS))
