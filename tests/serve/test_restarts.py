@@ -14,7 +14,6 @@ from tests.serve.conftest import KEY, Start, ended
 from tests.serve.engine import WINDOW, Engine
 from tests.serve.test_histories import Loop
 
-from memagent.errors import StoreError
 from memagent_serve import states
 from memagent_serve.states import States
 
@@ -66,10 +65,10 @@ def test_what_was_summarised_stays_summarised(engine: Engine, start: Start, tmp_
     assert loop.paid == other.paid
 
 
-def test_only_its_owner_reads_the_file(engine: Engine, start: Start, tmp_path: Path) -> None:
-    process, _ = start()
-    assert kept(tmp_path).stat().st_mode & 0o777 == 0o600
-    ended(process, signal.SIGTERM)
+def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
+    with closing(States(tmp_path / "kept")) as kept:
+        kept.keep(b"1", STATE)
+        assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_state_of_another_version_is_written_anew(
@@ -114,16 +113,24 @@ def test_those_not_used_for_longest_are_dropped(
         ]  # fmt: skip
 
 
-def test_a_file_of_another_program(tmp_path: Path) -> None:
-    (tmp_path / "kept").write_text("not SQLite, but text that is long enough for its header" * 10)
-    with pytest.raises(StoreError, match="delete it"):
-        States(tmp_path / "kept")
+def test_without_its_file_it_remembers_until_it_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "not SQLite, but text that is long enough for a header" * 10
+    (tmp_path / "kept").write_text(text)
+    with closing(States(tmp_path / "kept")) as kept:
+        kept.keep(b"1", STATE)
+        assert kept.find([b"1"]) == STATE
+    assert "delete it" in caplog.text
+    assert (tmp_path / "kept").read_text() == text
 
 
 def test_a_disk_that_fails_later_costs_work_but_no_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(States(tmp_path / "kept")) as kept:
+        kept.keep(b"0", STATE)
+        assert kept._db
         kept._db.execute("PRAGMA max_page_count = 4")
         big: dict[str, Any] = {"text": "x" * 100_000}
         kept.keep(b"1", big)
