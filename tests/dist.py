@@ -1,6 +1,7 @@
 """Builds the sdist and the wheel, checks what they contain, and uses the wheel outside the checkout.
 
-python -m tests.dist              each Python that is found, without extras; README.md with [bench,serve]
+python -m tests.dist              each Python that is found, without extras; README.md with [bench,serve];
+                                  what the container's file installs, and its command
 python -m tests.dist EXTRA...     only these extras of the wheel in dist/, on this Python, with their imports
 """
 
@@ -227,11 +228,30 @@ def try_readme(wheel: Path, scratch: Path) -> str:
     """Runs the commands and the code of README.md with the wheel. Returns a line about it."""
     start = time.monotonic()
     commands = install(scratch / "readme", sys.executable, f"{wheel}[bench,serve]", *TEST_TOOLS)
-    test = f"{ROOT}/tests/docs/test_snippets.py::test_examples_do_what_the_page_says[README.md]"
-    # Of the checkout only the tests can be imported: the packages come from the wheel.
-    settings = ("-c", ROOT / "pyproject.toml", "-p", "no:cacheprovider", "-o", f"pythonpath={ROOT}")
-    print(run(commands / "python", "-m", "pytest", "-q", *settings, test, cwd=scratch))
+    test = "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[README.md]"
+    print(run_test(commands, test, scratch))
     return f"README.md: passed in {time.monotonic() - start:.0f} s"
+
+
+def run_test(commands: Path, test: str, scratch: Path) -> str:
+    """What pytest prints. Of the checkout only the tests can be imported: the packages come from the wheel."""
+    settings = ("-c", ROOT / "pyproject.toml", "-p", "no:cacheprovider", "-o", f"pythonpath={ROOT}")
+    return run(commands / "python", "-m", "pytest", "-q", *settings, f"{ROOT}/{test}", cwd=scratch)
+
+
+def try_container(wheel: Path, scratch: Path) -> str:
+    """Installs what the container's file installs, and runs its command. Returns a line about it."""
+    start = time.monotonic()
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    extras = text.partition("/*.whl)[")[2].partition("]")[0]
+    expect(extras != "", "Containerfile has no step that installs the wheel with extras")
+    version = text.partition("python:")[2].partition("-")[0]
+    python = find_python(version)
+    if python is None:
+        return f"Containerfile: NOT TESTED, there is no Python {version} on this machine"
+    commands = install(scratch / "container", python, f"{wheel}[{extras}]", *TEST_TOOLS)
+    print(run_test(commands, "tests/serve/test_container.py", scratch))
+    return f"Containerfile: its packages and its command passed in {time.monotonic() - start:.0f} s"
 
 
 def try_extra(extra: str, wheel: Path, scratch: Path) -> str:
@@ -274,7 +294,9 @@ def main(extras: list[str]) -> None:
         check_contents(sdist, wheel)
         with ThreadPoolExecutor(2) as pool:
             jobs = [pool.submit(try_python, version, wheel, scratch) for version in VERSIONS]
-            jobs.append(pool.submit(try_readme, wheel, scratch))
+            jobs += [
+                pool.submit(attempt, wheel, scratch) for attempt in (try_readme, try_container)
+            ]
             for job in jobs:
                 print(job.result(), flush=True)
 

@@ -29,6 +29,7 @@ from memagent_serve.refusals import ClientLeft, Refusal, refusal_of
 from memagent_serve.responses import Compact, ResponsesForm
 from memagent_serve.route import Endpoint
 from memagent_serve.settings import Settings
+from memagent_serve.states import States
 
 logger = logging.getLogger("memagent.serve")
 
@@ -48,13 +49,15 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
     store = given if isinstance(given, RunStore) else RunStore(given or RunStore.default_path())
     engine = Engine(model, settings.window)
     limited = ConcurrencyLimit(model, CALLS)
-    overflow = Overflow(engine, Reader(limited, settings, store), Histories(limited))
+    states = States(store.path and store.path.with_name(f"{store.path.name}-histories"))
+    overflow = Overflow(engine, Reader(limited, settings, store), Histories(limited, states))
     desk = Desk(settings, engine, overflow)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         yield
         await engine.aclose()
+        await asyncio.to_thread(states.close)
         if store is not given:
             await asyncio.to_thread(store.close)
 

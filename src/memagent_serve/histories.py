@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from memagent import ChatRequest, Completion, SummaryBuffer, Usage
-from memagent.errors import CompactionFailed, HistoryChanged
+from memagent.errors import CompactionFailed, ConfigError, HistoryChanged
 from memagent.models import ChatModel, Wrapper
 from memagent.threads import in_background
+from memagent_serve.states import States
 
-REMEMBERED = 256
-"""States of conversations to keep: 32 KB each, in a window of 8192 tokens."""
 SUMMARIES = 1_000_000
 """Of one conversation; it ends when its client ends it."""
 
@@ -54,17 +52,17 @@ class Histories:
 
     Args:
         model: writes the summaries.
+        states: of the histories that were fed, by their digests.
     """
 
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-        self._states = OrderedDict[bytes, Mapping[str, Any]]()
-        """By the digest of the history that was fed."""
+    def __init__(self, model: ChatModel, states: States) -> None:
+        self._model, self._states = model, states
 
     async def continues(self, given: Sequence[Mapping[str, Any]], owner: str) -> bool:
         """Whether a history continues one that was shortened before: then it needn't be counted."""
-        digests = await asyncio.to_thread(_digests, given, owner)
-        return any(digest in self._states for digest in digests)
+        return await asyncio.to_thread(
+            lambda: self._states.latest(self._digests(given, owner)) is not None
+        )
 
     async def shorten(
         self,
@@ -91,9 +89,10 @@ class Histories:
         Raises:
             MemagentError: what `SummaryBuffer.feed` raises.
         """
-        digests = await asyncio.to_thread(_digests, given, owner)
-        if state is None:
-            state = next((self._states[d] for d in reversed(digests) if d in self._states), None)
+        digests = await asyncio.to_thread(self._digests, given, owner)
+        brought = state is not None
+        if not brought:
+            state = await asyncio.to_thread(self._states.find, digests)
         model = Spending(self._model)
         settings: dict[str, Any] = {
             "working_context": max(1, window - room),
@@ -104,10 +103,12 @@ class Histories:
             done = await self._feed(state, model, settings, messages, tools)
         except HistoryChanged:
             done = await self._feed(None, model, settings, messages, tools)
-        self._states[digests[-1]] = done.state
-        self._states.move_to_end(digests[-1])
-        while len(self._states) > REMEMBERED:
-            self._states.popitem(last=False)
+        except ConfigError:
+            # A stored state may be of another version of memagent.
+            if brought or state is None:
+                raise
+            done = await self._feed(None, model, settings, messages, tools)
+        await asyncio.to_thread(self._states.keep, digests[-1], done.state)
         return done
 
     async def compact(
@@ -151,12 +152,11 @@ class Histories:
             sent = await buffer.feed(messages, tools=tools)
             return Shortened(sent, buffer.summaries, model.usage, buffer.state())
 
-
-def _digests(messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
-    """A digest of each beginning of a history."""
-    running = hashlib.blake2b(owner.encode(), digest_size=16)
-    digests: list[bytes] = []
-    for message in messages:
-        running.update(json.dumps(message, sort_keys=True).encode())
-        digests.append(running.digest())
-    return digests
+    def _digests(self, messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
+        """A digest of each beginning of a history: another model's summaries are not this one's."""
+        running = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
+        digests: list[bytes] = []
+        for message in messages:
+            running.update(json.dumps(message, sort_keys=True).encode())
+            digests.append(running.digest())
+        return digests

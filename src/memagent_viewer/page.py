@@ -25,7 +25,18 @@ MOST_BYTES = 4_900_000
 """Of a page, so that it can be mailed and opens at once. Texts beyond it are left out, with a note in their place."""
 TITLE = 80
 """Characters of the question in the window's title."""
-SCRIPTS = ("data", "dom", "memories", "reading", "session", "chart", "run", "search", "page")
+SCRIPTS = (
+    "data",
+    "dom",
+    "memories",
+    "reading",
+    "session",
+    "chart",
+    "timeline",
+    "run",
+    "search",
+    "page",
+)
 MARK = re.compile(r"\{\{(\w+)\}\}")
 
 

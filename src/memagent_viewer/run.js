@@ -45,6 +45,7 @@ class RunView {
         this.element.replaceChildren(
             this.makeHead(),
             this.chart.element,
+            makeTimeline(this.data.payments) ?? "",
             make(
                 "div",
                 {class: "body"},

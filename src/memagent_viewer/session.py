@@ -164,8 +164,10 @@ class _Items:
         return row
 
     def _answer(self, event: events.Answered) -> None:
-        last = self.items[-1]
+        last, paid = self.items[-1], None
         if last["type"] == "step" and not last["calls"] and not last["notes"]:
             last["answers"] = True  # the reply is the answer: it is shown once
+            paid = last["cost"]
         notes = [CUT_OFF] if event.truncated else []
-        self.items.append({"type": "answer", "text": event.answer.strip(), "notes": notes})
+        answer = {"type": "answer", "text": event.answer.strip(), "notes": notes, "cost": paid}
+        self.items.append(answer)

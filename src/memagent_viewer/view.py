@@ -49,13 +49,24 @@ class View:
         return before != (self._seq, self._status)
 
     def data(self) -> dict[str, Any]:
-        """Plain data: the facts about the run, then what `Reading` or `Session` makes of its events."""
+        """Plain data: the facts about the run, then what `Reading` or `Session` makes of its events.
+
+        `payments` are seconds since the run was created, calls and tokens.
+        """
         record = self._record
         return {
             "id": record.id,
             "kind": "session" if is_session(record) else "reading",
             "status": self._status,
             "facts": list_facts(self._store, record, self._tally),
+            "payments": [
+                [
+                    round(at - record.created, 2),
+                    paid.calls,
+                    paid.prompt_tokens + paid.completion_tokens,
+                ]
+                for at, paid in self._store.payments(record.id)
+            ],
             **self._events.data(),
         }
 

@@ -1,5 +1,8 @@
 """Endpoints on real sockets, in front of an engine that keeps what it was sent."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,8 +20,10 @@ from memagent_serve import Settings
 from memagent_serve.server import make_server
 
 Serve = Callable[..., str]
+Start = Callable[..., tuple[subprocess.Popen[str], str]]
 MODEL = "tiny"
 SECRET = "the-key-of-the-engine-8f2c"
+KEY = "the-key-of-a-caller-77ab"
 
 
 @pytest.fixture
@@ -89,3 +94,42 @@ def http() -> Iterator[httpx.Client]:
     """A client that adds nothing of its own."""
     with httpx.Client(timeout=30, trust_env=False) as client:
         yield client
+
+
+@pytest.fixture
+def start(engine: Engine, tmp_path: Path) -> Iterator[Start]:
+    """Starts the command with options, in a process of its own; returns that and its URL."""
+    begun: list[subprocess.Popen[str]] = []
+    line = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "memagent",
+        "serve",
+        f"vllm:{MODEL}",
+        "--port",
+        "0",
+    ]
+    line += ["--base-url", engine.url, "--store", str(tmp_path / "runs.sqlite"), "--gate", "update"]
+    environ = os.environ | {"MEMAGENT_API_KEY": SECRET, "MEMAGENT_SERVE_KEYS": KEY}
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+    def start(*options: str) -> tuple[subprocess.Popen[str], str]:
+        process = subprocess.Popen([*line, *options], env=environ, cwd=tmp_path, **both)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        begun.append(process)
+        assert process.stdout
+        first = process.stdout.readline()
+        assert "serves at" in first, first + process.stdout.read()
+        return process, first.split()[-1]
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def ended(process: subprocess.Popen[str], number: int) -> str:
+    """Ends it with a signal; returns what it said."""
+    process.send_signal(number)
+    return process.communicate(timeout=20)[0]

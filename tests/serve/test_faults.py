@@ -6,8 +6,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -17,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.models.chat_server import Handler, half_a_body, hang_up, send, slow
-from tests.serve.conftest import MODEL, SECRET, listening_with
+from tests.serve.conftest import KEY, MODEL, SECRET, Start, ended, listening_with
 from tests.serve.engine import Engine, broken_stream, read_or_echo, refuse
 from tests.serve.sockets import root
 from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
@@ -28,7 +26,7 @@ from memagent.models import RetryPolicy
 FAULTS = int(os.environ.get("MEMAGENT_FAULTS", "200"))
 """Requests with a fault each. docs/reliability.md says what 1,000 gave."""
 LOAD_SECONDS = float(os.environ.get("MEMAGENT_LOAD_SECONDS", "8"))
-KEY = "the-key-of-a-caller-77ab"
+"""Of mixed load, after half of it or a minute to warm up."""
 SHORT = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
 JSON = {"Content-Type": "application/json"}
 PARTS = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
@@ -130,48 +128,6 @@ async def test_a_fault_is_never_an_answer(engine: Engine, url: str) -> None:
     print(f"{faulty.faults} faults, {right} right answers, {failed} errors, {wrong} wrong answers")
 
 
-Start = Callable[..., tuple[subprocess.Popen[str], str]]
-
-
-@pytest.fixture
-def start(engine: Engine, tmp_path: Path) -> Iterator[Start]:
-    """Starts the command with options, in a process of its own; returns that and its URL."""
-    begun: list[subprocess.Popen[str]] = []
-    line = [
-        sys.executable,
-        "-W",
-        "error",
-        "-m",
-        "memagent",
-        "serve",
-        f"vllm:{MODEL}",
-        "--port",
-        "0",
-    ]
-    line += ["--base-url", engine.url, "--store", str(tmp_path / "runs.sqlite"), "--gate", "update"]
-    environ = os.environ | {"MEMAGENT_API_KEY": SECRET, "MEMAGENT_SERVE_KEYS": KEY}
-    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-
-    def start(*options: str) -> tuple[subprocess.Popen[str], str]:
-        process = subprocess.Popen([*line, *options], env=environ, cwd=tmp_path, **both)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        begun.append(process)
-        assert process.stdout
-        first = process.stdout.readline()
-        assert "serves at" in first, first + process.stdout.read()
-        return process, first.split()[-1]
-
-    yield start
-    for process in begun:
-        process.kill()
-        process.communicate(timeout=20)
-
-
-def ended(process: subprocess.Popen[str], number: int) -> str:
-    """Ends it with a signal; returns what it said."""
-    process.send_signal(number)
-    return process.communicate(timeout=20)[0]
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_reading_survives_the_endpoint(
     engine: Engine, start: Start, tmp_path: Path, number: int
@@ -262,7 +218,7 @@ def measure(pid: int) -> tuple[int, int]:
     return int(line.split()[1]), len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300 + 2 * LOAD_SECONDS)
 def test_a_load_leaves_nothing_behind(engine: Engine, start: Start) -> None:
     """Short, long, streamed, dropped and wrong requests at once: memory and descriptors stay flat."""
     engine.default = read_or_echo
@@ -301,7 +257,7 @@ def test_a_load_leaves_nothing_behind(engine: Engine, start: Start) -> None:
 
             await asyncio.gather(*map(worker, range(6)))
 
-    asyncio.run(load(LOAD_SECONDS / 2))
+    asyncio.run(load(min(LOAD_SECONDS / 2, 60)))
     time.sleep(1)
     before, open_before = measure(process.pid)
     asyncio.run(load(LOAD_SECONDS))

@@ -8,8 +8,10 @@ from __future__ import annotations
 import html
 import json
 import re
+import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,20 @@ def test_a_reading(drive: Drive) -> None:
     assert first["added"] == ["- Up to week 0 nothing else was found."]
     assert first["source"].startswith("In Kiel the clerk counted 0 ships in week 0.")
     assert (last["headings"], last["memory"]) == (["Answer"], "The clerk of Emden.")
+
+
+def test_calls_and_tokens_over_time(store: RunStore, tmp_path: Path) -> None:
+    """A run of 22 calls that was resumed a day later."""
+    made.read(store)
+    assert store.path
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute("UPDATE effects SET committed = committed + 93784 WHERE number > 9")
+        db.commit()
+    write_page([View(store, "read")], tmp_path / "late.html")
+    seen = browser.visit(tmp_path / "late.html", tmp_path, "--virtual-time-budget=3000")
+    (told,) = re.findall(r'aria-label="paid over time: ([^"]*)"', seen.dom)
+    assert re.fullmatch(r"22 calls and [\d,]+ tokens in 1 d 2 h", told)
+    assert seen.console == []
 
 
 def test_keys(drive: Drive) -> None:

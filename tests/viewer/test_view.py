@@ -121,3 +121,22 @@ def test_a_call_that_could_not_be_read_and_a_stop(store: RunStore) -> None:
 @pytest.mark.parametrize("key", ["chunk-999", "tool-0-0", "update-0/q9"])
 def test_a_text_that_is_not_there(store: RunStore, key: str) -> None:
     assert View(store, made.read(store)).text(key) is None
+
+
+def test_a_session_shows_what_all_of_it_cost(store: RunStore) -> None:
+    made.work(store)
+    data = data_of(store, "work")
+    paid = [item["cost"] for item in data["items"] if item.get("cost") and not item.get("answers")]
+    assert sum(cost[0] for cost in paid) == sum(calls for _, calls, _ in data["payments"])
+    assert sum(cost[1] + cost[2] for cost in paid) == sum(n for *_, n in data["payments"])
+
+
+def test_payments_are_in_the_order_of_time(store: RunStore) -> None:
+    made.read(store)
+    payments = data_of(store, "read")["payments"]
+    seconds = [at for at, *_ in payments]
+    assert seconds == sorted(seconds)
+    assert 0 <= seconds[0] <= seconds[-1] < 120
+    paid = store.usage("read")
+    assert sum(calls for _, calls, _ in payments) == paid.calls == 22
+    assert sum(tokens for *_, tokens in payments) == paid.prompt_tokens + paid.completion_tokens

@@ -18,6 +18,7 @@ from memagent.runstore.conversations import StoredConversations
 from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, escape_body, split_key
+from memagent.runstore.spending import Spending
 from memagent.trajectory import Conversation
 
 _NOTHING = Usage()
@@ -27,10 +28,9 @@ _ANSWERED = (
     "WHERE run = runs.id AND kind GLOB 'answer/q*' AND committed IS NOT NULL)"
 )
 """A conversation has an answer for its task and for each further message (`said-N`)."""
-_SUMS = ", ".join(f"COALESCE(SUM(json_extract(usage, '$.{n}')), 0)" for n in Usage.model_fields)
 
 
-class RunStore(Branching):
+class RunStore(Branching, Spending):
     """A file of runs. Thread-safe; several processes may share a file. Methods block for about 0.1 ms.
 
     A run consists of effects: what its loop gets from outside, each under a key (`split_key`). An effect is begun, then
@@ -291,15 +291,6 @@ class RunStore(Branching):
             "SELECT COUNT(*) FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL",
             (run_id, kind),
         )[0][0]
-
-    def usage(self, run_id: str, question: int | None = None) -> Usage:
-        """The cost of the run's calls, for one question or all. A tool session is one question."""
-        where, values = "FROM effects WHERE run = ?", [run_id]
-        if question is not None:
-            of_session = "OR kind NOT GLOB '*/q[0-9]*'" if question == 0 else ""
-            where, values = f"{where} AND (kind GLOB ? {of_session})", [run_id, f"*/q{question}"]
-        found = self._db.read(f"SELECT {_SUMS} {where}", values)[0]
-        return Usage(**dict(zip(Usage.model_fields, found, strict=True)))
 
     def events(self, run_id: str, after: int = -1, kind: str | None = None) -> Iterator[Event]:
         """The run's events with `seq > after`, or those of them of one type, in order, read as they are consumed."""

@@ -1,0 +1,124 @@
+"""The states of shortened histories, kept in a file so that an endpoint that was restarted continues them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+logger = logging.getLogger("memagent.serve")
+T = TypeVar("T")
+
+REMEMBERED = 1024
+"""States to keep: 32 KB each, in a window of 8192 tokens. Each turn of a conversation leaves one."""
+BATCH = 500
+"""Digests in a query; SQLite takes 32,766."""
+BUSY_SECONDS = 30
+
+
+class States:
+    """The states used last, by digests of histories. Thread-safe; several endpoints may share a file.
+
+    The file only saves work: if it can't be opened, states are kept until the end; what can't be read or written later
+    is logged, and the history is summarised again.
+
+    Args:
+        path: the SQLite file, created with mode 0600 on first use if missing; None is a temporary one.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._mutex = path, threading.Lock()
+        self._db: sqlite3.Connection | None = None
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return _connect(self._path)
+        except (sqlite3.Error, OSError) as error:
+            logger.warning(
+                "%s can't be opened (%s), so shortened histories are kept until the endpoint ends: if nothing "
+                "else needs the file, delete it",
+                self._path,
+                error,
+            )
+            return _connect(None)
+
+    def latest(self, digests: Sequence[bytes]) -> bytes | None:
+        """The last of the digests that has a state."""
+
+        def look(db: sqlite3.Connection) -> bytes | None:
+            last_first = digests[::-1]
+            for start in range(0, len(last_first), BATCH):
+                batch = last_first[start : start + BATCH]
+                marks = ",".join("?" * len(batch))
+                query = f"SELECT digest FROM states WHERE digest IN ({marks})"
+                found = {digest for (digest,) in db.execute(query, batch)}
+                if found:
+                    return next(digest for digest in batch if digest in found)
+            return None
+
+        return self._try(look)
+
+    def find(self, digests: Sequence[bytes]) -> Mapping[str, Any] | None:
+        """The state of the last of the digests that has one."""
+        digest = self.latest(digests)
+
+        def read(db: sqlite3.Connection) -> Mapping[str, Any] | None:
+            query = "UPDATE states SET used = ? WHERE digest = ? RETURNING state"
+            found = db.execute(query, (time.time(), digest)).fetchall()
+            return json.loads(found[0][0]) if found else None
+
+        return None if digest is None else self._try(read)
+
+    def keep(self, digest: bytes, state: Mapping[str, Any]) -> None:
+        """Keeps a state, and drops those that were not used for longest."""
+
+        def write(db: sqlite3.Connection) -> None:
+            row = (digest, time.time(), json.dumps(state))
+            db.execute("INSERT OR REPLACE INTO states VALUES (?,?,?)", row)
+            db.execute(
+                "DELETE FROM states WHERE digest IN "
+                "(SELECT digest FROM states ORDER BY used DESC, rowid DESC LIMIT -1 OFFSET ?)",
+                (REMEMBERED,),
+            )
+
+        self._try(write)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._mutex:
+            if self._db is not None:
+                self._db.close()
+
+    def _try(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        try:
+            with self._mutex:
+                # On first use, which is in a thread: opening a file would block the event loop.
+                self._db = self._db or self._open()
+                return work(self._db)
+        except sqlite3.Error as error:
+            logger.warning("a shortened history can't be kept or found again: %s", error)
+            return None
+
+
+def _connect(path: Path | None) -> sqlite3.Connection:
+    if path is not None:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    db = sqlite3.connect(
+        path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
+    )
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS states (digest BLOB PRIMARY KEY, used REAL NOT NULL, state TEXT NOT NULL)"
+        )
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
