@@ -81,7 +81,7 @@ bfcl: $(STAMP_EXTRA) ## Put BFCL's package into build/bfcl, without the packages
 
 test-extra: $(STAMP_EXTRA) bfcl ## Check and test what needs other frameworks; writes tests/extra-result.txt
 	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py benchmarks/memagent_bench/perf/in_l*.py tests/bench/systems/test_peers.py \
-	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations tests/integrations tests/serve/test_frameworks.py
+	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations src/memagent_llm tests/integrations tests/serve/test_frameworks.py
 	$(EXTRA)/python -m tests.extra
 
 test-open-webui: $(STAMP) ## Test the function for Open WebUI in a real one (2.4 GB in build/open-webui); writes tests/open-webui-result.txt
