@@ -25,7 +25,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines test-engines-extra check format lint types layers layout fmt fuzz-serve bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-dialogues bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
+.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra test-verl demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines test-engines-extra check format lint types layers layout fmt fuzz-serve bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-dialogues bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -83,6 +83,11 @@ test-extra: $(STAMP_EXTRA) bfcl ## Check and test what needs other frameworks; w
 	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py benchmarks/memagent_bench/perf/in_l*.py tests/bench/systems/test_peers.py \
 	    benchmarks/memagent_bench/sessions/wire src/memagent/integrations tests/integrations tests/serve/test_frameworks.py
 	$(EXTRA)/python -m tests.extra
+
+test-verl: $(STAMP) ## Have verl's own workers roll out memagent's agents, on the CPU (1.8 GB); writes tests/verl-result.txt
+	$(BIN)/python tests/engines/venvs.py verl
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONPATH=$(CURDIR)/src:$(CURDIR)/benchmarks \
+	    "$$($(BIN)/python -c 'from tests.engines.venvs import python_of; print(python_of("verl"))')" -P tests/extra.py verl
 
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent demo --model nano --tokens $(TOKENS)
