@@ -25,7 +25,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra test-open-webui demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines test-engines-extra check format lint types layers layout fmt fuzz-serve bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-dialogues bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
+.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra test-open-webui demo-nano demo-smol quick-smol train-smoke supo pico nano nano-curve demo test browser engines smol test-engines test-engines-extra check format lint types layers layout fmt fuzz-serve bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-dialogues bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean test-verl train-gpu
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -89,6 +89,11 @@ test-open-webui: $(STAMP) ## Test the function for Open WebUI in a real one (2.4
 	    build/open-webui/bin/python -m pip install --quiet open-webui==0.12.4 torch==2.13.0; }
 	PYTHONPATH=. $(BIN)/python -m tests.serve.in_open_webui
 
+test-verl: $(STAMP) ## Have verl's own workers roll out memagent's agents, on the CPU (1.8 GB); writes tests/verl-result.txt
+	$(BIN)/python tests/engines/venvs.py verl
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONPATH=$(CURDIR)/src:$(CURDIR)/benchmarks \
+	    "$$($(BIN)/python -c 'from tests.engines.venvs import python_of; print(python_of("verl"))')" -P tests/extra.py verl
+
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent demo --model nano --tokens $(TOKENS)
 
@@ -101,6 +106,10 @@ quick-smol: smol ## A short run of memagent-bench quick with `smol` (4 minutes; 
 
 train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (6 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke
+
+train-gpu: smol ## See that GRPO, SUPO, a server's rollouts and FSDP2 run on GPUs (GPUS=1 or 2; 30 minutes; DRY=1 for a CPU; MODEL=FOLDER)
+	PYTHONPATH=benchmarks $(TRAIN)/python -m tests.train.measure_gpu --gpus $(or $(GPUS),1) $(if $(DRY),--dry-run) \
+	    $(if $(MODEL),--model $(MODEL))
 
 supo: $(STAMP_TRAIN) ## Train a tiny policy to write summaries by the rewards of answers, and beside it with them frozen (an hour; OUT=build/draws, SEEDS=0, ONLY=ARMS)
 	OMP_NUM_THREADS=1 PYTHONPATH=experiments:benchmarks $(TRAIN)/python -m memagent_draws \

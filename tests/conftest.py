@@ -15,10 +15,10 @@ from memagent import RunStore, threads
 # Here, because pytest takes options only from plugins that it knows before it collects.
 pytest_plugins = ["tests.engines.fixtures"]
 
-# `make test-train` runs them, in the environment that has torch.
-collect_ignore = (
-    [] if importlib.util.find_spec("torch") else ["models/transformers", "nano", "smol", "train"]
-)
+# `make test-verl` runs those of verl alone. `make test-train` runs the others, in the environment that has torch.
+collect_ignore = ["verl"]
+if not importlib.util.find_spec("torch"):
+    collect_ignore += ["models/transformers", "nano", "smol", "train"]
 
 # `make test-engines` runs them, in the environment of an engine.
 if not importlib.util.find_spec("vllm"):

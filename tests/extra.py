@@ -1,4 +1,4 @@
-"""Runs the tests that need other frameworks and writes down how they ended: `make test-extra`."""
+"""Runs the tests that need other frameworks and writes down how they ended: `make test-extra`, `make test-verl`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-RESULT = Path(__file__).with_name("extra-result.txt")
-FRAMEWORKS = (
+HERE = Path(__file__).parent
+EXTRA = (
     "deepagents",
     "langchain",
     "langchain-classic",
@@ -24,6 +24,10 @@ FRAMEWORKS = (
     "pydantic-ai-slim",
     "ray",
 )
+VERL = ("ray", "tensordict", "torch", "transformers", "verl")
+# verl's wheel has a package `tests` of its own, which hides this folder's: nothing outside tests/verl is imported.
+ALONE = ("tests/verl", "--confcutdir", "tests/verl", "-W", "ignore")
+SUITES = {"extra": (("-m", "extra"), EXTRA), "verl": (ALONE, VERL)}
 
 
 class Outcomes:
@@ -37,18 +41,19 @@ class Outcomes:
             self.counts[report.outcome] += report.when != "teardown" or report.failed
 
 
-def main() -> int:
+def main(suite: str = "extra") -> int:
     """Returns pytest's exit status; the result is written whatever it is."""
     outcomes = Outcomes()
-    status = pytest.main(["-m", "extra", "-q"], plugins=[outcomes])
+    options, packages = SUITES[suite]
+    status = pytest.main([*options, "-q"], plugins=[outcomes])
     counts = ", ".join(f"{n} {outcome}" for outcome, n in sorted(outcomes.counts.items()))
-    versions = ", ".join(f"{name} {version(name)}" for name in FRAMEWORKS)
-    RESULT.write_text(
-        f"make test-extra: {counts or 'no test ran'}\n"
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    (HERE / f"{suite}-result.txt").write_text(
+        f"make test-{suite}: {counts or 'no test ran'}\n"
         f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()} on {platform.machine()}, {versions}\n"
     )
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

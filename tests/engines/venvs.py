@@ -25,6 +25,8 @@ ROOT = HERE.parents[1]
 ENGINES = ("vllm", "sglang")
 # What people run on laptops: a suite of their own, with `smol` in place of the tiny model.
 LAPTOPS = ("llamacpp", "transformers")
+# What trains memagent's agents in the place of `memagent-train`; it serves nothing.
+TRAINERS = ("verl",)
 SHIMS = HERE / "shims"
 # Written last: a folder without it is what an interrupted run left.
 COMPLETE = ".complete"
@@ -153,7 +155,7 @@ def say(line: str) -> None:
 
 def main(engines: list[str]) -> int:
     """Makes all of it, the venvs at the same time: pip uses one core for each."""
-    every = (*ENGINES, *LAPTOPS)
+    every = (*ENGINES, *LAPTOPS, *TRAINERS)
     unknown = [engine for engine in engines if engine not in every]
     if unknown:
         print(f"no such engine: {unknown}; choose from {every}", file=sys.stderr)

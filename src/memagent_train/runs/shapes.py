@@ -54,6 +54,7 @@ class Shape:
 SHAPES = {
     "qwen2.5-7b": Shape(28, 3584, 18944, 28, 4, 128, 152064, biases=True),
     "qwen2.5-14b": Shape(48, 5120, 13824, 40, 8, 128, 152064, biases=True),
+    "qwen2.5-32b": Shape(64, 5120, 27648, 40, 8, 128, 152064, biases=True),
 }
 """By lower-case name; from their published config.json."""
 

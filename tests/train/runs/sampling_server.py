@@ -11,19 +11,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from memagent.messages import Sampling
 from memagent_engines.transformers.padded import PaddedSampler
 from memagent_engines.transformers.sampler import Sampled
-from memagent_train.smoke.tokenizer import word_tokenizer
 
 
 class SamplingServer:
     """What it was asked, in order: `load`, or the version of the weights that a reply was drawn with.
 
     Args:
-        folder: the first weights.
+        folder: the first weights, and the tokenizer.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +32,7 @@ class SamplingServer:
         """The version after which no weights are taken."""
         self.drawing = self.disturbed = 0
         """Replies being drawn, and loads that met some."""
-        self._model = _read(folder)
+        self._model, self._tokenizer = _read(folder), AutoTokenizer.from_pretrained(folder)
         self._lock = threading.Lock()
 
     def draw(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +47,7 @@ class SamplingServer:
         return {"choices": [choice | {"logprobs": {"token_logprobs": sampled.logprobs}}]}
 
     def _sample(self, body: dict[str, Any]) -> Sampled:
-        sampler = PaddedSampler(self._model, word_tokenizer(), window=128)
+        sampler = PaddedSampler(self._model, self._tokenizer)
         sampling = Sampling(temperature=body["temperature"], top_p=body["top_p"])
         with sampler.generating():
             return asyncio.run(

@@ -1,0 +1,40 @@
+"""`make train-gpu` without a GPU: it says so; and its dry run, in which all steps run on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def measure(*arguments: str) -> subprocess.CompletedProcess[str]:
+    variables = {"PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run(
+        [sys.executable, "-m", "tests.train.measure_gpu", *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | variables | {"OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+
+
+def test_without_gpus_nothing_is_run_and_the_report_says_so(tmp_path: Path) -> None:
+    done = measure("--gpus", "2", "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert done.stdout.count("NOT RUN: too few GPUs") == 4
+    assert done.stderr.startswith("ConfigError: --gpus 2: torch sees 0 GPUs; use a machine")
+
+
+@pytest.mark.timeout(600)
+def test_all_steps_run_dry_on_the_cpu(tmp_path: Path) -> None:
+    done = measure("--gpus", "2", "--dry-run", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, *steps = done.stdout.splitlines()
+    assert first.startswith("dry run on the CPU")
+    assert [line.split()[:2] for line in steps] == [
+        [name, "ran"] for name in ("grpo", "supo", "server", "fsdp2")
+    ]
+    assert all("gradient" in line and "largest log-prob gap" in line for line in steps)
