@@ -1,6 +1,6 @@
 """Runs one reading in forked children and kills each with SIGKILL at a random instant (see test_kill.py).
 
-Usage: kill_driver.py FOLDER SEED KILLS QUESTIONS READ_AHEAD
+Usage: kill_driver.py FOLDER SEED KILLS QUESTIONS READ_AHEAD REREAD
 Prints one JSON object: what each session sent, and what was committed when it began.
 """
 
@@ -22,11 +22,13 @@ TEXT = "".join(
 )
 
 
-def agent(folder: Path, log: int, store: str, ahead: int) -> MemoryAgent:
+def agent(folder: Path, log: int, store: str, ahead: int, again: int) -> MemoryAgent:
     def reply(request: ChatRequest) -> str:
         place = f"{request.parts['question']} {request.kind} {request.seed}\n"
         os.write(log, place.encode())  # one atomic append: what was sent is known even after a kill
         time.sleep(0.0005)
+        if "unsettled" in request.parts:
+            return request.parts["unsettled"]
         shown = "".join(message.content for message in request.messages)
         said = hashlib.sha256(shown.encode()).hexdigest()
         # With read-ahead, one memory in eight changes, and that depends on all that was shown.
@@ -42,12 +44,13 @@ def agent(folder: Path, log: int, store: str, ahead: int) -> MemoryAgent:
         sampling=Sampling(temperature=0) if ahead > 1 else None,
         # The unbroken run reads in order.
         read_ahead=ahead if store == "killed.sqlite" else 1,
+        reread=again,
     )
 
 
-def session(folder: Path, store: str, questions: list[str], path: Path, ahead: int) -> None:
+def session(folder: Path, store: str, questions: list[str], path: Path, *given: int) -> None:
     log = os.open(folder / f"{store}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    agent(folder, log, store, ahead).ask_many(path, questions, run_id="r1")
+    agent(folder, log, store, *given).ask_many(path, questions, run_id="r1")
     os._exit(0)
 
 
@@ -76,24 +79,26 @@ def wait_for(folder: Path, store: str, lines_wanted: int, child: int) -> None:
 
 
 def main() -> None:
-    folder, seed, kills, questions, ahead = Path(sys.argv[1]), *map(int, sys.argv[2:])
+    folder, seed, kills, questions, *given = Path(sys.argv[1]), *map(int, sys.argv[2:])
     draw = random.Random(seed)
-    asked = [f"Question {number}?" for number in range(questions)]
+    asked = [f"Line {number}?" for number in range(questions)]
     path = folder / "text.txt"
     path.write_text(TEXT)
     child = os.fork()
     if child == 0:
-        session(folder, "unbroken.sqlite", asked, path, ahead)
+        session(folder, "unbroken.sqlite", asked, path, *given)
     os.waitpid(child, 0)
     total = len(lines(folder, "unbroken.sqlite"))
     # Most kills are spread over the calls of the run, some hit a session while it starts.
-    places = sorted(draw.randrange(1, total) for _ in range(kills))
+    # With rereads, which end a run, half of them.
+    late = total - 2 * given[1] * questions if given[1] else 1
+    places = sorted(draw.randrange(late if n % 2 else 1, total) for n in range(kills))
     sessions = []
     for attempt in range(kills + 1):
         before, known = len(lines(folder, "killed.sqlite")), committed(folder, "killed.sqlite")
         child = os.fork()
         if child == 0:
-            session(folder, "killed.sqlite", asked, path, ahead)
+            session(folder, "killed.sqlite", asked, path, *given)
         if attempt < kills:
             if attempt % 5 == 4:
                 time.sleep(draw.uniform(0.0, 0.08))

@@ -27,13 +27,14 @@ def without_repeats(events: list[Event]) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "questions", "ahead"), [(50, 1, 1), (15, 2, 1), (15, 1, 8), (5, 2, 4)]
+    ("kills", "questions", "ahead", "again"),
+    [(50, 1, 1, 0), (15, 2, 1, 0), (15, 1, 8, 0), (5, 2, 4, 0), (20, 1, 1, 20)],
 )
 @pytest.mark.timeout(300)
 def test_killed_runs_end_like_an_unbroken_one(
-    tmp_path: Path, kills: int, questions: int, ahead: int
+    tmp_path: Path, kills: int, questions: int, ahead: int, again: int
 ) -> None:
-    numbers = map(str, (20261120, kills, questions, ahead))
+    numbers = map(str, (20261120, kills, questions, ahead, again))
     command = [sys.executable, str(DRIVER), str(tmp_path), *numbers]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     sessions = json.loads(done.stdout)
@@ -45,14 +46,17 @@ def test_killed_runs_end_like_an_unbroken_one(
     assert [session["killed"] for session in sessions] == [True] * kills + [False]
     progress = [len(session["committed"]) for session in sessions]
     assert len(set(progress)) > kills * 0.6
-    assert progress[-1] < questions * chunks
+    assert progress[-1] < questions * (chunks + again)
 
     # No committed step was sent again.
     places: dict[str, str] = {}
     for question in range(questions):
-        for key in [*(f"update-{chunk}/q{question}" for chunk in range(chunks)), f"answer/q{question}"]:  # fmt: skip
+        updates = [f"update-{chunk}/q{question}" for chunk in range(chunks)]
+        rereads = [f"reread-{number}/q{question}" for number in range(again)]
+        for key in [*updates, f"draft/q{question}", *rereads, f"answer/q{question}"]:
             kind, number = split_key(key)
-            sent = f"Question {question}? {kind.split('/')[0]} {seed_of(0, key, 0)}"
+            call = {"draft": "answer", "reread": "update"}.get(name := kind.split("/")[0], name)
+            sent = f"Line {question}? {call} {seed_of(0, key, 0)}"
             places[sent] = f"{kind} {number}"
     for session in sessions:
         resent = {places[line] for line in session["sent"]} & set(session["committed"])
