@@ -38,19 +38,25 @@ class Places:
             self._passages[-KEPT - 1] = self._passages[-KEPT - 1]._replace(text="", line=0)
 
     def find(self, start: int, end: int) -> str:
-        """The place of the text from `start` to `end`, as `p. 3` or `p. 3 to p. 5`; empty if there is none."""
+        """The place of the text from `start` to `end`, as `p. 3`, `p. 3 to p. 5` or `a.txt:31-40`; empty if none."""
         first = max(bisect_right(self._starts, start) - 1, 0)
         del self._starts[:first], self._passages[:first]
         last = bisect_left(self._starts, end) - 1
         if last < 0:
             return ""
-        begin, stop = self._label(0, start), self._label(last, end - 1)
-        return begin if begin == stop else f"{begin} to {stop}"
+        (place, line), (end_place, end_line) = self._place(0, start), self._place(last, end - 1)
+        label, end_label = (
+            f"{p}:{n}" if n else p for p, n in ((place, line), (end_place, end_line))
+        )
+        if label == end_label:
+            return label
+        return f"{label}-{end_line}" if line and place == end_place else f"{label} to {end_label}"
 
-    def _label(self, number: int, at: int) -> str:
+    def _place(self, number: int, at: int) -> tuple[str, int]:
+        """The place of a character in a passage, and its line; 0 if lines aren't told apart."""
         text, place, line = self._passages[number]
         within = max(at - self._starts[number], 0)
-        return f"{place}:{line + text.count(chr(10), 0, within)}" if line else place or ""
+        return place or "", line and line + text.count("\n", 0, within)
 
 
 class _Placed(IterableSource, ABC):
@@ -103,9 +109,9 @@ class FileSource(_Placed):
         """See `_Placed.passages`."""
         convert = self._convert()
         if convert is None:
-            line = 1
+            label, line = self.name.rsplit("/", 1)[-1], 1
             for text in IterableSource.read(self):
-                yield Passage(text, self.name, line)
+                yield Passage(text, label, line)
                 line += text.count("\n")
         else:
             yield from convert()
