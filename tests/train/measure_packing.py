@@ -1,93 +1,146 @@
-"""Times rows that share a prefix, each by itself or packed into one: `python -m tests.train.measure_packing`.
+"""Times forward and backward passes over rows as they are, and with what they share scored once.
 
-Forward and backward passes of a Qwen3 with random weights (sdpa, one thread of a CPU). The figures in docs/log.md come
-from here.
+Usage: python -m tests.train.measure_packing [--model FOLDER --rollouts FILE.parquet] [--size N] [--passes N]
+
+Packed, the rows of a pass are one sequence in which a shared beginning stands once; each token attends to its own
+row's tokens only, by PyTorch's scaled_dot_product_attention with a mask of U x U. Rows that begin alike are in the same
+pass. By default rows and model are those of `make supo`: an expert's games, and random weights of its size.
 """
+
+# ruff: noqa: N806  (names of tensors end in their dimensions)
 
 from __future__ import annotations
 
-import statistics
+import argparse
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+from trl.trainer.utils import add_fused_lm_head
 
-ROUNDS = 5
-SIZES = (
-    # width, layers, vocabulary, prefix, reply, branches, groups
-    (64, 2, 128, 200, 30, 2, 8),
-    (256, 4, 4096, 900, 100, 2, 2),
-    (256, 4, 4096, 900, 100, 3, 2),
-    (256, 4, 4096, 200, 60, 2, 8),
-)
+from memagent_bench.perf.measure import Row, machine, table
+from memagent_draws.material import START, TRACES, lay_out
+from memagent_train.runs.rollout_log import read_rollouts
 
-
-def model(width: int, layers: int, vocabulary: int) -> Qwen3ForCausalLM:
-    torch.manual_seed(0)
-    return Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=vocabulary,
-            hidden_size=width,
-            intermediate_size=3 * width,
-            num_hidden_layers=layers,
-            num_attention_heads=width // 32,
-            num_key_value_heads=width // 64,
-            head_dim=32,
-            max_position_embeddings=2048,
-            tie_word_embeddings=True,
-        )
-    )
+UNSCORED = -100
+Ids = tuple[int, ...]
 
 
-def learn(policy: Any, ids: torch.Tensor, prefix: int, **options: Any) -> None:
-    """Forward and backward over the log-probabilities behind a prefix."""
-    hidden = policy.model(input_ids=ids, use_cache=False, **options).last_hidden_state
-    logits = policy.lm_head(hidden[:, prefix - 1 : -1])
-    logits.log_softmax(-1)[..., 0].sum().backward()
-    policy.zero_grad()
+def rows_of(path: Path) -> list[tuple[str, Ids, Ids]]:
+    """Group, prompt and response of the different rows that were sampled, those that begin alike side by side."""
+    read = read_rollouts(path)
+    found = {(r["group_id"], tuple(r["prompt_ids"]), tuple(r["response_ids"])) for r in read}
+    return sorted(found, key=lambda row: (row[0], row[1] + row[2]))
 
 
-def packed_options(prefix: int, reply: int, branches: int, groups: int) -> dict[str, Any]:
-    """Mask and positions with which branches see their prefix and themselves only."""
-    length = prefix + branches * reply
-    mask = torch.full((length, length), float("-inf")).triu(1)
-    positions = torch.arange(length)
-    for start in range(prefix, length, reply):
-        mask[start : start + reply, prefix:start] = float("-inf")
-        positions[start : start + reply] = torch.arange(prefix, prefix + reply)
-    return {
-        "attention_mask": mask.expand(groups, 1, length, length),
-        "position_ids": positions.expand(groups, length),
-    }
+def pad(rows: Sequence[tuple[str, Ids, Ids]]) -> tuple[Tensor, Tensor, int]:
+    """Ids and mask (N, P + T) as the trainer pads them, and T."""
+    before, after = (max(len(row[part]) for row in rows) for part in (1, 2))
+
+    def padded(one: Ids, other: Ids, value: int) -> list[int]:
+        left, right = [0] * (before - len(one)), [0] * (after - len(other))
+        middle = [*one, *other] if value < 0 else [value] * (len(one) + len(other))
+        return left + middle + right
+
+    ids = torch.tensor([padded(one, other, -1) for _, one, other in rows])
+    real = torch.tensor([padded(one, other, 1) for _, one, other in rows])
+    return ids, real, after
 
 
-def seconds(work: Callable[[], None]) -> float:
-    begun = time.process_time()
-    work()
-    return time.process_time() - begun
+def plain(model: Any, ids_NT: Tensor, real_NT: Tensor, scored: int) -> Tensor:
+    """Log-probabilities of the last `scored` tokens of each row, as the trainer computes them."""
+    labels_NT = ids_NT.masked_fill(real_NT == 0, UNSCORED)
+    labels_NT[:, :-scored] = UNSCORED
+    positions_NT = (real_NT.cumsum(-1) - 1).clamp(min=0)
+    given = {"attention_mask": real_NT, "position_ids": positions_NT, "labels": labels_NT}
+    return model(input_ids=ids_NT, **given, fused_lm_head=True).log_probs[:, -scored:]
 
 
-def main() -> None:
+def packed(model: Any, ids_NT: Tensor, real_NT: Tensor, scored: int) -> Tensor:
+    """The same, with shared beginnings scored once.
+
+    Where rows go on differently, each has the token before that for itself, since a position has one label.
+    """
+    nodes: dict[tuple[int, int, int], int] = {}
+    ids, labels, depths, parents = list[int](), list[int](), list[int](), list[int]()
+    places_NT = torch.zeros_like(ids_NT)
+    first = ids_NT.size(1) - scored
+    for row, (tokens, real) in enumerate(zip(ids_NT.tolist(), real_NT.tolist(), strict=True)):
+        columns = [column for column, one in enumerate(real) if one]
+        parent = -1
+        for depth, column in enumerate(columns):
+            last = depth + 1 == len(columns)
+            label = tokens[column + 1] if not last and column + 1 >= first else UNSCORED
+            node = nodes.setdefault((parent, tokens[column], label), len(ids))
+            if node == len(ids):
+                ids.append(tokens[column])
+                labels.append(label)
+                depths.append(depth)
+                parents.append(parent)
+            places_NT[row, column] = parent = node
+    mask_UU = torch.eye(len(ids), dtype=torch.bool)
+    for node, parent in enumerate(parents):  # parents come first
+        if parent >= 0:
+            mask_UU[node] |= mask_UU[parent]
+    ids_1U, labels_1U, positions_1U = (torch.tensor([line]) for line in (ids, labels, depths))
+    given = {"attention_mask": mask_UU[None, None], "position_ids": positions_1U}
+    out = model(input_ids=ids_1U, **given, shift_labels=labels_1U, fused_lm_head=True)
+    return out.log_probs[0][places_NT[:, -scored - 1 : -1]] * real_NT[:, -scored:]
+
+
+def timed(model: Any, score: Callable[..., Tensor], given: tuple[Any, ...]) -> tuple[float, Tensor]:
+    """Processor seconds of a forward and a backward pass, and the log-probabilities."""
+    start = time.process_time()
+    logps = score(model, *given)
+    logps.sum().backward()
+    seconds = time.process_time() - start
+    model.zero_grad()
+    return seconds, logps.detach()
+
+
+def main() -> int:
+    """Measures and prints; fails if the two ways disagree."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, help="a folder; with --rollouts")
+    parser.add_argument("--rollouts", type=Path, help="rollouts/step-*.parquet of a training")
+    parser.add_argument("--size", type=int, default=8, help="rows of a pass")
+    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    for width, layers, vocabulary, prefix, reply, branches, groups in SIZES:
-        policy = model(width, layers, vocabulary)
-        alone = torch.randint(0, vocabulary, (groups * branches, prefix + reply))
-        together = torch.randint(0, vocabulary, (groups, prefix + branches * reply))
-        options = packed_options(prefix, reply, branches, groups)
-        ratios: list[float] = []
-        for _ in range(1 + ROUNDS):
-            apart = seconds(lambda: learn(policy, alone, prefix))  # noqa: B023
-            ratios.append(apart / seconds(lambda: learn(policy, together, prefix, **options)))  # noqa: B023
-        ratios = ratios[1:]  # the first warms up
-        weights = sum(p.numel() for p in policy.parameters())
-        print(
-            f"{weights / 1e6:.1f}M weights, prefix {prefix}, {branches} replies of {reply}: "
-            f"raw/unique tokens {alone.numel() / together.numel():.2f}, time ratio "
-            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        )
+    with tempfile.TemporaryDirectory() as made:
+        if given.rollouts is None:
+            lay_out(Path(made) / "draws", seed=0, games=64)
+            given.model, given.rollouts = (Path(made) / "draws" / name for name in (START, TRACES))
+        rows = rows_of(given.rollouts)
+        kind = getattr(torch, given.dtype)
+        model: Any = AutoModelForCausalLM.from_pretrained(given.model, dtype=kind)
+    add_fused_lm_head(model)
+    starts = range(0, len(rows) - given.size + 1, given.size)
+    step = max(len(starts) // given.passes, 1)
+    faster, fewer, apart = list[float](), list[float](), 0.0
+    for start in list(starts)[::step][: given.passes]:
+        one = pad(rows[start : start + given.size])
+        (before, logps), (after, others) = (timed(model, f, one) for f in (plain, packed))
+        faster.append(before / after)
+        lines = [prompt + response for _, prompt, response in rows[start : start + given.size]]
+        different = {line[: end + 1] for line in lines for end in range(len(line))}
+        fewer.append(one[0].numel() / len(different))
+        apart = max(apart, (logps - others).abs().max().item())
+    measured = [
+        Row("tokens of a pass as padded, per different one", "", fewer),
+        Row("packed: times as fast, forward and backward", ">= 1.3", faster),
+        Row("largest difference of a log-probability", "", [apart]),
+    ]
+    print(f"{machine()}, {len(rows)} rows, {given.size} a pass, {given.dtype}\n\n{table(measured)}")
+    return 0 if given.dtype == "bfloat16" or apart < 1e-3 else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
