@@ -53,7 +53,7 @@ IMPORTS = {
     "bench": "matplotlib, numpy, scipy, tiktoken, memagent_bench.cli, memagent_bench.games",
     "formats": "pypdfium2",
     "langchain": "memagent.integrations.langchain",
-    "llm": "memagent_llm",
+    "llm": "memagent_llm.plugin",
     "mcp": "memagent.tools.mcp, memagent_mcp.server, mcp",
     "openai-agents": "memagent.integrations.openai_agents",
     "otel": "memagent.integrations.opentelemetry",

@@ -7,7 +7,7 @@ row's tokens only, by PyTorch's scaled_dot_product_attention with a mask of U x 
 pass. By default rows and model are those of `make supo`: an expert's games, and random weights of its size.
 """
 
-# ruff: noqa: N806  (names of tensors end in their dimensions)
+# ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""`llm read`: a command for the `llm` tool that reads a long document with one of its models (extra `llm`)."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import llm
+
+from memagent.errors import MemagentError, ModelError
+from memagent.memory.agent import MemoryAgent
+from memagent.messages import ChatRequest, Completion, Usage
+from memagent.models.base import Unserved
+from memagent.models.limit import complete_usage
+from memagent.threads import in_own_thread
+from memagent.tokens.byte_bound import ByteBound
+
+
+class LlmModel(Unserved):
+    """A model of `llm`, with its keys and options. Tokens are counted as bytes, and its temperature is its own.
+
+    Args:
+        model: from `llm.get_model`.
+        window: tokens of prompt plus output; `llm` doesn't know them.
+    """
+
+    def __init__(self, model: Any, window: int = 8192) -> None:
+        super().__init__(ByteBound(), window)
+        self.name, self._model = f"llm:{model.model_id}", model
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Prompts the model. Raises a `ModelError` with what it raised."""
+        self.count_prompt(request)
+        return await in_own_thread(partial(self._prompt, request))
+
+    def _prompt(self, request: ChatRequest) -> Completion:
+        *system, last = (message.content for message in request.messages)
+        known = "max_tokens" in self._model.Options.model_fields
+        options = {"max_tokens": request.max_tokens} if known else {}
+        try:
+            reply = self._model.prompt(
+                last, system="\n\n".join(system) or None, stream=False, **options
+            )
+            text, used = reply.text(), reply.usage()
+        except Exception as error:
+            raise ModelError(f"the model {self.name!r} failed: {error}") from error
+        usage = Usage(calls=1, prompt_tokens=used.input or 0, completion_tokens=used.output or 0)
+        return complete_usage(request, Completion(text=text, usage=usage), self._counter)
+
+
+@llm.hookimpl
+def register_commands(cli: click.Group) -> None:
+    """Adds the command to `llm`."""
+    cli.add_command(read)
+
+
+@click.command()
+@click.argument("document")
+@click.argument("question")
+@click.option("-m", "--model", help="Model to use, as in `llm prompt`.")
+@click.option("--window", default=8192, show_default=True, help="The model's context, in tokens.")
+def read(document: str, question: str, model: str | None, window: int) -> None:
+    """Answer a QUESTION about a DOCUMENT of any length (a file, a folder, or - for standard input).
+
+    The same command again resumes an interrupted reading.
+    """
+    source = sys.stdin.read() if document == "-" else Path(document)
+    try:
+        reader = LlmModel(llm.get_model(model), window)
+        with MemoryAgent(reader) as agent:
+            (found,) = agent.map([source], question, run_id="llm")
+    except llm.UnknownModelError as error:
+        raise click.ClickException(error.args[0]) from None
+    except MemagentError as error:
+        raise click.ClickException(str(error)) from error
+    if found.result is None or found.result.answer is None:
+        raise click.ClickException(found.result.detail if found.result else str(found.error))
+    click.echo(found.result.answer)
