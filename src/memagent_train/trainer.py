@@ -8,9 +8,7 @@ TRL's loss, optimizer, distribution and checkpoints are used unchanged; their in
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -39,6 +37,7 @@ from memagent_train.order import DataOrder, StepSampler
 from memagent_train.reference import copy_frozen, prepare_reference
 from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
+from memagent_train.scoring import LastScored
 from memagent_train.sharding import backward_options, hold_gradients, shard_gradients
 
 Generate = Callable[[Sequence[int], int], list[Rollout]]
@@ -98,8 +97,6 @@ class RolloutTrainer(GRPOTrainer):
         self.order = DataOrder(size, batch.groups * args.world_size, args.seed)
         self._scored_logps = torch.zeros(0)
         self._gap = EngineGap(self.largest_gap)
-        bare = model.get_base_model() if isinstance(model, PeftModel) else model
-        self._takes_positions = "position_ids" in inspect.signature(bare.forward).parameters
         reference = copy_frozen(model, args, peft_config)
         super().__init__(
             model=model,
@@ -190,14 +187,11 @@ class RolloutTrainer(GRPOTrainer):
         """Nothing is sent."""
 
     def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: Tensor, attention_mask: Tensor, *args: Any, **kwargs: Any
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **kw: Any
     ) -> Any:
-        if self._takes_positions:
-            # Otherwise the model would count the left padding, which shifts a row to positions it wasn't sampled at.
-            positions_NT = (attention_mask.cumsum(dim=-1) - 1).clamp(min=0)
-            model = partial(model, position_ids=positions_NT)
+        call = LastScored(model, self.accelerator.unwrap_model(model), logits_to_keep)
         scored = super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, *args, **kwargs
+            call, input_ids, attention_mask, logits_to_keep, **kw
         )
         self._scored_logps = scored[0].detach()
         return scored
