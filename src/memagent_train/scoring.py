@@ -29,7 +29,7 @@ class LastScored:
 
     def __call__(self, *, labels: Tensor, **given: Any) -> Any:
         """The model's output for N rows, padded on the left, with `log_probs` and `entropy` of (N, T)."""
-        bare = self.bare.get_base_model() if isinstance(self.bare, PeftModel) else self.bare
+        bare: Any = self.bare.get_base_model() if isinstance(self.bare, PeftModel) else self.bare
         if "position_ids" in inspect.signature(bare.forward).parameters:
             # Otherwise the model would count the left padding, which shifts a row to positions it wasn't sampled at.
             given["position_ids"] = (given["attention_mask"].cumsum(dim=-1) - 1).clamp(min=0)
