@@ -27,7 +27,7 @@ KINDS = get_args(get_args(events.Event)[0])
 
 def test_every_event_has_a_type_of_its_own_and_a_docstring() -> None:
     types = [kind.model_fields["type"].default for kind in KINDS]
-    assert len(set(types)) == len(types) == 18
+    assert len(set(types)) == len(types) == 19
     assert all(kind.__doc__ for kind in KINDS)
 
 

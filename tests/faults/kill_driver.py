@@ -100,7 +100,7 @@ def main() -> None:
         if child == 0:
             session(folder, "killed.sqlite", asked, path, *given)
         if attempt < kills:
-            if attempt % 5 == 4:
+            if attempt % 5 == 0:
                 time.sleep(draw.uniform(0.0, 0.08))
             else:
                 wait_for(folder, "killed.sqlite", max(places[attempt], before + 1), child)

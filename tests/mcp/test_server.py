@@ -98,7 +98,7 @@ async def test_a_document_is_asked_and_read_on(books: Path) -> None:
         assert answer["chunks_read"] == len(seen) > 5
         assert seen[0][0] == 0
         assert [row[0] for row in seen] == sorted(row[0] for row in seen)
-        assert f"{answer['run_id']}: chunk 0, characters 0 to " in str(seen[0][2])
+        assert f"{answer['run_id']}: chunk 0, harvest.txt:1-" in str(seen[0][2])
 
         page = await call(client, "read_more", run_id=answer["run_id"], start=start)
         assert page["text"] == text[start : start + 8000]
