@@ -21,7 +21,7 @@ if not importlib.util.find_spec("torch"):
     collect_ignore += ["models/transformers", "nano", "smol", "train"]
 
 # `make test-engines` runs them, in the environment of an engine.
-if not importlib.util.find_spec("vllm"):
+if not any(map(importlib.util.find_spec, ("vllm", "sglang"))):
     collect_ignore += ["models/in_process"]
 
 # Read when the Hugging Face library is first imported, so it is set before any test module is.

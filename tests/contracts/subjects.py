@@ -110,20 +110,20 @@ def transformers() -> Subject:
     return Subject("transformers", make, 1500, lambda: len(drawn))
 
 
-def vllm_engine() -> Subject:
-    """The tiny model in vLLM's engine in this process; it runs until the process ends."""
-    from tests.models.in_process.engine import WINDOW, keep_running, open_tiny
+def in_process() -> Subject:
+    """The tiny model in an engine in this process; it runs until the process ends."""
+    from tests.models.in_process.engine import ENGINE, WINDOW, keep_running, open_tiny
 
     drawn = keep_running()
 
     def make(tokens: bool = False, **_: Any) -> ChatModel:
         return open_tiny(tokens=tokens)
 
-    return Subject("vllm-engine", make, WINDOW, lambda: len(drawn), thinks=True)
+    return Subject(f"{ENGINE}-engine", make, WINDOW, lambda: len(drawn), thinks=True)
 
 
 LOCAL = {"extractive": extractive, "scripted": scripted}
 if importlib.util.find_spec("torch"):
     LOCAL["transformers"] = transformers
-ENGINES = {"vllm-engine": vllm_engine} if importlib.util.find_spec("vllm") else {}
+ENGINES = {f"{e}-engine": in_process for e in ("vllm", "sglang") if importlib.util.find_spec(e)}
 LOCAL |= ENGINES

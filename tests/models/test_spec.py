@@ -299,6 +299,7 @@ def test_no_model(spec: str | None) -> None:
         ("gpt-4", "openai:gpt-4"),
         ("olama:llama3", "ollama:llama3"),
         ("vllm-engin:Qwen", "vllm-engine:Qwen"),
+        ("sglang-engin:Qwen", "sglang-engine:Qwen"),
         ("extractiv", "extractive"),
         ("OpenAI:gpt", "openai:gpt"),
     ],
@@ -321,6 +322,7 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
         ("vllm:m", {"base_url": "http://a/v1,,http://b/v1"}, "the base URL '' does not start"),
         ("vllm-engine:m", {"base_url": "http://h/v1"}, "needs no server, so base_url="),
         ("vllm-engine:./nowhere", {}, "there is no folder"),
+        ("sglang-engine:./nowhere", {}, "there is no folder"),
         ("vllm-engine:m", {"window": 0}, "window must be at least 1 token, got 0"),
         ("vllm:m", {"window": 0}, "window must be at least 1 token, got 0"),
         (ScriptedModel([]), {"api_key": "k", "window": 5}, "api_key=, window="),
@@ -332,8 +334,9 @@ def test_what_cannot_be_right(spec: Any, options: dict[str, Any], words: str) ->
 
 
 @pytest.mark.skipif(bool(find_spec("vllm")), reason="vLLM is here")
-async def test_an_engine_that_is_not_installed() -> None:
-    model = open_model("vllm-engine:owner/model")
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+async def test_an_engine_that_is_not_installed(engine: str) -> None:
+    model = open_model(f"{engine}-engine:owner/model")
     with pytest.raises(ConfigError, match="install the engine"):
         await model.window()
     await model.aclose()

@@ -31,7 +31,7 @@ EXAMPLES = (
     "'vllm:NAME', 'sglang:NAME', 'ollama:NAME', 'openai:NAME', 'transformers:FOLDER', 'smol', 'nano' or 'extractive' "
     "(the last four need no server)"
 )
-IN_PROCESS = ("transformers", "vllm-engine", "smol", "nano", "extractive")
+IN_PROCESS = ("transformers", "vllm-engine", "sglang-engine", "smol", "nano", "extractive")
 """Need no server."""
 ALONE = ("nano", "extractive")
 """Take no name."""
@@ -57,9 +57,9 @@ def open_model(
 
     Args:
         spec: `vllm:NAME`, `sglang:NAME`, `ollama:NAME`, `openai:NAME` (the OpenAI API, or any compatible server with a
-            base URL), `transformers:FOLDER` or `vllm-engine:FOLDER` (or a name on the hub; run in this process),
-            `smol`, `nano` or `extractive`. None reads `MEMAGENT_MODEL` from the environment, else from `.env` in
-            the working directory. A model object is returned unchanged.
+            base URL); without a server `transformers:FOLDER`, `vllm-engine:FOLDER`, `sglang-engine:FOLDER` (or a name
+            on the hub), `smol`, `nano` or `extractive`. None reads `MEMAGENT_MODEL` from the environment, else from
+            `.env` in the working directory. A model object is returned unchanged.
         base_url: the server's URL, up to `/v1`, or a list of several that serve the same model (in a variable:
             separated by commas); else `MEMAGENT_BASE_URL`, `OPENAI_BASE_URL`, then
             localhost 8000 (vllm), 30000 (sglang) or 11434 (ollama), or the OpenAI API (openai).
@@ -153,6 +153,10 @@ def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
         from memagent_engines.vllm import VllmModel
 
         return VllmModel(name, window=window)
+    if scheme == "sglang-engine":
+        from memagent_engines.sglang import SglangModel
+
+        return SglangModel(name, window=window)
     if scheme == "smol":
         from memagent_engines.smol import open_smol
 

@@ -1,0 +1,192 @@
+"""A model in SGLang's engine, which gets a process of its own.
+
+For when a part of SGLang fails, it kills the process that holds it, with all children. It also wants the main thread,
+for signals, and replaces the handlers of logging. Checked with SGLang 0.5.23 on a CPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import multiprocessing
+import os
+import signal
+import threading
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from multiprocessing.connection import Connection
+from typing import Any, ClassVar, TypeAlias
+
+from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefused
+from memagent.messages import ChatRequest, FinishReason
+from memagent_engines.in_process import Drawn, Engine, EngineModel
+
+STOP_LIMIT = 30.0
+"""Seconds that the process has to end by itself before it is killed."""
+_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+_UNUSABLE = (ImportError, OSError, TypeError, ValueError)
+"""What says at the start that the engine is missing, or a setting or the folder wrong."""
+_Outcome: TypeAlias = Drawn | tuple[type[ModelError], str]
+"""What the engine's process sends of a call: a reply, or an error and its message."""
+
+
+class SglangModel(EngineModel):
+    """A model in SGLang's engine beside this process: what `sglang:` is at a server. `settings` are `sglang.Engine`'s.
+
+    Defaults of the model's generation config (top-k, penalties) are used, as by SGLang's server;
+    `sampling_defaults="openai"` leaves them out. Log-probabilities are those after temperature. Seeds count only with
+    `enable_deterministic_inference=True`. Replies end a few tokens before the window does.
+    """
+
+    scheme: ClassVar[str] = "sglang-engine"
+
+    async def _start(self) -> Engine:
+        return _Sglang(
+            {"model_path": self._source, "context_length": self._window, **self._settings}
+        )
+
+
+class _Sglang:
+    """The caller's end of the pipe to the engine's process."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_run, args=(theirs, settings), name="sglang")
+        self._process.start()
+        theirs.close()  # else the pipe would not end with the process
+        self._loop = asyncio.get_running_loop()
+        self._replies = dict[int, asyncio.Future[Drawn]]()
+        """By the numbers of requests, until the engine has ended them, aborted ones too."""
+        self._numbers = itertools.count()
+        try:
+            started = self._pipe.recv()
+        except (EOFError, OSError):
+            started = RuntimeError("its process ended")
+        if isinstance(started, Exception):
+            self.stop()
+            raise started
+        self.window: int = started
+        self._loop.add_reader(self._pipe.fileno(), self._receive)
+
+    async def draw(self, ids: tuple[int, ...], request: ChatRequest, tokens: bool) -> Drawn:
+        number = next(self._numbers)
+        try:
+            self._pipe.send((number, (list(ids), _sampling(request), tokens)))
+        except OSError as error:
+            raise _died() from error
+        reply = self._replies[number] = self._loop.create_future()
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            with suppress(OSError):  # it has ended, and its requests with it
+                self._pipe.send((number, None))
+            raise
+
+    def stop(self) -> None:
+        if not self._pipe.closed:
+            self._loop.remove_reader(self._pipe.fileno())
+            self._pipe.close()  # which ends the process
+        self._process.join(STOP_LIMIT)
+        self._process.kill()
+        self._process.join()
+
+    def _receive(self) -> None:
+        try:
+            number, outcome = self._pipe.recv()
+        except (EOFError, OSError):
+            self.stop()
+            for reply in self._replies.values():
+                if not reply.done():
+                    reply.set_exception(_died())
+            return
+        reply = self._replies.pop(number)
+        if reply.done():  # its call was cancelled
+            return
+        if isinstance(outcome, Drawn):
+            reply.set_result(outcome)
+        else:
+            kind, text = outcome
+            reply.set_exception(kind(text))
+
+
+def _died() -> EngineFailed:
+    return EngineFailed(
+        "SGLang's engine died (its log is on standard error): the next call starts another"
+    )
+
+
+def _sampling(request: ChatRequest) -> dict[str, Any]:
+    return {
+        "temperature": request.sampling.temperature,
+        "top_p": request.sampling.top_p,
+        "max_new_tokens": request.max_tokens,
+        "sampling_seed": request.seed,
+        "stop": list(request.stop) or None,
+        "regex": request.pattern,
+    }
+
+
+def _run(pipe: Connection, settings: dict[str, Any]) -> None:
+    """The engine's process, until the other end of the pipe is closed."""
+    os.dup2(2, 1)  # standard output is for answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller gets it too, and decides
+    with suppress(BrokenPipeError):  # the caller is gone
+        asyncio.run(_serve(pipe, settings))
+
+
+async def _serve(pipe: Connection, settings: dict[str, Any]) -> None:
+    try:
+        # By name: type checkers don't know SGLang, which is in no environment of ours.
+        engine: Any = import_module("sglang").Engine(**settings)
+    except Exception as error:  # noqa: BLE001 - whatever it raises, the caller is told
+        kind = next((kind for kind in _UNUSABLE if isinstance(error, kind)), None)
+        # Others may not survive the pipe.
+        pipe.send(kind(str(error)) if kind else RuntimeError(repr(error)))
+        return
+    loop, messages = asyncio.get_running_loop(), asyncio.Queue[Any]()
+    calls = dict[int, asyncio.Task[_Outcome]]()
+
+    def read() -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                loop.call_soon_threadsafe(messages.put_nowait, pipe.recv())
+        loop.call_soon_threadsafe(messages.put_nowait, None)
+
+    def ended(number: int, call: asyncio.Task[_Outcome]) -> None:
+        del calls[number]
+        outcome = (ModelError, "was aborted") if call.cancelled() else call.result()
+        with suppress(BrokenPipeError):
+            pipe.send((number, outcome))
+
+    pipe.send(engine.tokenizer_manager.context_len)
+    # In a thread, so that neither end waits for the other while both are sending.
+    threading.Thread(target=read, daemon=True).start()
+    while (message := await messages.get()) is not None:
+        number, work = message
+        if work is not None:
+            call = calls[number] = asyncio.create_task(_answer(engine, *work))
+            call.add_done_callback(partial(ended, number))
+        elif number in calls:
+            calls[number].cancel()  # SGLang then aborts it
+    engine.shutdown()
+
+
+async def _answer(engine: Any, ids: list[int], sampling: dict[str, Any], tokens: bool) -> _Outcome:
+    defaults = engine.tokenizer_manager.model_config.get_default_sampling_params()
+    try:
+        reply = await engine.async_generate(
+            input_ids=ids, sampling_params=defaults | sampling, return_logprob=tokens
+        )
+    except ValueError as error:
+        return RequestRefused, f"SGLang refuses the request: {error}"
+    except Exception as error:  # noqa: BLE001 - whatever it raises, the caller is told
+        return ModelError, f"SGLang failed: {type(error).__name__}: {error}"
+    meta = reply["meta_info"]
+    reason = meta["finish_reason"]
+    if reason["type"] not in _FINISH:
+        return BadResponse, f"SGLang ended a reply early ({reason!r}); see its log"
+    logprobs = tuple(min(0.0, at[0]) for at in meta["output_token_logprobs"]) if tokens else None
+    finish, cached = _FINISH[reason["type"]], meta["cached_tokens"]
+    return Drawn(reply["text"], tuple(reply["output_ids"]), logprobs, finish, cached)
