@@ -167,7 +167,9 @@ def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[st
             raise
         folder.start_over()
         return
-    said = list_differences(_select_bound(before, free), _select_bound(settings, free))
+    old, new = _select_bound(before, free), _select_bound(settings, free)
+    # What an earlier version didn't have is off there.
+    said = list_differences(old, {key: new[key] for key in new if new[key] or key in old})
     if said and whole:
         raise CheckpointMismatch(
             f"the run in {str(folder.path)!r} was started with different settings: {said}. Use the same ones to "

@@ -76,6 +76,12 @@ def test_a_setting_that_comes_or_goes_is_another_setting(tmp_path: Path) -> None
         pass
 
 
+def test_a_run_goes_on_with_a_version_that_has_more_settings(tmp_path: Path) -> None:
+    begun(tmp_path)
+    with open_run(tmp_path, changed("model", since_then=0), free=FREE) as folder:
+        assert folder.find_newest() is not None
+
+
 def test_before_the_first_checkpoint_a_wrong_setting_may_be_put_right(tmp_path: Path) -> None:
     with open_run(tmp_path, SETTINGS, free=FREE) as folder:
         folder.bind_data({"rows": 3})
