@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
@@ -153,7 +154,7 @@ def _release(key: object, shared: _Shared, *, failed: bool = False) -> None:
         shared.close()
 
 
-class EngineModel:
+class EngineModel(ABC):
     """Base of models that run in an engine in this process, which batches calls and caches their prefixes.
 
     The engine starts at the first call. Models with the same source, window and settings share it, from any event
@@ -246,9 +247,9 @@ class EngineModel:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._source!r})"
 
+    @abstractmethod
     async def _start(self) -> Engine:
         """Starts the engine, on the loop on which it will be used."""
-        raise NotImplementedError
 
     async def _open(self) -> tuple[_Shared, tuple[Engine, TokenizerFile]]:
         with self._lock:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memagent.errors import RunBusy, RunMismatch, RunNotFound
+from memagent.errors import RunBusy, RunMismatch, RunNotFound, StoreError
 from memagent.events import Answered, ChunkRead, Event
 from memagent.messages import Message, Usage
 from memagent.runstore import Begun, RunStore, split_key
@@ -120,6 +120,15 @@ def test_what_follows_from_others_is_recorded_once(store: RunStore) -> None:
         event.seq + 1
     ]
     assert store.count("r1", "answer/q0") == 1
+
+
+def test_further_effects_may_be_begun_but_not_committed_before(store: RunStore) -> None:
+    store.begin("r1", "answer/q0")
+    store.commit("r1", "draft/q0", {}, also={"answer/q0": {"answer": "42"}})
+    with pytest.raises(StoreError, match="'answer/q0' is committed already"):
+        store.commit("r1", "draft/q1", {}, also={"answer/q0": {"answer": "43"}})
+    assert store.effect("r1", "answer/q0") == {"answer": "42"}
+    assert store.effect("r1", "draft/q1") is None
 
 
 def test_a_failed_commit_leaves_nothing_behind(store: RunStore) -> None:

@@ -224,11 +224,14 @@ class RunStore(Branching, Spending):
                 (*place, time.time(), _add_usage(db, place, usage), next(texts)),
             )
             for other, text in zip(more, texts, strict=True):
-                db.execute(
-                    "INSERT INTO effects (run, kind, number, sent, committed, body) VALUES (?,?,?,1,?,?) "
-                    "ON CONFLICT DO UPDATE SET committed = excluded.committed, body = excluded.body",
+                # It may have been begun, but what is committed is never written over.
+                done = db.execute(
+                    "INSERT INTO effects (run, kind, number, sent, committed, body) VALUES (?,?,?,1,?,?) ON CONFLICT "
+                    "DO UPDATE SET committed = excluded.committed, body = excluded.body WHERE committed IS NULL",
                     (run_id, *split_key(other), time.time(), text),
                 )
+                if not done.rowcount:
+                    raise sqlite3.IntegrityError(f"the effect {other!r} is committed already")
             return _log(db, run_id, events)
 
     def spend(
