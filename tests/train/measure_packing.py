@@ -24,9 +24,13 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
-from memagent_bench.perf.measure import Row, machine, table
+from memagent_bench.perf import measure
 from memagent_draws.material import START, TRACES, lay_out
+from memagent_train.advantages import TrainingRow
+from memagent_train.batches import tensors
+from memagent_train.rollouts import Row
 from memagent_train.runs.rollout_log import read_rollouts
+from memagent_train.scoring import LastScored
 
 UNSCORED = -100
 Ids = tuple[int, ...]
@@ -41,25 +45,29 @@ def rows_of(path: Path) -> list[tuple[str, Ids, Ids]]:
 
 def pad(rows: Sequence[tuple[str, Ids, Ids]]) -> tuple[Tensor, Tensor, int]:
     """Ids and mask (N, P + T) as the trainer pads them, and T."""
-    before, after = (max(len(row[part]) for row in rows) for part in (1, 2))
-
-    def padded(one: Ids, other: Ids, value: int) -> list[int]:
-        left, right = [0] * (before - len(one)), [0] * (after - len(other))
-        middle = [*one, *other] if value < 0 else [value] * (len(one) + len(other))
-        return left + middle + right
-
-    ids = torch.tensor([padded(one, other, -1) for _, one, other in rows])
-    real = torch.tensor([padded(one, other, 1) for _, one, other in rows])
-    return ids, real, after
+    made = tensors(
+        [
+            TrainingRow(Row(prompt, response, (1,) * len(response), (0.0,) * len(response)), 1.0)
+            for _, prompt, response in rows
+        ],
+        [1.0] * len(rows),
+        pad=0,
+        device=torch.device("cpu"),
+    )
+    ids, real = (
+        torch.cat([made[f"prompt_{part}"], made[f"completion_{part}"]], dim=1)
+        for part in ("ids", "mask")
+    )
+    return ids, real, made["completion_ids"].size(1)
 
 
 def plain(model: Any, ids_NT: Tensor, real_NT: Tensor, scored: int) -> Tensor:
     """Log-probabilities of the last `scored` tokens of each row, as the trainer computes them."""
     labels_NT = ids_NT.masked_fill(real_NT == 0, UNSCORED)
     labels_NT[:, :-scored] = UNSCORED
-    positions_NT = (real_NT.cumsum(-1) - 1).clamp(min=0)
-    given = {"attention_mask": real_NT, "position_ids": positions_NT, "labels": labels_NT}
-    return model(input_ids=ids_NT, **given, fused_lm_head=True).log_probs[:, -scored:]
+    score = LastScored(model, model, scored)
+    out = score(input_ids=ids_NT, attention_mask=real_NT, labels=labels_NT, fused_lm_head=True)
+    return out.log_probs
 
 
 def packed(model: Any, ids_NT: Tensor, real_NT: Tensor, scored: int) -> Tensor:
@@ -134,11 +142,13 @@ def main() -> int:
         fewer.append(one[0].numel() / len(different))
         apart = max(apart, (logps - others).abs().max().item())
     measured = [
-        Row("tokens of a pass as padded, per different one", "", fewer),
-        Row("packed: times as fast, forward and backward", ">= 1.3", faster),
-        Row("largest difference of a log-probability", "", [apart]),
+        measure.Row("tokens of a pass as padded, per different one", "", fewer),
+        measure.Row("packed: times as fast, forward and backward", ">= 1.3", faster),
+        measure.Row("largest difference of a log-probability", "", [apart]),
     ]
-    print(f"{machine()}, {len(rows)} rows, {given.size} a pass, {given.dtype}\n\n{table(measured)}")
+    print(
+        f"{measure.machine()}, {len(rows)} rows, {given.size} a pass, {given.dtype}\n\n{measure.table(measured)}"
+    )
     return 0 if given.dtype == "bfloat16" or apart < 1e-3 else 1
 
 
