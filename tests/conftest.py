@@ -76,8 +76,9 @@ def blockbuster() -> Iterator[BlockBuster]:
         functions.can_block_in("memagent/models/spec.py", {"open_nano"})
         functions.can_block_in("memagent/models/policy.py", {"load"})
         functions.can_block_in("memagent_engines/in_process.py", {"find_model"})
+        functions.can_block_in("memagent_engines/lora.py", {"read_lora"})
         # An engine's loop is its own.
-        functions.can_block_in("memagent_engines/in_process.py", {"_start", "_end"})
+        functions.can_block_in("memagent_engines/sharing.py", {"_start", "_end"})
         functions.can_block_in("memagent/prompts/loading.py", {"load"})
     # The sync API blocks its caller on purpose, a notebook's loop too.
     detector.functions["threading.Lock.acquire"].can_block_in("memagent/threads.py", {"run_sync"})

@@ -1,157 +1,25 @@
-"""What the engines in this process share: one for all models with the same settings, on an event loop of its own."""
+"""What models in an engine in this process share: calls, ids, adapters, new weights."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from textwrap import shorten
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from memagent.errors import ConfigError, EngineFailed, MemagentError, ModelError
-from memagent.messages import ChatRequest, Completion, FinishReason, TokenIds, Usage
+from memagent.errors import ConfigError, EngineFailed, ModelError
+from memagent.messages import ChatRequest, Completion, TokenIds, Usage
 from memagent.models.base import refuse_overflow, refuse_tools
 from memagent.models.policy import Policy
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
+from memagent_engines.sharing import Asked, Drawn, Engine, SharedEngine, lease, release
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """The reply that an engine drew for one prompt."""
-
-    text: str
-    """Without special tokens and from the stop sequence on."""
-    ids: tuple[int, ...]
-    """T ids, including those of the stop sequence."""
-    logprobs: tuple[float, ...] | None
-    """T log-probabilities, if they were asked for."""
-    finish: FinishReason
-    cached: int
-    """Prompt tokens from the prefix cache."""
-
-
-class Engine(Protocol):
-    """A running engine. It is made and used on its own event loop."""
-
-    window: int
-
-    async def draw(self, ids: tuple[int, ...], request: ChatRequest, tokens: bool) -> Drawn:
-        """Draws a reply to P prompt ids; cancelling aborts the request in the engine.
-
-        Raises:
-            EngineFailed: the engine has died.
-            ModelError: this request failed.
-        """
-        ...
-
-    def stop(self) -> None:
-        """Ends the engine's processes. Blocks for seconds."""
-        ...
-
-
-Start = Callable[[], Coroutine[Any, Any, Engine]]
-
-
-class _Shared:
-    """An engine, its tokenizer, the thread of its event loop, and how many models use it."""
-
-    def __init__(self, source: str, start: Start) -> None:
-        self.users = 0
-        self._source, self._start_engine = source, start
-        self._loop = asyncio.new_event_loop()
-        # Starting blocks it for up to minutes, and afterwards each step takes some of its time: no other loop waits.
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="memagent-engine", daemon=True
-        )
-        self._thread.start()
-        self.started = self.submit(self._start())
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs `work` on the engine's loop; cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    async def _start(self) -> tuple[Engine, TokenizerFile]:
-        try:
-            # Here, since it imports torch. The tokenizer is first: it takes a second to be refused.
-            from memagent_engines.transformers.loading import load_counter
-
-            counter = load_counter(self._source)
-            engine = await self._start_engine()
-        except MemagentError:
-            raise
-        except ImportError as error:
-            raise ConfigError(
-                f"the model {self._source!r} needs packages that are missing here ({error}): install the engine in "
-                f"this environment, or serve the model and name the server"
-            ) from error
-        except (OSError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{self._source!r} cannot be opened ({_say(error)}): give a folder as save_pretrained writes it, and "
-                f"settings that the engine has"
-            ) from error
-        except Exception as error:  # whatever an engine raises
-            raise EngineFailed(
-                f"the engine for {self._source!r} did not start ({_say(error)}): its log is on standard error. Often "
-                f"the weights, or the cache beside them, do not fit the memory",
-                attempts=0,
-            ) from error
-        # Now, since what is registered last runs first: multiprocessing would kill the engine's processes before.
-        atexit.register(self.close)
-        return engine, counter
-
-    def close(self) -> None:
-        """Ends the engine, and calls that wait for it fail. Blocks for seconds, or until it has started."""
-        atexit.unregister(self.close)
-        if self._loop.is_closed():
-            return
-        with suppress(Exception):  # one that was reported, or a process that is gone
-            self.submit(self._end()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    async def _end(self) -> None:
-        with suppress(MemagentError):  # it did not start
-            (await asyncio.wrap_future(self.started))[0].stop()
-        calls = asyncio.all_tasks() - {asyncio.current_task()}
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
-
-
-_engines: dict[object, _Shared] = {}
-_lock = threading.Lock()
-
-
-def _lease(key: object, source: str, start: Start) -> _Shared:
-    """The engine with these settings, started if no model uses it."""
-    with _lock:
-        shared = _engines.get(key)
-        if shared is None:
-            shared = _engines[key] = _Shared(source, start)
-        shared.users += 1
-        return shared
-
-
-def _release(key: object, shared: _Shared, *, failed: bool = False) -> None:
-    """Gives an engine back; its last user ends it. Nobody gets a failed one again."""
-    with _lock:
-        shared.users -= 1
-        last = not shared.users
-        if (last or failed) and _engines.get(key) is shared:
-            del _engines[key]
-    if last:
-        shared.close()
 
 
 class EngineModel(ABC):
@@ -166,10 +34,11 @@ class EngineModel(ABC):
         window: maximum tokens of prompt plus output, for which the engine reserves memory; default the config's.
         name: the model's name in records; default the spec.
         tokens: whether replies include token ids and log-probabilities.
+        adapter: folder of a LoRA adapter for the model. Its settings (`memagent.toml`) override those of `source`.
         settings: more arguments of the engine.
 
     Raises:
-        ConfigError: there is no such folder, or its settings are invalid.
+        ConfigError: there is no such folder, its settings are invalid, or the engine takes no adapters.
     """
 
     scheme: ClassVar[str]
@@ -182,19 +51,25 @@ class EngineModel(ABC):
         window: int | None = None,
         name: str | None = None,
         tokens: bool = False,
+        adapter: str | Path | None = None,
         **settings: Any,
     ) -> None:
         if window is not None and window < 1:
             raise ConfigError(f"window must be at least 1 token, got {window!r}")
         self._source, self.policy = find_model(source)
+        if adapter is not None:
+            adapter = Path(adapter).absolute()
+            self.policy = Policy.load(adapter) or self.policy
+            settings = self._allow(adapter) | settings
         self.name = name or f"{self.scheme}:{self._source}"
-        self._window, self._tokens, self._settings = window, tokens, settings
+        self._window, self._adapter, self._settings = window, adapter, settings
+        self._asked = Asked(tokens, None if adapter is None else str(adapter))
         # With the process, since threads don't survive a fork.
         options = repr(sorted(settings.items()))
         self._key = (os.getpid(), type(self), self._source, window, options)
-        self._shared: _Shared | None = None
-        self._calls = set[Future[Drawn]]()
-        self._closed = False
+        self._shared: SharedEngine | None = None
+        self._calls = set[Future[Any]]()
+        self._closed = self._checked = False
         self._lock = threading.Lock()
 
     async def complete(self, request: ChatRequest) -> Completion:
@@ -211,7 +86,7 @@ class EngineModel(ABC):
         shared, (engine, counter) = await self._open()
         ids = await in_thread(counter.prompt_ids, request.messages, thinking=request.thinking)
         refuse_overflow(self.name, len(ids), request.max_tokens, engine.window)
-        drawn = await self._call(shared, engine.draw(ids, request, self._tokens))
+        drawn = await self._call(shared, engine.draw(ids, request, self._asked))
         tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
         return Completion(
             text=drawn.text,
@@ -222,8 +97,28 @@ class EngineModel(ABC):
                 completion_tokens=len(drawn.ids),
                 cached_tokens=drawn.cached,
             ),
-            tokens=tokens if self._tokens else None,
+            tokens=tokens if self._asked.tokens else None,
         )
+
+    async def draw(self, ids: Sequence[int], request: ChatRequest) -> Drawn:
+        """Continues P ids instead of the request's messages. Raises like `complete`."""
+        shared, (engine, _) = await self._open()
+        refuse_overflow(self.name, len(ids), request.max_tokens, engine.window)
+        return await self._call(shared, engine.draw(tuple(ids), request, self._asked))
+
+    async def load(self, folder: Path) -> None:
+        """Gives the engine other weights of the same model, for all models that use it. No call may be running.
+
+        An engine that starts anew has those of `source`. On a CPU, vLLM keeps the old output layer if it is tied to
+        the embedding.
+
+        Raises:
+            ConfigError: the folder has no weights.
+            EngineFailed: the engine did not start, or died.
+            ModelError: the engine can't take them, or the model is closed.
+        """
+        shared, (engine, _) = await self._open()
+        await self._call(shared, engine.load(str(await in_thread(find_weights, folder))))
 
     async def counter(self) -> TokenizerFile:
         """The model's own tokenizer with its chat template: counts are exact. Raises like `complete`."""
@@ -242,7 +137,7 @@ class EngineModel(ABC):
         for call in calls:
             call.cancel()
         if shared is not None:
-            await asyncio.to_thread(_release, self._key, shared)
+            await asyncio.to_thread(release, self._key, shared)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._source!r})"
@@ -251,10 +146,20 @@ class EngineModel(ABC):
     async def _start(self) -> Engine:
         """Starts the engine, on the loop on which it will be used."""
 
-    async def _open(self) -> tuple[_Shared, tuple[Engine, TokenizerFile]]:
+    def _allow(self, adapter: Path) -> dict[str, Any]:
+        """Settings with which the engine takes an adapter."""
+        raise ConfigError(
+            f"{self.scheme} takes no adapter, but got {str(adapter)!r}: merge it into its model (memagent-train export "
+            f"does so unless it is given --adapter), and give the merged folder"
+        )
+
+    async def _open(self) -> tuple[SharedEngine, tuple[Engine, TokenizerFile]]:
+        if self._adapter is not None and not self._checked:
+            await in_thread(_check_adapter, self._source, self._adapter)
+            self._checked = True
         with self._lock:
             self._check_open()
-            shared = self._shared = self._shared or _lease(self._key, self._source, self._start)
+            shared = self._shared = self._shared or lease(self._key, self._source, self._start)
         try:
             # shield: a caller that is cancelled must not cancel the start for the others.
             return shared, await asyncio.shield(asyncio.wrap_future(shared.started))
@@ -262,7 +167,7 @@ class EngineModel(ABC):
             await self._give_up(shared)
             raise
 
-    async def _call(self, shared: _Shared, work: Coroutine[Any, Any, Drawn]) -> Drawn:
+    async def _call(self, shared: SharedEngine, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
             if self._closed:
                 work.close()
@@ -284,18 +189,40 @@ class EngineModel(ABC):
             with self._lock:
                 self._calls.discard(call)
 
-    async def _give_up(self, shared: _Shared) -> None:
+    async def _give_up(self, shared: SharedEngine) -> None:
         """Leaves an engine that failed, so that the next call starts another."""
         with self._lock:
             mine = self._shared is shared
             if mine:
                 self._shared = None
         if mine:
-            await asyncio.to_thread(_release, self._key, shared, failed=True)
+            await asyncio.to_thread(release, self._key, shared, failed=True)
 
     def _check_open(self) -> None:
         if self._closed:
             raise ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
+
+
+def _check_adapter(source: str, adapter: Path) -> None:
+    base = Path(source)
+    if base.is_dir():  # not a name on the hub
+        from memagent_engines.transformers.adapter import check_base  # it imports torch
+
+        check_base(base, adapter)
+
+
+def find_weights(folder: Path) -> Path:
+    """The absolute path of a folder with weights; without any, vLLM would end.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    whole = folder.absolute()
+    if not any(whole.glob("*.safetensors")):
+        raise ConfigError(
+            f"{str(whole)!r} has no weights (*.safetensors); save the policy there first"
+        )
+    return whole
 
 
 def find_model(source: str | Path) -> tuple[str, Policy | None]:
@@ -319,7 +246,3 @@ def find_model(source: str | Path) -> tuple[str, Policy | None]:
             f"memagent-train export"
         )
     return str(folder), Policy.load(folder)
-
-
-def _say(error: Exception) -> str:
-    return shorten(f"{type(error).__name__}: {error}", 300, placeholder="…")

@@ -16,19 +16,20 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, cast
 
 from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefused
 from memagent.messages import ChatRequest, FinishReason
-from memagent_engines.in_process import Drawn, Engine, EngineModel
+from memagent_engines.in_process import EngineModel
+from memagent_engines.sharing import Asked, Drawn, Engine
 
 STOP_LIMIT = 30.0
 """Seconds that the process has to end by itself before it is killed."""
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _UNUSABLE = (ImportError, OSError, TypeError, ValueError)
 """What says at the start that the engine is missing, or a setting or the folder wrong."""
-_Outcome: TypeAlias = Drawn | tuple[type[ModelError], str]
-"""What the engine's process sends of a call: a reply, or an error and its message."""
+_Outcome: TypeAlias = Drawn | tuple[type[ModelError], str] | None
+"""What the engine's process sends of a call: a reply, an error and its message, or that the weights were taken."""
 
 
 class SglangModel(EngineModel):
@@ -57,7 +58,7 @@ class _Sglang:
         self._process.start()
         theirs.close()  # else the pipe would not end with the process
         self._loop = asyncio.get_running_loop()
-        self._replies = dict[int, asyncio.Future[Drawn]]()
+        self._replies = dict[int, asyncio.Future[Any]]()
         """By the numbers of requests, until the engine has ended them, aborted ones too."""
         self._numbers = itertools.count()
         try:
@@ -70,10 +71,17 @@ class _Sglang:
         self.window: int = started
         self._loop.add_reader(self._pipe.fileno(), self._receive)
 
-    async def draw(self, ids: tuple[int, ...], request: ChatRequest, tokens: bool) -> Drawn:
+    async def draw(self, ids: tuple[int, ...], request: ChatRequest, ask: Asked) -> Drawn:
+        return await self._send((_answer, list(ids), _sampling(request), ask.tokens))
+
+    async def load(self, folder: str) -> None:
+        await self._send((_take, folder))
+
+    async def _send(self, work: tuple[Any, ...]) -> Any:
+        """Has a function of this module called in the engine's process, behind the engine as first argument."""
         number = next(self._numbers)
         try:
-            self._pipe.send((number, (list(ids), _sampling(request), tokens)))
+            self._pipe.send((number, work))
         except OSError as error:
             raise _died() from error
         reply = self._replies[number] = self._loop.create_future()
@@ -104,11 +112,11 @@ class _Sglang:
         reply = self._replies.pop(number)
         if reply.done():  # its call was cancelled
             return
-        if isinstance(outcome, Drawn):
-            reply.set_result(outcome)
-        else:
-            kind, text = outcome
+        if isinstance(outcome, tuple):
+            kind, text = cast("tuple[type[ModelError], str]", outcome)
             reply.set_exception(kind(text))
+        else:
+            reply.set_result(outcome)
 
 
 def _died() -> EngineFailed:
@@ -166,7 +174,8 @@ async def _serve(pipe: Connection, settings: dict[str, Any]) -> None:
     while (message := await messages.get()) is not None:
         number, work = message
         if work is not None:
-            call = calls[number] = asyncio.create_task(_answer(engine, *work))
+            function, *arguments = work
+            call = calls[number] = asyncio.create_task(function(engine, *arguments))
             call.add_done_callback(partial(ended, number))
         elif number in calls:
             calls[number].cancel()  # SGLang then aborts it
@@ -190,3 +199,16 @@ async def _answer(engine: Any, ids: list[int], sampling: dict[str, Any], tokens:
     logprobs = tuple(min(0.0, at[0]) for at in meta["output_token_logprobs"]) if tokens else None
     finish, cached = _FINISH[reason["type"]], meta["cached_tokens"]
     return Drawn(reply["text"], tuple(reply["output_ids"]), logprobs, finish, cached)
+
+
+async def _take(engine: Any, folder: str) -> _Outcome:
+    kind: Any = import_module("sglang.srt.managers.io_struct").UpdateWeightFromDiskReqInput
+    try:
+        done, said, _ = await engine.tokenizer_manager.update_weights_from_disk(
+            kind(model_path=folder)
+        )
+    except Exception as error:  # noqa: BLE001 - whatever it raises, the caller is told
+        done, said = False, f"{type(error).__name__}: {error}"
+    return (
+        None if done else (RequestRefused, f"SGLang can't take the weights in {folder!r}: {said}")
+    )

@@ -8,11 +8,14 @@ from __future__ import annotations
 import itertools
 import os
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
 from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefused
 from memagent.messages import ChatRequest, FinishReason
-from memagent_engines.in_process import Drawn, Engine, EngineModel
+from memagent_engines.in_process import EngineModel
+from memagent_engines.lora import read_lora
+from memagent_engines.sharing import Asked, Drawn, Engine
 
 ENVIRONMENT = {
     # Standard output is for answers.
@@ -27,6 +30,8 @@ ENVIRONMENT = {
 STOP_LIMIT = 30.0
 """Seconds that vLLM's processes have to end by themselves before they are killed; its own 5 are too few on a busy CPU,
 where it leaves shared memory behind."""
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Largest ranks of adapters that vLLM can be started for."""
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
@@ -36,6 +41,9 @@ class VllmModel(EngineModel):
     Defaults of the model's generation config (top-k, penalties) are used, as by vLLM's server; `generation_config=
     "vllm"` leaves them out. Log-probabilities are those before temperature and top-p, unless `logprobs_mode` is
     "processed_logprobs".
+
+    Models with adapters of the same largest rank share an engine, which holds one adapter at a time on the device
+    unless `max_loras` says more.
     """
 
     scheme: ClassVar[str] = "vllm-engine"
@@ -53,6 +61,11 @@ class VllmModel(EngineModel):
             }
         )
 
+    def _allow(self, adapter: Path) -> dict[str, Any]:
+        rank = read_lora(adapter).rank
+        largest = next((largest for largest in RANKS if rank <= largest), rank)
+        return {"enable_lora": True, "max_lora_rank": largest}
+
 
 class _Vllm:
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -64,14 +77,17 @@ class _Vllm:
         self._defaults: dict[str, Any] = self._engine.model_config.get_diff_sampling_param()
         self.window: int = self._engine.model_config.max_model_len
         self._numbers = itertools.count()
+        self._adapters = dict[str, Any]()
+        """By their folders."""
 
-    async def draw(self, ids: tuple[int, ...], request: ChatRequest, tokens: bool) -> Drawn:
+    async def draw(self, ids: tuple[int, ...], request: ChatRequest, ask: Asked) -> Drawn:
         outcome: Any = None
         try:
             generated = self._engine.generate(
                 self._vllm.TokensPrompt(prompt_token_ids=list(ids)),
-                self._sampling(request, tokens),
+                self._sampling(request, ask.tokens),
                 str(next(self._numbers)),
+                lora_request=ask.adapter and self._adapter(ask.adapter),
             )
             async for outcome in generated:  # noqa: B007 - one, at the end
                 pass
@@ -83,11 +99,18 @@ class _Vllm:
         drawn = tuple(reply.token_ids)
         logprobs = (
             tuple(min(0.0, at[i].logprob) for i, at in zip(drawn, reply.logprobs, strict=True))
-            if tokens
+            if ask.tokens
             else None
         )
         finish, cached = _FINISH[reply.finish_reason], outcome.num_cached_tokens or 0
         return Drawn(reply.text, drawn, logprobs, finish, cached)
+
+    async def load(self, folder: str) -> None:
+        try:
+            await self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
+            await self._engine.reset_prefix_cache()
+        except Exception as error:
+            raise self._translate(error) from error
 
     def stop(self) -> None:
         engine, self._engine = (
@@ -95,6 +118,11 @@ class _Vllm:
             None,
         )  # else it is deleted, and complains, when Python ends
         engine.shutdown(timeout=STOP_LIMIT)
+
+    def _adapter(self, folder: str) -> Any:
+        kind: Any = import_module("vllm.lora.request").LoRARequest
+        number = len(self._adapters) + 1
+        return self._adapters.setdefault(folder, kind(folder, number, folder))
 
     def _sampling(self, request: ChatRequest, tokens: bool) -> Any:
         kinds, pattern = self._kinds, request.pattern

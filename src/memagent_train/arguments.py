@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from transformers import TrainingArguments
 from trl.trainer.grpo_config import GRPOConfig
 
 from memagent.errors import ConfigError
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
 from memagent_train.device import in_bf16
+
+# transformers renamed it in 5.20, which vLLM 0.32 doesn't allow yet.
+NAMES = ("activation_checkpointing", "gradient_checkpointing")
+CHECKPOINTING = next(name for name in NAMES if name in TrainingArguments.__dataclass_fields__)
+
+
+def device_arguments(
+    optimizer: OptimizerSettings, *, cpu: bool, gradient_checkpointing: bool
+) -> dict[str, Any]:
+    """Arguments of every trainer that depend on the device, and on the version of transformers."""
+    return {
+        "bf16": in_bf16(optimizer, cpu=cpu),
+        "use_cpu": cpu,
+        "dataloader_pin_memory": not cpu and torch.cuda.is_available(),  # else torch warns
+        CHECKPOINTING: gradient_checkpointing,
+    }
 
 
 def trl_arguments(
@@ -64,10 +82,7 @@ def trl_arguments(
         warmup_steps=optimizer.warmup_steps * batch.updates_per_step,
         weight_decay=optimizer.weight_decay,
         max_grad_norm=optimizer.max_grad_norm,
-        bf16=in_bf16(optimizer, cpu=cpu),
-        use_cpu=cpu,
-        dataloader_pin_memory=not cpu and torch.cuda.is_available(),  # else torch warns
-        activation_checkpointing=gradient_checkpointing,
+        **device_arguments(optimizer, cpu=cpu, gradient_checkpointing=gradient_checkpointing),
         seed=optimizer.seed,
         logging_steps=1,
         save_strategy="no" if save_every is None else "steps",

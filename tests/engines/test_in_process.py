@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 from tests.engines import commands, groups, venvs
 from tests.engines.test_smol import CHUNK, MEMORY, QUESTION, TEXT, WINDOW
+from tests.engines.test_training import ROOT, check_metrics, write_training
+from tests.models.in_process.engine import EACH
 
 from memagent_engines.smol import smol_folder
 
 PACKAGES = sysconfig.get_path("purelib")
+TRAINING = (
+    ROOT / ".venv-train" / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
+)
 TESTS = ("tests/contracts/test_chat_model.py", "tests/models/in_process")
 
 pytestmark = pytest.mark.timeout(600)
@@ -25,7 +30,12 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def run_inside(
-    engine: str, folder: Path, *line: str, **variables: str
+    engine: str,
+    folder: Path,
+    *line: str,
+    packages: str = PACKAGES,
+    cwd: Path = venvs.ROOT,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a module in the venv of an engine, and sees that none of its processes are left."""
     own = commands.environment(engine, folder)
@@ -36,8 +46,8 @@ def run_inside(
         "PYTHONPATH": os.pathsep.join(paths),
     }
     process = subprocess.Popen(
-        [str(venvs.python_of(engine)), str(venvs.HERE / "inside.py"), PACKAGES, *line],
-        cwd=venvs.ROOT,
+        [str(venvs.python_of(engine)), str(venvs.HERE / "inside.py"), packages, *line],
+        cwd=cwd,
         env=own | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -86,3 +96,23 @@ def test_a_reading_from_the_command_line(engine: str, tmp_path: Path) -> None:
     # vLLM's log goes elsewhere.
     assert json.loads(done.stdout)["answer"].strip()
     assert "Traceback" not in done.stderr
+
+
+def test_training_with_the_engine_beside_it(engine: str, tmp_path: Path) -> None:
+    write_training(engine, tmp_path)
+    settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in EACH[engine].items())
+    options = [
+        f"rollout.engine={engine}-engine",
+        f"rollout.engine_settings={{{settings}}}",
+    ]
+    done = run_inside(
+        engine,
+        tmp_path,
+        *("memagent_train", "grpo", "grpo.toml", "--out", "run"),
+        *(word for one in options for word in ("--set", one)),
+        packages=str(TRAINING),
+        cwd=tmp_path,
+        HF_HUB_OFFLINE="1",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_metrics(tmp_path / "run")

@@ -1,10 +1,8 @@
 """Low-rank adapters: merged into the weights of the model that they were trained on, and no other."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -13,13 +11,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from memagent.errors import ConfigError
+from memagent_engines.lora import WEIGHTS, read_lora, refuse_unreadable
 
-SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-"""peft's names for the files of an adapter."""
 BASE = "base_sha256"
 """Key in the metadata of an adapter's weights: `weights_sha256` of its model."""
-PLAIN = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False, "use_dora": False}
-"""Settings with which merging is one product per layer."""
 PREFIX = "base_model.model."
 
 
@@ -34,42 +29,40 @@ def merge_adapter(model: PreTrainedModel, base: Path, adapter: Path) -> None:
     Raises:
         ConfigError: the files can't be read, the adapter isn't plain LoRA, or it belongs to another model.
     """
+    lora = read_lora(adapter)
+    check_base(base, adapter)
     try:
-        settings: dict[str, Any] = json.loads((adapter / SETTINGS).read_text(encoding="utf-8"))
-        scale = settings["lora_alpha"] / settings["r"]
         weights = load_file(adapter / WEIGHTS)
-        with safe_open(adapter / WEIGHTS, "pt") as file:
-            bound = (file.metadata() or {}).get(BASE)
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, SafetensorError) as error:
-        raise ConfigError(
-            f"{str(adapter)!r} has no readable adapter ({type(error).__name__}: {error}): give a folder "
-            f"with {SETTINGS} and {WEIGHTS}, as written by memagent-train export --adapter"
-        ) from error
-    unlike = {
-        name: settings[name] for name, plain in PLAIN.items() if settings.get(name, plain) != plain
-    }
-    if unlike or settings.get("rank_pattern") or settings.get("alpha_pattern"):
-        raise ConfigError(
-            f"the adapter {str(adapter)!r} is not plain LoRA ({unlike or 'ranks differ by layer'}): merge it into "
-            f"its model with peft, and give the merged folder"
-        )
-    if bound is not None and bound != weights_sha256(base):
-        raise ConfigError(
-            f"the adapter {str(adapter)!r} was not trained on {str(base)!r}: the models' sha256 are "
-            f"{bound} and {weights_sha256(base)}. Use it with the model that it was made for"
-        )
-    if settings.get("use_rslora"):
-        scale *= settings["r"] ** 0.5
+    except (OSError, SafetensorError) as error:
+        raise refuse_unreadable(adapter, error) from error
     with torch.no_grad():
         for name, down, up in _pairs(weights, adapter):
             try:
                 weight = model.get_parameter(f"{name}.weight")
-                weight += scale * (up.float() @ down.float()).to(weight.device)
+                weight += lora.scale * (up.float() @ down.float()).to(weight.device)
             except (AttributeError, RuntimeError) as error:
                 raise ConfigError(
                     f"the adapter {str(adapter)!r} does not fit {str(base)!r} ({name}: {error}): use it with the "
                     f"model that it was made for"
                 ) from error
+
+
+def check_base(base: Path, adapter: Path) -> None:
+    """Sees that an adapter was trained on a model, if it says on which.
+
+    Raises:
+        ConfigError: it was trained on another one, or can't be read.
+    """
+    try:
+        with safe_open(adapter / WEIGHTS, "pt") as file:
+            bound = (file.metadata() or {}).get(BASE)
+    except (OSError, SafetensorError) as error:
+        raise refuse_unreadable(adapter, error) from error
+    if bound is not None and bound != (found := weights_sha256(base)):
+        raise ConfigError(
+            f"the adapter {str(adapter)!r} was not trained on {str(base)!r}: the models' sha256 are "
+            f"{bound} and {found}. Use it with the model that it was made for"
+        )
 
 
 def weights_sha256(folder: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from memagent.cli.session import make_app
 from memagent_train.cli.evaluate import evaluate
 from memagent_train.cli.export import export
@@ -18,6 +20,9 @@ ABOUT = """Fine-tune memory agents, or your own agents, with the classes that se
 
 Try [b]memagent-train grpo recipes/single-gpu.toml --out DIR --dry-run[/]: it needs no GPU.
 """
+
+# memagent talks to vLLM by itself, so TRL's own range of versions says nothing here.
+warnings.filterwarnings("ignore", "TRL currently supports vLLM", UserWarning)
 
 app = make_app("memagent-train", ABOUT, EPILOG)
 app.command()(grpo)

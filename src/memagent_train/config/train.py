@@ -23,7 +23,7 @@ from memagent_train.config.sections import (
 )
 from memagent_train.data.settings import DataSettings, HubSettings
 from memagent_train.rewards.settings import RewardSettings
-from memagent_train.rollout.settings import RolloutSettings
+from memagent_train.rollout.settings import IN_PROCESS, SERVERS, RolloutSettings
 
 FREE = (
     "optimizer.steps",
@@ -31,6 +31,7 @@ FREE = (
     "batch.micro_batch_tokens",
     "rollout.base_url",
     "rollout.concurrency",
+    "rollout.engine_settings",
     "rollout.max_batch",
     "rollout.max_batch_tokens",
     "reward.workers",
@@ -43,7 +44,12 @@ FREE = (
 )
 """What may change when a run is resumed: how long, how fast and what is logged, but not what is learnt."""
 
-LATER = (("algorithm", "weights"), ("algorithm", "rejected"), ("rollout", "ahead"))
+LATER = (
+    ("algorithm", "weights"),
+    ("algorithm", "rejected"),
+    ("rollout", "ahead"),
+    ("rollout", "engine_settings"),
+)
 """Settings that earlier versions lack: left out where they aren't given, so that their runs resume."""
 
 
@@ -70,6 +76,11 @@ class TrainConfig(Leaf):
             raise ConfigError(
                 "algorithm.ratio='recomputed' doesn't correct rollouts for older weights, which rollout.ahead=true "
                 "brings: use 'truncated' or 'rollout'"
+            )
+        if self.rollout.engine in IN_PROCESS and self.resources.processes > 1:
+            raise ConfigError(
+                f"rollout.engine={self.rollout.engine!r} runs beside a single trainer, but resources.processes is "
+                f"{self.resources.processes!r}: use a server ({', '.join(SERVERS)})"
             )
         return self
 

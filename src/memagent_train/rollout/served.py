@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -14,13 +13,14 @@ from memagent.messages import Message, Sampling
 from memagent.models.retry import patiently
 from memagent.models.router import Router
 from memagent.threads import in_thread
+from memagent_engines.in_process import find_weights
 from memagent_engines.transformers.sampler import Sampled
-from memagent_train.rollout.meter import Meter
+from memagent_train.rollout.sampler import RemoteSampler
 from memagent_train.rollout.server import CLIP, RolloutServer
 from memagent_train.rollout.server_dialects import DIALECTS, Engine
 
 
-class ServedSampler:
+class ServedSampler(RemoteSampler):
     """Samples from vLLM or SGLang servers, which get the trainer's weights through a folder that all can read.
 
     vLLM must run with `VLLM_SERVER_DEV_MODE=1`, and with `--logprobs-mode processed_logprobs` if the
@@ -57,8 +57,7 @@ class ServedSampler:
                 raise ConfigError(
                     f"the server's URL {url!r} is invalid; give one such as 'http://127.0.0.1:8000'"
                 )
-        self.window = window
-        self.meter = Meter()
+        super().__init__(window)
         self._dialect = DIALECTS[engine]
         self._servers = [
             RolloutServer(
@@ -72,11 +71,6 @@ class ServedSampler:
         ]
         self._router = Router(self._servers)
         self._name = ", ".join(server.name for server in self._servers)
-
-    @contextmanager
-    def generating(self) -> Iterator[None]:
-        """Does nothing: the servers' weights change only in `load`."""
-        yield
 
     def serves(self, folder: Path) -> None:
         """Records which weights the servers have, after another process had them load it."""
@@ -126,11 +120,7 @@ class ServedSampler:
             ModelError: a server can't be reached, can't load them, or has no such endpoint (vLLM outside development
                 mode).
         """
-        whole = await in_thread(folder.absolute)
-        if not await in_thread(_holds_weights, whole):
-            raise ConfigError(
-                f"{str(folder)!r} has no weights (*.safetensors); save the policy there first"
-            )
+        whole = await in_thread(find_weights, folder)
         loads = (_load(server, whole) for server in self._servers)
         for failure in await asyncio.gather(*loads, return_exceptions=True):
             if failure is not None:
@@ -147,7 +137,3 @@ async def _load(server: RolloutServer, folder: Path) -> None:
         await server.load(folder)
     else:
         await patiently(partial(server.load, folder), name=server.name)
-
-
-def _holds_weights(folder: Path) -> bool:
-    return any(folder.glob("*.safetensors"))

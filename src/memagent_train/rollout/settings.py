@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from memagent.errors import ConfigError
 from memagent.messages import Leaf, Sampling
 
-Engine = Literal["padded", "continuous", "vllm", "sglang"]
+InProcess = Literal["vllm-engine", "sglang-engine"]
+Engine = Literal["padded", "continuous", "vllm", "sglang", InProcess]
 SERVERS = ("vllm", "sglang")
+IN_PROCESS: tuple[str, ...] = get_args(InProcess)
+OWN_WEIGHTS = (*SERVERS, *IN_PROCESS)
+"""Engines that get the weights after each update; the others draw with those in training."""
 
 
 class RolloutSettings(Leaf):
     """How the policy is sampled.
 
     Raises:
-        ConfigError: a server has no URL, or an in-process engine has one or shall roll out ahead.
+        ConfigError: a server has no URL, or a setting does not fit the engine.
     """
 
     engine: Engine = "padded"
     """`padded` and `continuous` (batching) generate in this process with transformers; padded batches were faster
-    in all our measurements, on CPUs. `vllm` and `sglang` ask a server, which gets the weights after each update."""
+    in all our measurements, on CPUs. `vllm` and `sglang` ask a server, which gets the weights after each update;
+    `vllm-engine` and `sglang-engine` run theirs beside the trainer, if they are installed with it."""
+    engine_settings: dict[str, Any] = Field(default_factory=dict)
+    """More arguments of an engine beside the trainer, such as `{ gpu_memory_utilization = 0.3 }`."""
     base_url: str | tuple[str, ...] | None = None
     """The server's URL, or a list for several servers: a call goes to the one that knows most of its prompt, or to the
     least busy one. Their key, if they have one, is read from MEMAGENT_API_KEY."""
     concurrency: int = Field(default=64, gt=0)
     """Calls in flight per process. Up to four times as many rollouts are at work: some wait for their tools."""
     ahead: bool = False
-    """Whether a server rolls out the next step while this one trains, so that rollouts come from weights one step
+    """Whether the engine rolls out the next step while this one trains, so that rollouts come from weights one step
     older. The ratio corrects for that; the first step after a resume isn't behind."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """1 for the model's own log-probs; otherwise the trainer's must be scaled the same way."""
@@ -59,10 +66,15 @@ class RolloutSettings(Leaf):
             raise ConfigError(
                 f"engine={self.engine!r} needs a base_url: give the server's URL, such as 'http://127.0.0.1:8000'"
             )
-        if self.ahead and not served:
+        if self.ahead and self.engine not in OWN_WEIGHTS:
             raise ConfigError(
-                f"ahead=true needs a server, but engine={self.engine!r} generates with the weights in training: "
-                f"leave ahead out, or use a server's engine (vllm, sglang)"
+                f"ahead=true needs weights of its own, but engine={self.engine!r} generates with those in training: "
+                f"leave ahead out, or use one of {', '.join(OWN_WEIGHTS)}"
+            )
+        if self.engine_settings and self.engine not in IN_PROCESS:
+            raise ConfigError(
+                f"engine_settings={self.engine_settings!r} is not used by engine={self.engine!r}: leave it out, or "
+                f"use one of {', '.join(IN_PROCESS)}"
             )
         if self.base_url is not None and not served:
             raise ConfigError(

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from memagent_engines.transformers.sampler import window_of
+from memagent_engines.transformers.sampler import end_ids, window_of
 from memagent_train.rollout.continuous import ContinuousSampler
-from memagent_train.rollout.sampler import MeteredSampler, Sampler
+from memagent_train.rollout.in_process import EngineSampler
+from memagent_train.rollout.sampler import MeteredSampler, RemoteSampler, Sampler
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollout.settings import RolloutSettings
 from memagent_train.runs.policy import Tokenizer
@@ -21,7 +22,7 @@ from memagent_train.runs.policy import Tokenizer
 
 def open_sampler(
     settings: RolloutSettings, model: PreTrainedModel, tokenizer: Tokenizer
-) -> Sampler | ServedSampler:
+) -> Sampler | RemoteSampler:
     """The engine in the settings.
 
     Args:
@@ -40,6 +41,15 @@ def open_sampler(
             window=settings.window or window_of(model),
             api_key=os.environ.get(KEY),
         )
+    if settings.engine in ("vllm-engine", "sglang-engine"):
+        return EngineSampler(
+            settings.engine,
+            tokenizer,
+            end_ids(model, tokenizer),
+            window=settings.window or window_of(model),
+            # Else vLLM would round float32.
+            settings={"dtype": str(model.dtype).removeprefix("torch."), **settings.engine_settings},
+        )
     window, rows = settings.window, settings.max_batch
     if settings.engine == "continuous":
         return ContinuousSampler(model, tokenizer, max_batch=rows, window=window)
@@ -52,25 +62,25 @@ KEY = "MEMAGENT_API_KEY"
 
 
 class Served:
-    """Transfers the trainer's weights to a server, through a folder that both can read.
+    """Transfers the trainer's weights to an engine, through a folder that both can read.
 
     Args:
-        sampler: asks the server.
+        sampler: asks the engine.
         folder: where the weights go; its content is replaced.
     """
 
-    def __init__(self, sampler: ServedSampler, folder: Path) -> None:
+    def __init__(self, sampler: RemoteSampler, folder: Path) -> None:
         self._sampler, self._folder = sampler, folder
 
     def send(self, trainer: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """Writes the weights (with an adapter merged) and makes the server load them. Blocks.
+        """Writes the weights (with an adapter merged) and makes the engine load them. Blocks.
 
         Args:
             trainer: a `Trainer`; all processes call this at the same time.
             loop: not running.
 
         Raises:
-            ModelError: the server doesn't load them.
+            ModelError: the engine doesn't load them.
             OSError: they can't be written.
         """
         accelerator = trainer.accelerator
@@ -92,7 +102,7 @@ class Served:
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             loop.run_until_complete(self._sampler.load(self._folder))
-        else:
+        elif isinstance(self._sampler, ServedSampler):
             self._sampler.serves(self._folder)
         accelerator.wait_for_everyone()
 

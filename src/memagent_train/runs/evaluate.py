@@ -16,7 +16,7 @@ from memagent.tasks.statistics import Estimate
 from memagent_engines.transformers.loading import text_counter
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import open_data
-from memagent_train.rollout.settings import SERVERS, RolloutSettings
+from memagent_train.rollout.settings import OWN_WEIGHTS, RolloutSettings
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.evaluation import by_length, questions, summary
 from memagent_train.runs.faults import translate_faults
@@ -93,10 +93,10 @@ def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
 
 
 def _in_process(settings: RolloutSettings) -> RolloutSettings:
-    """Rejects servers: they don't serve the weights loaded here."""
-    if settings.engine not in SERVERS:
+    """Rejects engines with weights of their own, which are not those loaded here."""
+    if settings.engine not in OWN_WEIGHTS:
         return settings
-    return settings.model_copy(update={"engine": "padded", "base_url": None})
+    return settings.model_copy(update={"engine": "padded", "base_url": None, "engine_settings": {}})
 
 
 def _write(out: Path, target: Target, found: dict[int, list[Rollout]]) -> None:

@@ -20,8 +20,7 @@ from memagent_train.errors import DiskFull
 from memagent_train.rewards.open import open_rewards
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.roll import RolloutRequest, roll
-from memagent_train.rollout.sampler import Sampler
-from memagent_train.rollout.served import ServedSampler
+from memagent_train.rollout.sampler import RemoteSampler, Sampler
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.engine import open_sampler
 from memagent_train.runs.policy import Tokenizer
@@ -43,7 +42,7 @@ class Rolling:
     def __init__(self, config: TrainConfig, store: Path | None) -> None:
         self._config = config
         self._open = ExitStack()
-        self.sampler: Sampler | ServedSampler
+        self.sampler: Sampler | RemoteSampler
         self.tokenizer: Tokenizer
         self._driven: asyncio.Task[Any] | None = None
         try:
@@ -67,7 +66,7 @@ class Rolling:
         """
         self.tokenizer = tokenizer
         self.sampler = sampler = open_sampler(self._config.rollout, model, tokenizer)
-        if isinstance(sampler, ServedSampler):
+        if isinstance(sampler, RemoteSampler):
             self._open.callback(lambda: self.drive(sampler.aclose()))
 
     def policy(self, sampling: Sampling) -> RolloutModel:

@@ -18,8 +18,8 @@ from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
+from memagent_train.arguments import device_arguments
 from memagent_train.config.sft import FREE_SFT, SftConfig
-from memagent_train.device import in_bf16
 from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translate_faults
@@ -185,10 +185,9 @@ def _arguments(config: SftConfig, folder: RunFolder, reports: Sequence[str]) -> 
         warmup_steps=optimizer.warmup_steps,
         weight_decay=optimizer.weight_decay,
         max_grad_norm=optimizer.max_grad_norm,
-        bf16=in_bf16(optimizer, cpu=cpu),
-        use_cpu=cpu,
-        dataloader_pin_memory=not cpu and torch.cuda.is_available(),  # else torch warns
-        activation_checkpointing=config.resources.gradient_checkpointing,
+        **device_arguments(
+            optimizer, cpu=cpu, gradient_checkpointing=config.resources.gradient_checkpointing
+        ),
         seed=optimizer.seed,
         # Rows are prepared here, with the rollouts' template; none is longer than the window.
         max_length=None,

@@ -10,7 +10,7 @@ from memagent.budget import DEFAULT_WINDOW
 from memagent.terminal import amount
 from memagent_train.agents import MEMORY
 from memagent_train.config.train import TrainConfig
-from memagent_train.rollout.settings import SERVERS
+from memagent_train.rollout.settings import OWN_WEIGHTS
 from memagent_train.runs.estimate import GIB, Load, Memory, memory
 from memagent_train.runs.shapes import shape_of
 
@@ -132,7 +132,9 @@ def _memory(config: TrainConfig, window: int, rows: int) -> Memory | None:
         row_tokens=window,
         rows=rows,
         checkpointing=config.resources.gradient_checkpointing,
-        conversations=0 if engine.engine in SERVERS else min(engine.concurrency, engine.max_batch),
+        conversations=0
+        if engine.engine in OWN_WEIGHTS
+        else min(engine.concurrency, engine.max_batch),
         devices=config.resources.processes,
         sharding=config.resources.sharding,
     )

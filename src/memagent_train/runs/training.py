@@ -16,7 +16,7 @@ from memagent_train.arguments import trl_arguments
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import Data, open_data
 from memagent_train.rollout.roll import RolloutRequest
-from memagent_train.rollout.served import ServedSampler
+from memagent_train.rollout.sampler import RemoteSampler
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.ahead import Ahead
 from memagent_train.runs.engine import Served
@@ -260,7 +260,7 @@ class Training:
 
     def _send_weights(self) -> None:
         sampler = self.rolling.sampler
-        if isinstance(sampler, ServedSampler):
+        if isinstance(sampler, RemoteSampler):
             Served(sampler, self.folder.path / "served").send(self.trainer, self.rolling.loop)
 
     def _evaluate_if_due(self, step: int) -> None:

@@ -14,7 +14,7 @@ ENGINE = "vllm" if importlib.util.find_spec("vllm") else "sglang"
 MODEL: type[EngineModel] = {"vllm": VllmModel, "sglang": SglangModel}[ENGINE]
 WINDOW = 2048
 # As `tests.engines.commands` starts servers with the tiny model.
-SETTINGS: dict[str, Any] = {
+EACH: dict[str, dict[str, Any]] = {
     "vllm": {
         "dtype": "float32",
         "enforce_eager": True,
@@ -31,7 +31,8 @@ SETTINGS: dict[str, Any] = {
         "random_seed": 0,
         "sleep_on_idle": True,
     },
-}[ENGINE]
+}
+SETTINGS = EACH[ENGINE]
 SIZE = {"vllm": "kv_cache_memory_bytes", "sglang": "max_total_tokens"}[ENGINE]
 """The setting for the size of the cache."""
 

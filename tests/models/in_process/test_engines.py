@@ -17,6 +17,7 @@ from tests.models.in_process.engine import (
     open_tiny,
     unfinished,
 )
+from tests.models.transformers.variants import write_adapter, write_weights
 
 from memagent.errors import ConfigError, EngineFailed, ModelError
 from memagent.messages import ChatRequest, Message, Sampling
@@ -77,6 +78,71 @@ async def test_seeds() -> None:
         return (await model.complete(request(seed=seed, sampling=WARM))).text
 
     assert await text(1) == await text(1) != await text(2)
+    await model.aclose()
+
+
+async def test_new_weights_are_drawn_with_by_all_models_and_forget_prefixes(tmp_path: Path) -> None:
+    weights = write_weights(os.environ["MODEL_FOLDER"], tmp_path / "other", scale=0.5)
+    # With a cache of another size, so that the engine of the other tests keeps its weights.
+    options: dict[str, Any] = {SIZE: SETTINGS[SIZE] // 2, "tokens": True}
+    model, second = (open_tiny(**options) for _ in range(2))
+    other = TransformersModel(weights, tokens=True)
+    before = (await second.complete(request(LONG))).tokens
+    await model.load(weights)
+    drawn, wanted = [(await m.complete(request(LONG))) for m in (second, other)]
+    assert drawn.usage.cached_tokens == 0
+    assert drawn.tokens is not None
+    assert wanted.tokens is not None
+    assert drawn.tokens.sampled == wanted.tokens.sampled
+    assert drawn.tokens.logprobs == pytest.approx(wanted.tokens.logprobs, abs=1e-3)
+    assert before is not None
+    assert drawn.tokens.logprobs != pytest.approx(before.logprobs, abs=1e-3)
+    with pytest.raises(ConfigError, match="no weights"):
+        await model.load(tmp_path)
+    assert (await second.complete(request(LONG))).text == drawn.text
+    for one in (model, second, other):
+        await one.aclose()
+
+
+@pytest.mark.skipif(ENGINE == "sglang", reason="its adapters need a GPU")
+async def test_models_with_adapters_share_an_engine(tmp_path: Path) -> None:
+    adapters = [
+        write_adapter(os.environ["MODEL_FOLDER"], tmp_path / name, seed)
+        for seed, name in enumerate("ab", 1)
+    ]
+    models = [open_tiny(adapter=adapter, tokens=True) for adapter in adapters]
+    others = [
+        TransformersModel(os.environ["MODEL_FOLDER"], adapter=adapter, tokens=True)
+        for adapter in adapters
+    ]
+    before = len(processes())
+    texts = []
+    for model, other in zip(models * 2, others * 2, strict=True):
+        drawn, wanted = [(await m.complete(request(LONG))).tokens for m in (model, other)]
+        assert drawn is not None
+        assert wanted is not None
+        assert drawn.sampled == wanted.sampled
+        assert drawn.logprobs == pytest.approx(wanted.logprobs, abs=1e-3)
+        texts.append(drawn.sampled)
+    assert texts[:2] == texts[2:]
+    assert texts[0] != texts[1]
+    assert len(processes()) == before + 1
+    for model in (*models, *others):
+        await model.aclose()
+
+
+async def test_adapters_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    if ENGINE == "sglang":
+        with pytest.raises(ConfigError, match="merge it into its model"):
+            open_tiny(adapter=write_adapter(os.environ["MODEL_FOLDER"], tmp_path / "a", 1))
+        return
+    with pytest.raises(ConfigError, match="no readable adapter"):
+        open_tiny(adapter=tmp_path)
+    model = open_tiny(
+        adapter=write_adapter(os.environ["MODEL_FOLDER"], tmp_path / "a", 1, bound="f" * 64)
+    )
+    with pytest.raises(ConfigError, match="was not trained on"):
+        await model.complete(request())
     await model.aclose()
 
 

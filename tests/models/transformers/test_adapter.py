@@ -14,8 +14,9 @@ from memagent import PromptSet
 from memagent.errors import ConfigError
 from memagent.models.policy import FILE
 from memagent_engines import smol
-from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
-from memagent_engines.transformers.adapter import SETTINGS as CONFIG
+from memagent_engines.lora import SETTINGS as CONFIG
+from memagent_engines.lora import WEIGHTS
+from memagent_engines.transformers.adapter import BASE, weights_sha256
 from memagent_engines.transformers.loading import load
 
 IDS = torch.arange(10)[None]

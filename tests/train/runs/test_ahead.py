@@ -114,10 +114,18 @@ def test_an_error_in_training_cancels_the_rollouts_that_are_being_made(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["rollout.ahead=true"], "ahead=true needs a server"),
+        (["rollout.ahead=true"], "ahead=true needs weights of its own"),
         (
             overrides("http://x", "rollout.ahead=true", "algorithm.ratio=recomputed"),
             "use 'truncated' or 'rollout'",
+        ),
+        (
+            ["rollout.engine=vllm-engine", "resources.processes=2"],
+            "runs beside a single trainer",
+        ),
+        (
+            ["rollout.engine_settings={max_loras=2}"],
+            "engine_settings=.* is not used by engine='padded'",
         ),
     ],
 )
@@ -129,4 +137,5 @@ def test_settings_that_would_train_on_the_wrong_weights_are_refused(
 
 
 def test_runs_of_earlier_versions_resume(settings: Path) -> None:
-    assert "ahead" not in dump_config(load_train(settings))["rollout"]
+    dumped = dump_config(load_train(settings))["rollout"]
+    assert {"ahead", "engine_settings"}.isdisjoint(dumped)

@@ -1,0 +1,171 @@
+"""Engines in this process: one for all models with the same settings, on an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from textwrap import shorten
+from typing import Any, Protocol, TypeVar
+
+from memagent.errors import ConfigError, EngineFailed, MemagentError
+from memagent.messages import ChatRequest, FinishReason
+from memagent.tokens import TokenizerFile
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The reply that an engine drew for one prompt."""
+
+    text: str
+    """Without special tokens and from the stop sequence on."""
+    ids: tuple[int, ...]
+    """T ids, including those of the stop sequence."""
+    logprobs: tuple[float, ...] | None
+    """T log-probabilities, if they were asked for."""
+    finish: FinishReason
+    cached: int
+    """Prompt tokens from the prefix cache."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a model asks of its engine at each call."""
+
+    tokens: bool = False
+    """Whether log-probabilities are wanted."""
+    adapter: str | None = None
+    """Folder of the adapter to draw with."""
+
+
+class Engine(Protocol):
+    """A running engine. It is made and used on its own event loop."""
+
+    window: int
+
+    async def draw(self, ids: tuple[int, ...], request: ChatRequest, ask: Asked) -> Drawn:
+        """Draws a reply to P prompt ids; cancelling aborts the request in the engine.
+
+        Raises:
+            EngineFailed: the engine has died.
+            ModelError: this request failed.
+        """
+        ...
+
+    async def load(self, folder: str) -> None:
+        """Takes the weights in a folder, of the same model, and forgets the prefixes it cached.
+
+        Raises:
+            EngineFailed: the engine has died.
+            ModelError: it can't take them.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Ends the engine's processes. Blocks for seconds."""
+        ...
+
+
+Start = Callable[[], Coroutine[Any, Any, Engine]]
+
+
+class SharedEngine:
+    """An engine, its tokenizer, the thread of its event loop, and how many models use it."""
+
+    def __init__(self, source: str, start: Start) -> None:
+        self.users = 0
+        self._source, self._start_engine = source, start
+        self._loop = asyncio.new_event_loop()
+        # Starting blocks it for up to minutes, and afterwards each step takes some of its time: no other loop waits.
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="memagent-engine", daemon=True
+        )
+        self._thread.start()
+        self.started = self.submit(self._start())
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Runs `work` on the engine's loop; cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _start(self) -> tuple[Engine, TokenizerFile]:
+        try:
+            # Here, since it imports torch. The tokenizer is first: it takes a second to be refused.
+            from memagent_engines.transformers.loading import load_counter
+
+            counter = load_counter(self._source)
+            engine = await self._start_engine()
+        except MemagentError:
+            raise
+        except ImportError as error:
+            raise ConfigError(
+                f"the model {self._source!r} needs packages that are missing here ({error}): install the engine in "
+                f"this environment, or serve the model and name the server"
+            ) from error
+        except (OSError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{self._source!r} cannot be opened ({_say(error)}): give a folder as save_pretrained writes it, and "
+                f"settings that the engine has"
+            ) from error
+        except Exception as error:  # whatever an engine raises
+            raise EngineFailed(
+                f"the engine for {self._source!r} did not start ({_say(error)}): its log is on standard error. Often "
+                f"the weights, or the cache beside them, do not fit the memory",
+                attempts=0,
+            ) from error
+        # Now, since what is registered last runs first: multiprocessing would kill the engine's processes before.
+        atexit.register(self.close)
+        return engine, counter
+
+    def close(self) -> None:
+        """Ends the engine, and calls that wait for it fail. Blocks for seconds, or until it has started."""
+        atexit.unregister(self.close)
+        if self._loop.is_closed():
+            return
+        with suppress(Exception):  # one that was reported, or a process that is gone
+            self.submit(self._end()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        with suppress(MemagentError):  # it did not start
+            (await asyncio.wrap_future(self.started))[0].stop()
+        calls = asyncio.all_tasks() - {asyncio.current_task()}
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
+_engines: dict[object, SharedEngine] = {}
+_lock = threading.Lock()
+
+
+def lease(key: object, source: str, start: Start) -> SharedEngine:
+    """The engine with these settings, started if no model uses it."""
+    with _lock:
+        shared = _engines.get(key)
+        if shared is None:
+            shared = _engines[key] = SharedEngine(source, start)
+        shared.users += 1
+        return shared
+
+
+def release(key: object, shared: SharedEngine, *, failed: bool = False) -> None:
+    """Gives an engine back; its last user ends it. Nobody gets a failed one again."""
+    with _lock:
+        shared.users -= 1
+        last = not shared.users
+        if (last or failed) and _engines.get(key) is shared:
+            del _engines[key]
+    if last:
+        shared.close()
+
+
+def _say(error: Exception) -> str:
+    return shorten(f"{type(error).__name__}: {error}", 300, placeholder="…")
