@@ -18,6 +18,11 @@ HEAD_SECONDS = 20.0
 """For the head of the first request of a connection; uvicorn's own limit counts between requests only."""
 
 
+KEEP_SECONDS = 75
+"""For which an idle connection is kept, as by nginx. It has to be longer than clients keep theirs (httpx, and so the
+`openai` client, 5 s; aiohttp 15 s): a request that is sent while the server closes the connection is lost."""
+
+
 class Protocol(H11Protocol):
     """Closes connections whose request does not begin in time, or whose head stays incomplete."""
 
@@ -97,6 +102,7 @@ def make_server(
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        timeout_keep_alive=KEEP_SECONDS,
         timeout_graceful_shutdown=int(grace),
     )
     return _Server(config, say)

@@ -225,3 +225,14 @@ def test_nothing_that_a_request_names_is_fetched(
         trap.shutdown()
         thread.join(5)
     assert hits == []
+
+
+def test_an_idle_connection_outlives_the_patience_of_clients(serve: Serve) -> None:
+    """Of httpx and the `openai` client, 5 s: whoever closes first loses the other's next request."""
+    url, used = root(serve()), list[object]()
+    with httpx.Client(limits=httpx.Limits(keepalive_expiry=60), trust_env=False) as client:
+        for seconds in (0.0, 5.5):
+            time.sleep(seconds)
+            stream = client.get(f"{url}/health").extensions["network_stream"]
+            used.append(stream.get_extra_info("client_addr"))
+    assert used[0] == used[1]
