@@ -83,10 +83,9 @@ class EngineModel(ABC):
             ModelError: the engine refused the request, or the model is closed.
         """
         refuse_tools(self.name, request)
-        shared, (engine, counter) = await self._open()
+        counter = await self.counter()
         ids = await in_thread(counter.prompt_ids, request.messages, thinking=request.thinking)
-        refuse_overflow(self.name, len(ids), request.max_tokens, engine.window)
-        drawn = await self._call(shared, engine.draw(ids, request, self._asked))
+        drawn = await self.draw(ids, request)
         tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
         return Completion(
             text=drawn.text,
