@@ -28,9 +28,10 @@ class Engine:
     def __init__(self, most: int = 100) -> None:
         self.most = most
         self.batches: list[list[int]] = []
-        self.go = threading.Event()
+        self.began, self.go = threading.Event(), threading.Event()
 
     def __call__(self, batch: Sequence[Request]) -> list[Sampled | Exception]:
+        self.began.set()
         self.go.wait(10)
         self.batches.append([len(one.prompt_ids) for one in batch])
         if len(batch) > self.most:
@@ -46,7 +47,7 @@ def served(engine: Engine, requests: list[Request], **limits: int) -> list[Sampl
     """Their replies; all but the first were waiting when the engine came back to them."""
     working = batcher(engine, **limits)
     working.put(requests[0])
-    time.sleep(0.05)
+    assert engine.began.wait(10)
     for one in requests[1:]:
         working.put(one)
     engine.go.set()
@@ -147,7 +148,7 @@ def test_cancelled_requests_are_left_out() -> None:
     working = batcher(engine)
     requests = [request(n) for n in (1, 2, 3)]
     working.put(requests[0])
-    time.sleep(0.05)
+    assert engine.began.wait(10)
     for one in requests[1:]:
         working.put(one)
     assert requests[1].reply.cancel()
