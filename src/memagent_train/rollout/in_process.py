@@ -15,7 +15,7 @@ from memagent_engines.in_process import EngineModel, find_weights
 from memagent_engines.sglang import SglangModel
 from memagent_engines.transformers.sampler import Sampled
 from memagent_engines.vllm import VllmModel
-from memagent_train.rollout.sampler import RemoteSampler
+from memagent_train.rollout.remote import RemoteSampler
 from memagent_train.rollout.settings import InProcess
 
 KINDS: Mapping[InProcess, type[EngineModel]] = {

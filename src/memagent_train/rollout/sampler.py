@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
-from pathlib import Path
 from typing import Protocol
 
 from memagent.messages import Sampling
@@ -54,42 +52,6 @@ class Sampler(Protocol):
             DeviceFull: the prompt alone is too long for the device.
         """
         ...
-
-
-class RemoteSampler(ABC):
-    """An engine with weights of its own, which it gets through a folder.
-
-    Args:
-        window: maximum tokens of prompt plus output.
-    """
-
-    def __init__(self, window: int) -> None:
-        self.window = window
-        self.meter = Meter()
-
-    @contextmanager
-    def generating(self) -> Iterator[None]:
-        """Does nothing: the weights change only in `load`."""
-        yield
-
-    @abstractmethod
-    async def sample(
-        self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
-    ) -> Sampled:
-        """See `Sampler`."""
-
-    @abstractmethod
-    async def load(self, folder: Path) -> None:
-        """Has the engine load the weights in a folder. No request may be in flight.
-
-        Raises:
-            ConfigError: the folder has no weights.
-            ModelError: the engine can't load them.
-        """
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Ends what it opened."""
 
 
 class MeteredSampler(PaddedSampler):

@@ -15,7 +15,7 @@ from memagent.models.router import Router
 from memagent.threads import in_thread
 from memagent_engines.in_process import find_weights
 from memagent_engines.transformers.sampler import Sampled
-from memagent_train.rollout.sampler import RemoteSampler
+from memagent_train.rollout.remote import RemoteSampler
 from memagent_train.rollout.server import CLIP, RolloutServer
 from memagent_train.rollout.server_dialects import DIALECTS, Engine
 

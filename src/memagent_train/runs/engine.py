@@ -14,7 +14,8 @@ from transformers import PreTrainedModel
 from memagent_engines.transformers.sampler import end_ids, window_of
 from memagent_train.rollout.continuous import ContinuousSampler
 from memagent_train.rollout.in_process import EngineSampler
-from memagent_train.rollout.sampler import MeteredSampler, RemoteSampler, Sampler
+from memagent_train.rollout.remote import RemoteSampler
+from memagent_train.rollout.sampler import MeteredSampler, Sampler
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollout.settings import RolloutSettings
 from memagent_train.runs.policy import Tokenizer

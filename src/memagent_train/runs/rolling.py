@@ -19,8 +19,9 @@ from memagent_train.config.train import TrainConfig
 from memagent_train.errors import DiskFull
 from memagent_train.rewards.open import open_rewards
 from memagent_train.rollout.model import RolloutModel
+from memagent_train.rollout.remote import RemoteSampler
 from memagent_train.rollout.roll import RolloutRequest, roll
-from memagent_train.rollout.sampler import RemoteSampler, Sampler
+from memagent_train.rollout.sampler import Sampler
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.engine import open_sampler
 from memagent_train.runs.policy import Tokenizer

@@ -15,8 +15,8 @@ from memagent_train.agents import MEMORY, TOOLS
 from memagent_train.arguments import trl_arguments
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import Data, open_data
+from memagent_train.rollout.remote import RemoteSampler
 from memagent_train.rollout.roll import RolloutRequest
-from memagent_train.rollout.sampler import RemoteSampler
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.ahead import Ahead
 from memagent_train.runs.engine import Served
