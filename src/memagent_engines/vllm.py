@@ -91,7 +91,7 @@ class _Vllm:
             )
             async for outcome in generated:  # noqa: B007 - one, at the end
                 pass
-        except Exception as error:
+        except Exception as error:  # whatever vLLM raises, its worker too
             raise self._translate(error) from error
         (reply,) = outcome.outputs
         if reply.finish_reason not in _FINISH:
@@ -109,7 +109,7 @@ class _Vllm:
         try:
             await self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
             await self._engine.reset_prefix_cache()
-        except Exception as error:
+        except Exception as error:  # whatever vLLM raises, its worker too
             raise self._translate(error) from error
 
     def stop(self) -> None:

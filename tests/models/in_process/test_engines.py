@@ -104,7 +104,9 @@ async def test_new_weights_are_drawn_with_by_all_models_and_forget_prefixes(tmp_
         await one.aclose()
 
 
-@pytest.mark.skipif(ENGINE == "sglang", reason="its adapters need a GPU")
+@pytest.mark.skipif(
+    ENGINE == "sglang", reason="its adapters need a GPU: the next test sees them refused"
+)
 async def test_models_with_adapters_share_an_engine(tmp_path: Path) -> None:
     adapters = [
         write_adapter(os.environ["MODEL_FOLDER"], tmp_path / name, seed)
