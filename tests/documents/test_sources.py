@@ -428,4 +428,4 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, packed: bool) -> Non
         chars, peak = map(int, done.stdout.split())
         assert chars == blocks * len(block.decode())
         peaks.append(peak)
-    assert peaks[1] - peaks[0] < 4096  # KiB
+    assert peaks[1] - peaks[0] < 16 * 1024  # KiB, of 62 MiB more; threads' arenas vary by some MiB

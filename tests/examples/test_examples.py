@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,10 +68,14 @@ def vllm() -> Iterator[Script]:
         line = f'vllm:request_success_total{{engine="0"}} {len(handler.server.script.bodies):.1f}\n'
         send(200, line.encode(), Content_Type="text/plain")(handler)
 
+    def reply(handler: Handler) -> None:
+        time.sleep(0.05)  # a server that is done at once is never busier than the other
+        send(200, chat("In 1813.") | {"usage": None})(handler)
+
     with running() as script:
         script.be_vllm(window=8192)
         script.others["/metrics"] = metrics
-        script.default = send(200, chat("In 1813.") | {"usage": None})
+        script.default = reply
         yield script
 
 
