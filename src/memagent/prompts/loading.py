@@ -43,6 +43,8 @@ class Wording(Leaf):
                 show each field exactly once.
         """
         if isinstance(spec, cls):
+            if spec._read and spec.source == spec._read:  # checked when it was read
+                return spec
             return cls.parse(spec.source.encode(), name=spec.name)
         path = cls.built_in[0] if spec is None else fspath(cast("str | PathLike[str]", spec))
         if path in cls.built_in and not isinstance(spec, PathLike):
