@@ -26,17 +26,14 @@ def command(
 ) -> None:
     """Train a tiny policy to play a game in a context that holds a third of it."""
     with training(Going()):
-        from memagent_draws.arms import ARMS, FIGURES, note, perform, prepare
+        from memagent_draws.arms import ARMS, perform
 
         names = only.split(",") if only else list(ARMS)
         if unknown := set(names) - set(ARMS):
             raise ConfigError(f"there is no arm {sorted(unknown)}; the arms are {', '.join(ARMS)}")
         for seed in map(int, seeds.split(",")):
-            folder = out / str(seed)
-            prepare(folder, seed=seed)
             for name in names:
-                if not (folder / name / FIGURES).exists():
-                    note(folder, name, perform(folder, name, seed=seed))
+                perform(out / str(seed), name, seed=seed)
     for line in table(out):
         typer.echo(line)
 
@@ -61,9 +58,10 @@ def table(out: Path) -> list[str]:
                 for one in (found[steps[0]], found[steps[-1]])
             )
             logs = sorted((file.parent / "rollouts").glob("*.parquet"))
-            shares = [share.kept / max(1, share.all) for share in map(count_kept, logs)]
-            kept = ", ".join(f"{share:.2f}" for share in shares)
-            overlong = f"{overlong_share(file.parent):.2f}"
+            counts = [count for count in map(count_kept, logs) if count.all]
+            kept = ", ".join(f"{count.kept / count.all:.2f}" for count in counts) or "-"
+            share = overlong_share(file.parent)
+            overlong = "-" if share is None else f"{share:.2f}"
             cells = (arm.says, file.parts[-3], before, after, kept, overlong)
             lines.append(f"| {' | '.join(cells)} |")
     return lines

@@ -34,11 +34,11 @@ def count_kept(file: Path) -> Kept:
     return Kept(sum(found), len(found))
 
 
-def overlong_share(folder: Path) -> float:
-    """The share of overlong sessions in the last steps of a run."""
+def overlong_share(folder: Path) -> float | None:
+    """The share of overlong sessions in the last steps of a run; None if it has no rollouts."""
     lines = [line for line in metrics.read(folder / "metrics.jsonl") if "rollouts/overlong" in line]
     shares = [float(line["rollouts/overlong"]) for line in lines[-LAST:]]
-    return sum(shares) / len(shares)
+    return sum(shares) / len(shares) if shares else None
 
 
 def _summaries(row: dict[str, Any]) -> Iterator[bool]:

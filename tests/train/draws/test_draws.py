@@ -1,5 +1,6 @@
 """The experiment with draws: its game, the expert and what it writes down, and the settings of the arms."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,17 @@ from memagent.errors import ConfigError, ToolError
 from memagent_draws import material
 from memagent_draws.arms import ARMS
 from memagent_draws.command import app, table
+from memagent_draws.drop import play
+from memagent_draws.expert import Expert
 from memagent_draws.game import LAST, WORDS, Draws
 from memagent_draws.kept import count_kept
-from memagent_draws.material import GRPO, SFT, START, TRACES, lay_out
+from memagent_draws.material import GRPO, SFT, START, TRACES, WHOLE, WIDE, WINDOW, lay_out
+from memagent_draws.tokenizer import draws_tokenizer
 from memagent_train.config.sft import load_sft
 from memagent_train.config.train import load_train
+from memagent_train.rewards.open import open_rewards
+from memagent_train.rollout.model import RolloutModel
+from memagent_train.rollout.roll import RolloutRequest, roll
 from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Rollout, Status
 from memagent_train.runs.policy import load_tokenizer
@@ -74,7 +81,8 @@ def test_what_it_did_is_imitated_and_every_arm_loads(
     traces = read_traces(sft.traces, Template(tokenizer), tokenizer.eos_token_id)
     assert len(traces.rows) == sum(len(one.rows) for one in rollouts)
     for arm in ARMS.values():
-        assert load_train(folder / GRPO, arm.settings).agent.use == "tools"
+        agent = load_train(folder / arm.file, arm.settings).agent
+        assert agent.use == ("tools" if arm.file == GRPO else "memagent_draws.drop:play")
     assert (folder / TRACES).is_file()
     with pytest.raises(ConfigError, match="not empty"):
         lay_out(folder, seed=0, games=1)
@@ -83,6 +91,28 @@ def test_what_it_did_is_imitated_and_every_arm_loads(
 def test_an_expert_that_forgets_is_wrong_sometimes(tmp_path: Path) -> None:
     rewards = [one.reward for one in lay_out(tmp_path / "0", seed=0, games=24)]
     assert 0.4 < sum(reward or 0.0 for reward in rewards) / len(rewards) < 1.0
+
+
+def test_a_whole_game_fits_the_wide_window(tmp_path: Path) -> None:
+    played = lay_out(tmp_path / "0", seed=0, games=8, window=WIDE, settings=WHOLE)
+    assert {(one.reward, len(one.rows), one.scores["summaries"]) for one in played} == {(1.0, 1, 0)}
+
+
+def test_dropping_needs_no_summary_and_loses_what_was_drawn_early(
+    perfect: tuple[Path, list[Rollout]],
+) -> None:
+    expert = Expert(draws_tokenizer(), window=WINDOW, forgets=0.0, seed=0)
+    rolled = asyncio.run(
+        roll(
+            [RolloutRequest(one.sample, "g", one.rollout_id, 0) for one in perfect[1]],
+            model=RolloutModel(expert, draws_tokenizer()),
+            agent=play,
+            verifier=open_rewards(load_train(perfect[0] / GRPO).reward),
+        )
+    )
+    kinds = {span.kind for one in rolled for row in one.rows for span in row.spans}
+    assert "summary" not in kinds
+    assert 0.0 < sum(one.reward or 0.0 for one in rolled) < len(rolled)
 
 
 def test_an_unknown_arm_is_named(tmp_path: Path) -> None:
