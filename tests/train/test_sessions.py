@@ -36,12 +36,21 @@ class Player:
     Args:
         answer: what it answers.
         wrong: share of the summaries that are calls instead; each is asked for again.
+        never: whether it never answers.
+        rambles: whether its first reply to a prompt of over 400 tokens, if it isn't a summary, has no end.
     """
 
     window = 1024
 
-    def __init__(self, answer: str = "1, 2", *, wrong: float = 0.0, never: bool = False) -> None:
-        self.answer, self.wrong, self.never = answer, wrong, never
+    def __init__(
+        self,
+        answer: str = "1, 2",
+        *,
+        wrong: float = 0.0,
+        never: bool = False,
+        rambles: bool = False,
+    ) -> None:
+        self.answer, self.wrong, self.never, self.rambles = answer, wrong, never, rambles
         self.drawn = 0
         self._chance = random.Random(5)
 
@@ -52,6 +61,8 @@ class Player:
         if "Sum up what" in last:
             bad = self._chance.random() < self.wrong
             text = "draw()" if bad else f"sum {self._chance.randrange(100)}"
+        elif self.rambles and len(prompt_ids) > 400:
+            self.rambles, text = False, "draw " * max_tokens
         else:
             text = self.answer if "the deck is empty" in last and not self.never else "draw()"
         ids = tuple([*NAMES(text, add_special_tokens=False)["input_ids"], 2][:max_tokens])
@@ -115,6 +126,16 @@ def test_summaries_that_were_asked_for_again_are_rejected() -> None:
     rejected = [span for span in spans if span.rejected]
     assert rejected
     assert len(spans) - len(rejected) == one.scores["summaries"]
+    assert sum(row.sampled for row in one.rows) == engine.drawn
+
+
+@pytest.mark.parametrize("reply_tokens", [24, None])
+def test_a_reply_that_was_cut_off_and_asked_for_again_is_rejected(reply_tokens: int | None) -> None:
+    engine = Player(rambles=True)
+    (one,) = play(engine, reply_tokens=reply_tokens)
+    rejected = [span for row in one.rows for span in row.spans if span.rejected]
+    assert [span.kind for span in rejected] == ["act"]
+    assert rejected[0].end - rejected[0].start >= 24
     assert sum(row.sampled for row in one.rows) == engine.drawn
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
 
 from memagent.errors import BadResponse, ConfigError
 from memagent.messages import CallKind, ChatRequest, Completion, FinishReason, Message, TokenIds
@@ -44,7 +44,9 @@ class RolloutRecorder(Recorder):
         if place == len(self._calls):
             self._calls.append([])
         cut_off = completion.finish_reason is FinishReason.LENGTH
-        asked = request.messages, request.thinking is False
+        # Others' agents may ask for several replies to a prompt, without reasoning.
+        again = request.thinking is False and request.kind != "other"
+        asked = request.messages, again
         self._calls[place].append(_Call(self._made, request.kind, ROLE.get(), cut_off, *asked))
         self._made += 1
 
@@ -70,8 +72,7 @@ class RolloutRecorder(Recorder):
                 "the agent made no call to its model: it must use the one that it is given"
             )
         rows: list[Row] = []
-        made = (call for calls in self._calls for call in calls)
-        retries = {(call.kind, call.messages): call.number for call in made if call.again}
+        rejected = _rejected([call for calls in self._calls for call in calls])
         for conversation, calls in zip(self.conversations, self._calls, strict=True):
             if not conversation.turns:
                 raise BadResponse(
@@ -80,7 +81,7 @@ class RolloutRecorder(Recorder):
                 )
             if any(turn.sampled for turn in conversation.turns):
                 row = self._row(conversation.turns, calls)
-                rows.append(replace(row, spans=_spans(conversation.turns, calls, retries)))
+                rows.append(replace(row, spans=_spans(conversation.turns, calls, rejected)))
         return tuple(rows)
 
     def _is_last(self, call: _Call) -> bool:
@@ -115,17 +116,33 @@ class RolloutRecorder(Recorder):
         )
 
 
+def _rejected(calls: Sequence[_Call]) -> set[int]:
+    """The numbers of calls whose replies were unusable, and were asked for again.
+
+    memagent's agents switch reasoning off then. A tool agent first makes room for a reply that was cut off, if it can:
+    the context is summarised, and nothing of the reply is in it.
+    """
+    ordered = sorted(calls, key=lambda call: call.number)
+    last = {(call.kind, call.messages): call.number for call in ordered if call.again}
+    found = {one.number for one in ordered if last.get((one.kind, one.messages), -1) > one.number}
+    for one, after in pairwise(ordered):
+        if one.cut_off and (one.kind, after.kind) == ("act", "summary"):
+            later = after.messages[len(one.messages) :]
+            if all(message.role != "assistant" for message in later):
+                found.add(one.number)
+    return found
+
+
 def _spans(
-    turns: Sequence[TokenIds], calls: Sequence[_Call], retries: Mapping[Any, int]
+    turns: Sequence[TokenIds], calls: Sequence[_Call], rejected: Collection[int]
 ) -> tuple[Span, ...]:
-    """Where each call's ids lie in the response; `retries` has the last retry of each request, by its number."""
+    """Where each call's ids lie in the response."""
     spans: list[Span] = []
     end = -len(turns[0].prompt)
     for turn, call in zip(turns, calls, strict=True):
         start = end + len(turn.prompt)
         end = start + len(turn.sampled)
-        rejected = retries.get((call.kind, call.messages), -1) > call.number
-        spans.append(Span(start, end, call.kind, call.role.name, rejected))
+        spans.append(Span(start, end, call.kind, call.role.name, call.number in rejected))
     return tuple(spans)
 
 

@@ -58,6 +58,8 @@ def open_sampler(
     return MeteredSampler(model, tokenizer, max_batch=rows, max_batch_tokens=tokens, window=window)
 
 
+BASE = ".base_layer"
+"""In peft's names of weights that have an adapter."""
 KEY = "MEMAGENT_API_KEY"
 """The server's key is read from the environment, as memagent does, and is in no file of the run."""
 
@@ -87,7 +89,11 @@ class Served:
         accelerator = trainer.accelerator
         model = accelerator.unwrap_model(trainer.model)
         adapted = hasattr(model, "merge_adapter")
+        frozen: list[tuple[torch.Tensor, torch.Tensor]] = []
         if adapted:
+            # Adding an adapter to weights of half precision and subtracting it again changes them.
+            named = model.named_parameters()
+            frozen = [(w, w.detach().clone()) for name, w in named if BASE in name]
             model.merge_adapter()
         try:
             state = accelerator.get_state_dict(trainer.model_wrapped)
@@ -100,6 +106,8 @@ class Served:
         finally:
             if adapted:
                 model.unmerge_adapter()
+                for weight, before in frozen:
+                    weight.data.copy_(before)
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             loop.run_until_complete(self._sampler.load(self._folder))
@@ -110,9 +118,8 @@ class Served:
 
 def _strip_adapter(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The weights of a merged model, with their names as without an adapter."""
-    prefix, layer = "base_model.model.", ".base_layer"
     return {
-        name.removeprefix(prefix).replace(layer, ""): weight
+        name.removeprefix("base_model.model.").replace(BASE, ""): weight
         for name, weight in state.items()
         if "lora_" not in name
     }

@@ -97,6 +97,13 @@ async def test_replies_that_were_asked_for_again_are_rejected() -> None:
     ]
 
 
+async def test_asking_again_without_reasoning_is_no_rejection_by_an_agent_of_your_own() -> None:
+    recorder = RolloutRecorder(ScriptedModel([completion((1,), (2,)), completion((1,), (3,))]))
+    for _ in range(2):
+        await recorder.complete(request("q").model_copy(update={"thinking": False}))
+    assert [span.rejected for row in recorder.rows() for span in row.spans] == [False, False]
+
+
 async def test_roles_mask_what_is_not_trained_call_by_call() -> None:
     replies = [
         completion((1,), (3,), text="a"),

@@ -92,7 +92,20 @@ def test_a_server_gets_an_adapter_merged_and_the_policy_keeps_it_apart(tmp_path:
     served = sent(policy, tmp_path / "served")
     assert torch.allclose(logits(served), logits(policy), atol=1e-4)
     assert not torch.allclose(logits(served), logits(tiny_model(TOKENIZER, seed=3)), atol=1e-2)
-    assert all(
-        torch.allclose(weight, before[name], atol=1e-6)
-        for name, weight in policy.state_dict().items()
-    )
+    assert same(policy, before)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+def test_sending_leaves_frozen_weights_of_half_precision_as_they_were(tmp_path: Path) -> None:
+    base = tiny_model(TOKENIZER, seed=3).to(torch.bfloat16)  # pyright: ignore[reportArgumentType]
+    policy = get_peft_model(base, adapter_settings(LoraSettings(rank=4)))  # pyright: ignore[reportArgumentType]
+    for name, weight in policy.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.01)
+    before = {name: weight.clone() for name, weight in policy.state_dict().items()}
+    sent(policy, tmp_path / "served", times=2)
+    assert same(policy, before)
+
+
+def same(policy: torch.nn.Module, before: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(weight, before[name]) for name, weight in policy.state_dict().items())
