@@ -70,5 +70,7 @@ async def complete(
     except (ValueError, TypeError) as error:
         raise ConfigError(f"the request can't be read: {error}") from None
     done = await engine.model.complete(request)
-    finish = "length" if done.finish_reason is FinishReason.LENGTH else "stop"
-    return Said(done.text, finish, engine.name, name, done.usage + paid)
+    cuts = [at for stop in request.stop if stop and (at := done.text.find(stop)) >= 0]
+    text = done.text[: min(cuts)] if cuts else done.text
+    finish = "length" if done.finish_reason is FinishReason.LENGTH and not cuts else "stop"
+    return Said(text, finish, engine.name, name, done.usage + paid)

@@ -12,6 +12,7 @@ from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
 
 from memagent import ChatRequest, RunStore, ScriptedModel, open_model
 from memagent.errors import ConnectionFailed
+from memagent.messages import Completion, FinishReason
 from memagent_engines.extractive import ExtractiveModel
 
 PARTS: Any = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
@@ -37,17 +38,39 @@ def test_short_requests_are_answered_in_both_forms(store: RunStore) -> None:
     model = ScriptedModel(lambda request: f"{request.messages[-1].content}, you.", window=2048)
     with listening_with(model, store) as url, client_of(url) as client:
         reply = client.chat.completions.create(
-            model=model.name, messages=HELLO, temperature=0, stop=["x"], seed=3, max_tokens=9
+            model=model.name, messages=HELLO, temperature=0, stop=["."], seed=3, max_tokens=9
         )
-        assert reply.choices[0].message.content == "Hi, you."
+        assert reply.choices[0].message.content == "Hi, you"
         assert reply.usage
         assert reply.usage.total_tokens > 0
         assert client.responses.create(model=model.name, input="Hi").output_text == "Hi, you."
         pieces = client.chat.completions.create(model=model.name, messages=HELLO, stream=True)
         assert "".join(p.choices[0].delta.content or "" for p in pieces) == "Hi, you."
     (request, *_) = model.requests
-    assert (request.max_tokens, request.seed, request.stop) == (9, 3, ("x",))
+    assert (request.max_tokens, request.seed, request.stop) == (9, 3, (".",))
     assert request.sampling.temperature == 0
+
+
+@pytest.mark.parametrize(
+    ("stop", "answer", "finish"),
+    [
+        (" you", "Hi,", "stop"),
+        (["you", ","], "Hi", "stop"),
+        (["Hi"], "", "stop"),
+        (["x", ""], "Hi, you", "length"),
+    ],
+)
+def test_an_answer_ends_before_the_first_stop(
+    store: RunStore, stop: Any, answer: str, finish: str
+) -> None:
+    said = Completion(text="Hi, you", finish_reason=FinishReason.LENGTH)
+    with (
+        listening_with(ScriptedModel([said]), store) as url,
+        client_of(url) as client,
+    ):
+        reply = client.chat.completions.create(model="scripted", messages=HELLO, stop=stop)
+    (choice,) = reply.choices
+    assert (choice.message.content, choice.finish_reason) == (answer, finish)
 
 
 def test_ollama_gets_requests_with_their_window(store: RunStore) -> None:
