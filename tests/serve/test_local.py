@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
+import httpx
 import pytest
 from openai import APIError, BadRequestError, InternalServerError, OpenAI
 from tests.models.chat_server import running, send
@@ -14,6 +16,7 @@ from memagent import ChatRequest, RunStore, ScriptedModel, open_model
 from memagent.errors import ConnectionFailed
 from memagent.messages import Completion, FinishReason
 from memagent_engines.extractive import ExtractiveModel
+from memagent_serve import wire
 
 PARTS: Any = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
 HELLO: Any = [{"role": "user", "content": "Hi"}]
@@ -154,3 +157,24 @@ def test_an_error_in_a_stream_ends_it(store: RunStore) -> None:
         pytest.raises(APIError, match="weights are gone"),
     ):
         list(client.chat.completions.create(model=model.name, messages=given, stream=True))
+
+
+def test_a_stream_is_kept_alive_while_the_model_answers(
+    monkeypatch: pytest.MonkeyPatch, store: RunStore, http: httpx.Client
+) -> None:
+    monkeypatch.setattr(wire, "PING_SECONDS", 0.05)
+    alive = threading.Event()
+
+    async def answer(request: ChatRequest) -> str:
+        assert await asyncio.to_thread(alive.wait, 5)
+        return "Hello."
+
+    body = {"messages": HELLO, "stream": True}
+    with (
+        listening_with(ScriptedModel(answer, window=4096), store) as url,
+        http.stream("POST", f"{url}/chat/completions", json=body) as response,
+    ):
+        lines = response.iter_lines()
+        assert ": at work" in lines, "the answer came first"
+        alive.set()
+        assert next(reversed(list(filter(None, lines)))) == "data: [DONE]"
