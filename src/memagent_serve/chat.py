@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from memagent import Usage
-from memagent_serve.forms import FIELD, Said, limit_of, list_of
+from memagent_serve.forms import FIELD, Said, add_usage, limit_of, list_of
 from memagent_serve.overflow import Conversation, Prepared
 from memagent_serve.wire import event
 
@@ -68,7 +68,8 @@ class ChatForm:
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`."""
-        usage = {"usage": _sum(whole["usage"], prepared.paid)} if whole.get("usage") else {}
+        paid = _usage(prepared.paid)
+        usage = {"usage": add_usage(whole["usage"], paid)} if whole.get("usage") else {}
         return {**whole, **usage, FIELD: prepared.report}
 
     def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
@@ -77,7 +78,7 @@ class ChatForm:
         if finished:
             chunk[FIELD] = prepared.report
         if chunk.get("usage"):
-            chunk["usage"] = _sum(chunk["usage"], prepared.paid)
+            chunk["usage"] = add_usage(chunk["usage"], _usage(prepared.paid))
         return finished or bool(chunk.get("usage"))
 
 
@@ -89,18 +90,4 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "completion_tokens": completion,
         "total_tokens": prompt + completion + usage.retry_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-    }
-
-
-def _sum(theirs: dict[str, Any], ours: Usage) -> dict[str, Any]:
-    """The engine's usage of the last call, plus what was paid before it."""
-    mine = _usage(ours)
-    names = ("prompt_tokens", "completion_tokens", "total_tokens")
-    details: dict[str, Any] = theirs.get("prompt_tokens_details") or {}
-    cached = ours.cached_tokens + (details.get("cached_tokens") or 0)
-    details = {**details, "cached_tokens": cached}
-    return {
-        **theirs,
-        **{n: mine[n] + theirs.get(n, 0) for n in names},
-        "prompt_tokens_details": details,
     }

@@ -25,6 +25,7 @@ from memagent.errors import (
 )
 from memagent.messages import Message, ToolSpec
 from memagent.models import ChatModel, OpenAIModel, Wrapper
+from memagent.models.openai_client import KEEP_SECONDS
 from memagent.models.openai_errors import Endpoint, is_loopback, overflows
 from memagent.tokens.byte_bound import ByteBound
 from memagent_engines.ollama import OllamaModel
@@ -34,8 +35,6 @@ logger = logging.getLogger("memagent.serve")
 WINDOW_SECONDS = 30.0
 """How long the window is believed: a server that came back with another one is noticed within that time."""
 CONNECT_SECONDS = 10.0
-KEEP_SECONDS = 2.0
-"""Seconds that an idle connection is kept: servers close theirs after 5 s, and a request sent then would be lost."""
 LONG_TOKEN = 128
 """Characters: tokens that are longer (rows of blanks) are rare, so a text of as many for each token of the window
 surely doesn't fit."""

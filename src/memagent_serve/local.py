@@ -79,5 +79,7 @@ async def complete(
         done = await engine.model.complete(request)
     except RequestRefused as error:  # the caller's request, word for word
         raise Refusal(400, str(error)) from error
-    finish = "length" if done.finish_reason is FinishReason.LENGTH else "stop"
-    return Said(done.text, finish, engine.name, name, done.usage + paid)
+    cuts = [at for stop in request.stop if stop and (at := done.text.find(stop)) >= 0]
+    text = done.text[: min(cuts)] if cuts else done.text
+    finish = "length" if done.finish_reason is FinishReason.LENGTH and not cuts else "stop"
+    return Said(text, finish, engine.name, name, done.usage + paid)

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from memagent import Usage
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
-from memagent_serve.forms import FIELD, Said, limit_of, list_of
+from memagent_serve.forms import FIELD, Said, add_usage, limit_of, list_of
 from memagent_serve.items import COMPACTION, pack, read_input, write_input
 from memagent_serve.overflow import Conversation, Prepared
 from memagent_serve.refusals import Refusal
@@ -110,7 +110,8 @@ class ResponsesForm:
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`. A history that was shortened comes as an item, if the request manages its context."""
-        usage = {"usage": _sum(whole["usage"], prepared.paid)} if whole.get("usage") else {}
+        paid = _usage(prepared.paid)
+        usage = {"usage": add_usage(whole["usage"], paid)} if whole.get("usage") else {}
         state = prepared.state if _is_managed(fields, prepared) else None
         packed = [] if state is None else [pack(prepared.messages, state)]
         report = {FIELD: prepared.report} if prepared.report else {}
@@ -171,14 +172,3 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": prompt + output + usage.retry_tokens,
     }
-
-
-def _sum(theirs: dict[str, Any], ours: Usage) -> dict[str, Any]:
-    """The engine's usage of the last call, plus what was paid before it."""
-    mine = _usage(ours)
-    details: dict[str, Any] = theirs.get("input_tokens_details") or {}
-    cached = ours.cached_tokens + (details.get("cached_tokens") or 0)
-    sums = {
-        n: mine[n] + theirs.get(n, 0) for n in ("input_tokens", "output_tokens", "total_tokens")
-    }
-    return {**theirs, **sums, "input_tokens_details": {**details, "cached_tokens": cached}}

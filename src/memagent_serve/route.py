@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -34,6 +34,8 @@ from memagent_serve.wire import (
 
 KEPT_HEADERS = ("accept", "traceparent", "tracestate", "user-agent")
 """Of a request that is rewritten: its length, type and packing are new."""
+_Work = Callable[[Progress], Coroutine[Any, Any, tuple[Prepared, Said | None]]]
+"""Prepares a request, and answers it unless the engine's server has to."""
 
 
 class Endpoint:
@@ -91,23 +93,24 @@ class _Call:
             needed: the request exceeds the window.
         """
         asked = Asked.of(self._fields, self._request.scope["owner"])
-        said = {name for name, value in self._fields.items() if value is not None}
+        given = {name for name, value in self._fields.items() if value is not None}
 
-        async def prepare(progress: Progress) -> Prepared:
-            if not needed:
-                return Prepared.unchanged(self.conversation)
-            alone = said <= self._form.readings
-            return await self._desk.overflow.prepare(
-                self.conversation, asked, progress, alone=alone
-            )
+        async def work(progress: Progress) -> tuple[Prepared, Said | None]:
+            prepared = Prepared.unchanged(self.conversation)
+            if needed:
+                alone = given <= self._form.readings
+                prepared = await self._desk.overflow.prepare(
+                    self.conversation, asked, progress, alone=alone
+                )
+            return prepared, await self._own(prepared)
 
         if self._fields.get("stream"):
-            return Streamed(self._stream(prepare), STREAM_HEADERS)
-        return await while_connected(self._request.receive, self._whole(prepare))
+            return Streamed(self._stream(work), STREAM_HEADERS)
+        return await while_connected(self._request.receive, self._whole(work))
 
-    async def _whole(self, prepare: Any) -> Response:
-        prepared: Prepared = await prepare(_tell_nobody)
-        if (said := await self._own(prepared)) is not None:
+    async def _whole(self, work: _Work) -> Response:
+        prepared, said = await work(_tell_nobody)
+        if said is not None:
             whole = self._form.write(said, prepared.report)
             return JSONResponse(whole, headers=prepared.headers)
         raw, headers = self._rewritten(prepared)
@@ -138,18 +141,18 @@ class _Call:
         fields = self._form.rewrite(self._fields, self.conversation, prepared)
         return json.dumps(fields).encode(), headers | {"content-type": "application/json"}
 
-    async def _stream(self, prepare: Any) -> AsyncGenerator[bytes]:
+    async def _stream(self, work: _Work) -> AsyncGenerator[bytes]:
         try:
-            prepared: Prepared | None = None
-            async with aclosing(narrate(prepare)) as told:
+            done: tuple[Prepared, Said | None] | None = None
+            async with aclosing(narrate(work)) as told:
                 yield comment("reading")
                 async for item in told:
                     if isinstance(item, str):
                         yield comment(item)
                     else:
-                        prepared = item
-            assert prepared is not None
-            async with aclosing(self._events(prepared)) as pieces:
+                        done = item
+            assert done is not None
+            async with aclosing(self._events(*done)) as pieces:
                 async for piece in pieces:
                     yield piece
         except MemagentError as error:
@@ -157,8 +160,8 @@ class _Call:
         except Refusal as refusal:
             yield event(json.dumps(refusal.body()))
 
-    async def _events(self, prepared: Prepared) -> AsyncGenerator[bytes]:
-        if (said := await self._own(prepared)) is not None:
+    async def _events(self, prepared: Prepared, said: Said | None) -> AsyncGenerator[bytes]:
+        if said is not None:
             for piece in self._form.stream(self._form.write(said, prepared.report), self._fields):
                 yield piece
             return

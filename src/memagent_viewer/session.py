@@ -24,7 +24,6 @@ from memagent_viewer.reading import cost
 HEAD = 600
 """Characters of a tool's output that stand in the page; the whole text is unpacked when somebody opens it."""
 INTERRUPTED = "interrupted: it may have had its effect, so it was not repeated"
-NO_RESULT = "no result was committed"
 
 
 class Session:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -13,7 +14,9 @@ from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
 
 from memagent import ChatRequest, RunStore, ScriptedModel, open_model
 from memagent.errors import ConnectionFailed
+from memagent.messages import Completion, FinishReason
 from memagent_engines.extractive import ExtractiveModel
+from memagent_serve import wire
 
 PARTS: Any = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
 HELLO: Any = [{"role": "user", "content": "Hi"}]
@@ -38,16 +41,16 @@ def test_short_requests_are_answered_in_both_forms(store: RunStore) -> None:
     model = ScriptedModel(lambda request: f"{request.messages[-1].content}, you.", window=2048)
     with listening_with(model, store) as url, client_of(url) as client:
         reply = client.chat.completions.create(
-            model=model.name, messages=HELLO, temperature=0, stop=["x"], seed=3, max_tokens=9
+            model=model.name, messages=HELLO, temperature=0, stop=["."], seed=3, max_tokens=9
         )
-        assert reply.choices[0].message.content == "Hi, you."
+        assert reply.choices[0].message.content == "Hi, you"
         assert reply.usage
         assert reply.usage.total_tokens > 0
         assert client.responses.create(model=model.name, input="Hi").output_text == "Hi, you."
         pieces = client.chat.completions.create(model=model.name, messages=HELLO, stream=True)
         assert "".join(p.choices[0].delta.content or "" for p in pieces) == "Hi, you."
     (request, *_) = model.requests
-    assert (request.max_tokens, request.seed, request.stop) == (9, 3, ("x",))
+    assert (request.max_tokens, request.seed, request.stop) == (9, 3, (".",))
     assert request.sampling.temperature == 0
 
 
@@ -76,6 +79,28 @@ def test_what_the_model_refuses_is_the_callers_fault(store: RunStore) -> None:
     told = pytest.raises(BadRequestError, match="extractive only reads documents")
     with listening_with(ExtractiveModel(), store) as url, client_of(url) as client, told:
         client.chat.completions.create(model="extractive", messages=HELLO)
+
+
+@pytest.mark.parametrize(
+    ("stop", "answer", "finish"),
+    [
+        (" you", "Hi,", "stop"),
+        (["you", ","], "Hi", "stop"),
+        (["Hi"], "", "stop"),
+        (["x", ""], "Hi, you", "length"),
+    ],
+)
+def test_an_answer_ends_before_the_first_stop(
+    store: RunStore, stop: Any, answer: str, finish: str
+) -> None:
+    said = Completion(text="Hi, you", finish_reason=FinishReason.LENGTH)
+    with (
+        listening_with(ScriptedModel([said]), store) as url,
+        client_of(url) as client,
+    ):
+        reply = client.chat.completions.create(model="scripted", messages=HELLO, stop=stop)
+    (choice,) = reply.choices
+    assert (choice.message.content, choice.finish_reason) == (answer, finish)
 
 
 def test_ollama_gets_requests_with_their_window(store: RunStore) -> None:
@@ -159,3 +184,24 @@ def test_an_error_in_a_stream_ends_it(store: RunStore) -> None:
         pytest.raises(APIError, match="weights are gone"),
     ):
         list(client.chat.completions.create(model=model.name, messages=given, stream=True))
+
+
+def test_a_stream_is_kept_alive_while_the_model_answers(
+    monkeypatch: pytest.MonkeyPatch, store: RunStore, http: httpx.Client
+) -> None:
+    monkeypatch.setattr(wire, "PING_SECONDS", 0.05)
+    alive = threading.Event()
+
+    async def answer(request: ChatRequest) -> str:
+        assert await asyncio.to_thread(alive.wait, 5)
+        return "Hello."
+
+    body = {"messages": HELLO, "stream": True}
+    with (
+        listening_with(ScriptedModel(answer, window=4096), store) as url,
+        http.stream("POST", f"{url}/chat/completions", json=body) as response,
+    ):
+        lines = response.iter_lines()
+        assert ": at work" in lines, "the answer came first"
+        alive.set()
+        assert next(reversed(list(filter(None, lines)))) == "data: [DONE]"

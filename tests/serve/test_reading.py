@@ -1,5 +1,6 @@
 """A long message is read through a memory: how it is taken apart, what is said, paid and resumed."""
 
+import asyncio
 import json
 import threading
 import time
@@ -201,8 +202,16 @@ def test_a_client_that_gave_up_finds_the_run_further_on(
 ) -> None:
     engine.default = dawdle
     body = {"model": MODEL, "messages": [user()]}
-    with httpx.Client(timeout=1, trust_env=False) as hasty, pytest.raises(httpx.ReadTimeout):
-        hasty.post(f"{url}/chat/completions", json=body)
+
+    async def give_up() -> None:
+        async with httpx.AsyncClient(timeout=30, trust_env=False) as hasty:
+            asked = asyncio.create_task(hasty.post(f"{url}/chat/completions", json=body))
+            await asyncio.to_thread(wait_for, lambda: [r for r in store.runs() if chunks(engine)])
+            asked.cancel()
+            await asyncio.wait([asked])
+            assert asked.cancelled(), "it was answered before"
+
+    asyncio.run(give_up())
     (record,) = wait_for(lambda: [r for r in store.runs() if r.status == "stopped"])
     done = chunks(engine)
     reply = ask(client, user())

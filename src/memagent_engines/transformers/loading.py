@@ -103,11 +103,16 @@ def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
     with tempfile.TemporaryDirectory(prefix="memagent-") as folder:
         tokenizer.save_pretrained(folder)
         if not Path(folder, "tokenizer.json").is_file():
-            raise ConfigError(
-                f"the tokenizer {type(tokenizer).__name__} is a slow one: memagent needs a tokenizer.json; "
-                f"convert it (AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
-            )
+            raise slow_tokenizer(tokenizer)
         return TokenizerFile(folder)
+
+
+def slow_tokenizer(tokenizer: PreTrainedTokenizerBase) -> ConfigError:
+    """The error for a tokenizer that can't be written as a `tokenizer.json`."""
+    return ConfigError(
+        f"the tokenizer {type(tokenizer).__name__} is a slow one: memagent needs a tokenizer.json; convert it "
+        f"(AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
+    )
 
 
 def prompt_counter(tokenizer: PreTrainedTokenizerBase, name: str) -> TokenizerFile:

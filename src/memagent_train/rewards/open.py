@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -41,12 +40,8 @@ class Rewards:
     async def verify(self, rollout: Rollout) -> Rollout:
         """The rollout with its reward, or with the reason why it has none. Doesn't raise.
 
-        A failed rollout is returned unchanged. One without an answer is judged: not finding one is
-        the policy's fault, and most rewards give 0.
+        One without an answer is judged: not finding one is the policy's fault, and most rewards give 0.
         """
-        if rollout.status is Status.FAILED:
-            return rollout
-        started = time.perf_counter()
         try:
             verdict = await self._verdict(rollout)
         except MemagentError as error:
@@ -69,7 +64,6 @@ class Rewards:
             if self._settings.gate_reward and not unscored
             else rollout.step_rewards,
             error=verdict.error,
-            seconds=rollout.seconds + time.perf_counter() - started,
         )
 
     async def aclose(self) -> None:

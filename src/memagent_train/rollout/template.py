@@ -14,6 +14,7 @@ from memagent.messages import Message, ToolCall, ToolSpec
 from memagent.texts import repair_surrogates
 from memagent.tokens.template import explain_refusal, to_template, unseen
 from memagent.tools.protocol import read_calls
+from memagent_engines.transformers.loading import slow_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -50,10 +51,7 @@ class Template:
             )
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
-            raise ConfigError(
-                f"the tokenizer {type(tokenizer).__name__} is a slow one: memagent needs a tokenizer.json; "
-                f"convert it (AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
-            )
+            raise slow_tokenizer(tokenizer)
         self._backend: Tokenizer = Tokenizer.from_str(backend.to_str())
         self._backend.no_truncation()
         self._backend.no_padding()

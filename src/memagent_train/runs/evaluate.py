@@ -93,7 +93,7 @@ def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
 
 
 def _in_process(settings: RolloutSettings) -> RolloutSettings:
-    """Rejects engines with weights of their own, which are not those loaded here."""
+    """Replaces engines with weights of their own, which are not those loaded here, by `padded`."""
     if settings.engine not in OWN_WEIGHTS:
         return settings
     return settings.model_copy(update={"engine": "padded", "base_url": None, "engine_settings": {}})

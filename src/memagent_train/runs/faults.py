@@ -56,19 +56,20 @@ def _raise_ours(error: Exception, folder: Path) -> None:
     while chain is not None:  # transformers wraps what torch raises
         if is_full(chain):
             raise DiskFull(
-                f"{str(folder)!r} cannot be written, the disk is full ({_first_line(chain)}): free some space there "
+                f"{str(folder)!r} cannot be written, the disk is full ({first_line(chain)}): free some space there "
                 f"(older checkpoints, rollouts/, runs.sqlite), then run the same command again. The last complete "
                 f"checkpoint is untouched"
             ) from error
         if is_out_of_memory(chain):
             raise OutOfMemory(
-                f"the batch does not fit in memory ({_first_line(chain)}): raise batch.micro_batches, shorten "
+                f"the batch does not fit in memory ({first_line(chain)}): raise batch.micro_batches, shorten "
                 f"agent.window, switch on resources.gradient_checkpointing, or use more devices; then run the same "
                 f"command again with another --out, or remove the folder"
             ) from error
         chain = chain.__cause__ or chain.__context__
 
 
-def _first_line(error: BaseException) -> str:
-    line = (str(error) or type(error).__name__).splitlines()[0]
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, shortened; its class if it has none."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return line if len(line) <= 160 else line[:159] + "…"

@@ -22,7 +22,7 @@ from memagent_train.runs.checkpoints import (
     discard_incomplete,
     list_checkpoints,
 )
-from memagent_train.runs.ids import is_after
+from memagent_train.runs.ids import is_repeated
 from memagent_train.runs.provenance import note_provenance
 
 logger = logging.getLogger("memagent.train")
@@ -109,6 +109,7 @@ class RunFolder:
         for file in (self.path / DATA, self.prompts, self.metrics):
             file.unlink(missing_ok=True)
         rollout_log.cut(self.rollouts, 0)
+        _forget_runs(self, 0)
 
     def find_newest(self) -> Checkpoint | None:
         """The checkpoint to resume from; None before the first."""
@@ -217,16 +218,18 @@ def _return_to_checkpoint(folder: RunFolder) -> None:
     step = newest.step if newest else 0
     metrics.cut(folder.metrics, step)
     rollout_log.cut(folder.rollouts, step)
-    if folder.runs.exists():
-        _forget_runs(folder.runs, step)
+    _forget_runs(folder, step)
 
 
-def _forget_runs(file: Path, step: int) -> None:
+def _forget_runs(folder: RunFolder, step: int) -> None:
     """A stored run of a repeated step would be found finished, and its rollout would have no conversations."""
-    store = RunStore(file)
+    if not folder.runs.exists():
+        return
+    evaluated = metrics.list_evaluated(folder.metrics)
+    store = RunStore(folder.runs)
     try:
         for record in store.runs():
-            if is_after(record.id, step):
+            if is_repeated(record.id, step, evaluated):
                 store.remove(record.id)
     finally:
         store.close()

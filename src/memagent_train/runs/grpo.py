@@ -11,6 +11,7 @@ from typing import Any
 
 from memagent.errors import ConfigError
 from memagent_train.config.train import FREE, TrainConfig, dump_config
+from memagent_train.rollout.settings import OWN_WEIGHTS
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
@@ -18,8 +19,6 @@ from memagent_train.runs.processes import open_shared, this_process
 from memagent_train.runs.progress import SIGNAL, Board, SilentWatcher
 from memagent_train.runs.reports import report_targets
 from memagent_train.runs.signals import stop_on_signals
-
-IN_PROCESS = ("padded", "continuous")
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def _check_sharding(config: TrainConfig) -> None:
             f"resources.sharding = {sharding!r} needs DeepSpeed, which no extra of memagent installs: "
             f"pip install deepspeed, or set it to 'fsdp'"
         )
-    if sharding in ("fsdp", "zero3") and engine in IN_PROCESS:
+    if sharding in ("fsdp", "zero3") and engine not in OWN_WEIGHTS:
         raise ConfigError(
             f"resources.sharding = {sharding!r} shards the weights, so no process can generate with them "
             f"(rollout.engine = {engine!r}): set rollout.engine to 'vllm' or 'sglang', or sharding to 'none' or 'zero2'"

@@ -17,9 +17,6 @@ from memagent_train.runs.processes import Process
 from memagent_train.runs.progress import SilentWatcher
 from memagent_train.runs.rolling import Rolling
 
-EVALUATION = "evaluation"
-"""Key of a line in metrics.jsonl: means by length."""
-
 
 class HeldOut:
     """Evaluates on held-out samples when the settings say so, at most once per step.
@@ -46,7 +43,7 @@ class HeldOut:
         self.data = data
         self._settings, self._steps, self._seed = settings, steps, seed
         self._folder, self._process = folder, process
-        self._done = {line["step"] for line in metrics.read(folder.metrics) if EVALUATION in line}
+        self._done = metrics.list_evaluated(folder.metrics)
 
     def is_due(self, step: int) -> bool:
         """Whether to evaluate after this step."""
@@ -84,6 +81,6 @@ class HeldOut:
             estimates[length] = summary(gather_object(scores))
         self._done.add(step)
         if process.first:
-            metrics.append(self._folder.metrics, step, {EVALUATION: as_figures(estimates)})
+            metrics.append(self._folder.metrics, step, {metrics.EVALUATION: as_figures(estimates)})
             watch.note_evaluation(step, estimates)
         return estimates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 
 RUN = re.compile(r"(step|eval)-(\d+)-[\w-]+")
 SEEDS = 2**31
@@ -24,13 +25,19 @@ def evaluation_id(step: int, length: int, place: int) -> str:
     return f"eval-{step:05d}-{length}-{place:04d}"
 
 
-def is_after(run_id: str, step: int) -> bool:
-    """Whether a training or evaluation rollout is repeated when training resumes from the end of `step`."""
+def is_repeated(run_id: str, step: int, evaluated: Collection[int]) -> bool:
+    """Whether a training or evaluation rollout is repeated when training resumes from the end of `step`.
+
+    Args:
+        run_id: of the rollout; other runs are not repeated.
+        step: the last one that isn't repeated.
+        evaluated: steps whose evaluation is complete, and so isn't repeated either.
+    """
     found = RUN.fullmatch(run_id)
     if found is None:
         return False
     of = int(found[2])
-    return of > step or (found[1] == "eval" and of == step)
+    return of > step or (found[1] == "eval" and of == step and of not in evaluated)
 
 
 def seed_of(seed: int, name: str) -> int:

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+EVALUATION = "evaluation"
+"""Key of a line of an evaluation: means by length."""
+
 
 def append(file: Path, step: int, figures: Mapping[str, Any]) -> None:
     """Adds a line, in one write: a killed process leaves at most one broken line, the last.
@@ -40,6 +43,11 @@ def read(file: Path) -> list[dict[str, Any]]:
         if isinstance(figures, dict) and isinstance(figures.get("step"), int):
             lines.append(cast("dict[str, Any]", figures))
     return lines
+
+
+def list_evaluated(file: Path) -> set[int]:
+    """The steps with a complete evaluation."""
+    return {line["step"] for line in read(file) if EVALUATION in line}
 
 
 def cut(file: Path, step: int) -> None:

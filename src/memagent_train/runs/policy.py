@@ -12,6 +12,7 @@ from transformers.utils import logging
 
 from memagent.errors import ConfigError
 from memagent_train.config.sections import LoraSettings, ModelSettings
+from memagent_train.runs.faults import first_line
 
 if TYPE_CHECKING:
     from peft import LoraConfig, PeftModel
@@ -47,7 +48,7 @@ def load_model(settings: ModelSettings) -> PreTrainedModel:
         raise
     except Exception as error:  # whatever a hub, a file or a model's code raises
         raise ConfigError(
-            f"model.path = {settings.path!r} cannot be loaded ({_first_line(error)}): give a folder as transformers "
+            f"model.path = {settings.path!r} cannot be loaded ({first_line(error)}): give a folder as transformers "
             f"writes it, or a name on the hub; check dtype and attention too"
         ) from error
 
@@ -76,7 +77,7 @@ def load_tokenizer(settings: ModelSettings, *, offline: bool = False) -> Tokeniz
         if not Path(source).is_dir():
             hint = "there is no such folder; give one that exists, or a name on the hub"
         raise ConfigError(
-            f"no tokenizer can be loaded from {source!r} ({_first_line(error)}): {hint}"
+            f"no tokenizer can be loaded from {source!r} ({first_line(error)}): {hint}"
         ) from error
     if settings.chat_template is not None:
         tokenizer.chat_template = _template(settings.chat_template)
@@ -146,7 +147,7 @@ def with_adapter(
         Exception
     ) as error:  # whatever a file, peft or torch raises: wrong shapes are a RuntimeError
         raise ConfigError(
-            f"lora.start = {start!r} is not an adapter of this model ({_first_line(error)}): give the folder of one, "
+            f"lora.start = {start!r} is not an adapter of this model ({first_line(error)}): give the folder of one, "
             f"such as a checkpoint of a run with [lora]"
         ) from error
     if shape != (settings.rank, settings.alpha):
@@ -178,7 +179,7 @@ def with_checkpoint(settings: ModelSettings, checkpoint: Path) -> PreTrainedMode
         return PeftModel.from_pretrained(base, str(checkpoint)).merge_and_unload()  # pyright: ignore[reportCallIssue]
     except Exception as error:
         raise ConfigError(
-            f"the adapter in {str(checkpoint)!r} does not fit {settings.path!r} ({_first_line(error)})"
+            f"the adapter in {str(checkpoint)!r} does not fit {settings.path!r} ({first_line(error)})"
         ) from error
 
 
@@ -187,8 +188,3 @@ def _template(file: Path) -> str:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"model.chat_template = {str(file)!r} cannot be read: {error}") from error
-
-
-def _first_line(error: Exception) -> str:
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return line if len(line) <= 160 else line[:159] + "…"

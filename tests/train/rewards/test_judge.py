@@ -107,6 +107,19 @@ def test_a_judge_needs_a_model() -> None:
         JudgeReward(JudgeSettings(model="Qwen3"))
 
 
-async def test_a_model_that_was_opened_here_is_closed() -> None:
-    reward = await asyncio.to_thread(JudgeReward, JudgeSettings(model="extractive"))
+@pytest.mark.parametrize("opened", [True, False])
+async def test_only_a_model_that_was_opened_here_is_closed(
+    monkeypatch: pytest.MonkeyPatch, opened: bool
+) -> None:
+    closed: list[ScriptedModel] = []
+
+    class Closing(ScriptedModel):
+        async def aclose(self) -> None:
+            closed.append(self)
+
+    model = Closing([])
+    monkeypatch.setattr("memagent_train.rewards.judge.open_model", lambda *_, **__: model)
+    settings, given = JudgeSettings(model="scripted"), None if opened else model
+    reward = await asyncio.to_thread(JudgeReward, settings, model=given)
     await reward.aclose()
+    assert closed == [model] * opened

@@ -39,7 +39,6 @@ async def test_a_rollout_gets_its_reward() -> None:
     after = await rewards.verify(before)
     assert (after.status, after.reward, after.error) == (Status.SCORED, 1.0, "")
     assert after.scores == {"of the agent": 3.0, "answer_words": 1.0}
-    assert after.seconds > before.seconds
     assert before.status is Status.UNSCORED
     await rewards.aclose()
 
@@ -53,11 +52,9 @@ async def test_an_agents_own_reward_replaces_the_tasks_and_no_other() -> None:
     assert (after.status, after.reward) == (Status.SCORED, 0.0)
 
 
-async def test_no_answer_is_scored_and_a_failure_is_not() -> None:
+async def test_no_answer_is_scored() -> None:
     rewards = open_rewards(RewardSettings(use="equivalent"))
     assert (await rewards.verify(rollout(None))).reward == 0.0
-    failed = rollout(None, status=Status.FAILED, error="the server is gone")
-    assert await rewards.verify(failed) is failed
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Rollouts as a whole: agents as they are, on the policy, and what is left of them for training."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -449,13 +448,11 @@ def test_no_more_calls_than_places_and_neither_tools_nor_verifying_take_any() ->
             verifying[0] -= 1
             return await super().verify(rollout)
 
-    started = time.perf_counter()
     asked = requests(12)
     rollouts = run(agent, asked=asked, verifier=Slow(), concurrency=2, sampler=Counting())
     assert max(calls) == 2
     assert 2 < max(most) <= 8, "others were at work while tools ran"
     assert max(together) > 2, "agents were at work while others were verified"
-    assert time.perf_counter() - started < len(asked) * 0.1
     assert all(one.seconds >= 0.2 for one in rollouts)
 
 

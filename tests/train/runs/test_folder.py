@@ -38,6 +38,20 @@ def checkpoint(folder: RunFolder, updates: int, step: int | None) -> None:
         mark_complete(path, step)
 
 
+def store_runs(folder: RunFolder, *names: str) -> None:
+    store = RunStore(folder.runs)
+    for name in names:
+        store.create(name, {"questions": ["q"]}, {}, {})
+    store.close()
+
+
+def stored_runs(folder: RunFolder) -> set[str]:
+    store = RunStore(folder.runs)
+    found = {record.id for record in store.runs()}
+    store.close()
+    return found
+
+
 def test_the_settings_and_the_origin_are_written_down(tmp_path: Path) -> None:
     with open_run(tmp_path / "a" / "b", SETTINGS, free=FREE) as folder:
         assert read_toml(folder.settings) == SETTINGS
@@ -168,10 +182,7 @@ def test_it_goes_back_to_its_newest_whole_checkpoint(tmp_path: Path) -> None:
             (folder.rollouts / f"step-{step:05d}.parquet").touch()
         names = [rollout_id(group_id(step, 0), 0) for step in (2, 3)]
         names += [evaluation_id(step, 8, 0) for step in (0, 2)]
-        store = RunStore(folder.runs)
-        for name in [*names, "mine"]:
-            store.create(name, {"questions": ["q"]}, {}, {})
-        store.close()
+        store_runs(folder, *names, "mine")
     with open_run(tmp_path, SETTINGS, free=FREE) as folder:
         newest = folder.find_newest()
         assert newest is not None
@@ -179,9 +190,29 @@ def test_it_goes_back_to_its_newest_whole_checkpoint(tmp_path: Path) -> None:
         assert [path.name for path in folder.checkpoints.iterdir()] == ["checkpoint-4"]
         assert [line["step"] for line in metrics.read(folder.metrics)] == [1, 2]
         assert len(list(folder.rollouts.iterdir())) == 2
-        store = RunStore(folder.runs)
-        assert {record.id for record in store.runs()} == {names[0], names[2], "mine"}
-        store.close()
+        assert stored_runs(folder) == {names[0], names[2], "mine"}
+
+
+def test_runs_of_a_complete_evaluation_stay(tmp_path: Path) -> None:
+    last = evaluation_id(3, 8, 0)
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        checkpoint(folder, 6, 3)
+        store_runs(folder, last)
+        metrics.append(folder.metrics, 3, {metrics.EVALUATION: {}})
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        assert metrics.list_evaluated(folder.metrics) == {3}, "it is not repeated"
+        assert stored_runs(folder) == {last}
+
+
+def test_runs_of_an_evaluation_with_other_data_go(tmp_path: Path) -> None:
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        folder.bind_data({"rows": 3})
+        store_runs(folder, evaluation_id(0, 8, 0), "mine")
+        metrics.append(folder.metrics, 0, {metrics.EVALUATION: {}})
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        folder.bind_data({"rows": 4})
+        assert not metrics.list_evaluated(folder.metrics), "it is repeated"
+        assert stored_runs(folder) == {"mine"}
 
 
 def test_checkpoints_without_settings_are_not_gone_on_with(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memagent_train.runs.ids import evaluation_id, group_id, is_after, rollout_id, seed_of
+from memagent_train.runs.ids import evaluation_id, group_id, is_repeated, rollout_id, seed_of
 
 
 def test_names_sort_as_steps_do() -> None:
@@ -11,17 +11,18 @@ def test_names_sort_as_steps_do() -> None:
 
 def test_a_rollout_is_done_again_after_its_step() -> None:
     name = rollout_id(group_id(12, 3), 7)
-    assert [is_after(name, step) for step in (11, 12, 13)] == [True, False, False]
+    assert [is_repeated(name, step, ()) for step in (11, 12, 13)] == [True, False, False]
 
 
-def test_an_evaluation_is_done_again_from_its_own_step() -> None:
+def test_an_evaluation_is_done_again_from_its_own_step_unless_complete() -> None:
     name = evaluation_id(12, 8192, 3)
-    assert [is_after(name, step) for step in (11, 12, 13)] == [True, True, False]
+    assert [is_repeated(name, step, ()) for step in (11, 12, 13)] == [True, True, False]
+    assert [is_repeated(name, step, {12}) for step in (11, 12, 13)] == [True, False, False]
 
 
 def test_other_runs_are_left_alone() -> None:
-    assert not is_after("my-run", 0)
-    assert not is_after("step-x", 0)
+    assert not is_repeated("my-run", 0, ())
+    assert not is_repeated("step-x", 0, ())
 
 
 def test_seeds_differ_by_name_and_by_run() -> None:
