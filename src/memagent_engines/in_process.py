@@ -135,8 +135,8 @@ class EngineModel(ABC):
             calls = list(self._calls)
         for call in calls:
             call.cancel()
-        if shared is not None:
-            await asyncio.to_thread(release, self._key, shared)
+        if shared is not None and release(self._key, shared):
+            await asyncio.to_thread(shared.close)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._source!r})"
@@ -191,11 +191,12 @@ class EngineModel(ABC):
     async def _give_up(self, shared: SharedEngine) -> None:
         """Leaves an engine that failed, so that the next call starts another."""
         with self._lock:
-            mine = self._shared is shared
-            if mine:
-                self._shared = None
-        if mine:
-            await asyncio.to_thread(release, self._key, shared, failed=True)
+            if self._shared is not shared:
+                return
+            self._shared = None
+            last = release(self._key, shared, failed=True)
+        if last:
+            await asyncio.to_thread(shared.close)
 
     def _check_open(self) -> None:
         if self._closed:

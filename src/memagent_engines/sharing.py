@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from memagent.errors import ConfigError, EngineFailed, MemagentError
 from memagent.messages import ChatRequest, FinishReason
@@ -76,24 +77,44 @@ Start = Callable[[], Coroutine[Any, Any, Engine]]
 
 
 class SharedEngine:
-    """An engine, its tokenizer, the thread of its event loop, and how many models use it."""
+    """An engine, its tokenizer, the thread of its event loop, and how many models use it.
 
-    def __init__(self, source: str, start: Start) -> None:
+    Args:
+        source: as the models have it.
+        start: starts the engine.
+        previous: one that has to end first, since both may not fit the memory.
+    """
+
+    def __init__(self, source: str, start: Start, previous: SharedEngine | None = None) -> None:
         self.users = 0
         self._source, self._start_engine = source, start
+        self._closing = False
+        self._submitting, self._ending = threading.Lock(), threading.Lock()
         self._loop = asyncio.new_event_loop()
         # Starting blocks it for up to minutes, and afterwards each step takes some of its time: no other loop waits.
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="memagent-engine", daemon=True
         )
         self._thread.start()
-        self.started = self.submit(self._start())
+        self.started = self.submit(self._start(previous))
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs `work` on the engine's loop; cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Runs `work` on the engine's loop; cancelling the future cancels it.
 
-    async def _start(self) -> tuple[Engine, TokenizerFile]:
+        Raises:
+            EngineFailed: the engine is ending, or has ended.
+        """
+        with self._submitting:
+            if self._closing:
+                work.close()
+                raise EngineFailed(
+                    f"the engine for {self._source!r} was stopped: send it again", attempts=0
+                )
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _start(self, previous: SharedEngine | None) -> tuple[Engine, TokenizerFile]:
+        if previous is not None:
+            previous.close()
         try:
             # Here, since it imports torch. The tokenizer is first: it takes a second to be refused.
             from memagent_engines.transformers.loading import load_counter
@@ -125,16 +146,18 @@ class SharedEngine:
     def close(self) -> None:
         """Ends the engine, and calls that wait for it fail. Blocks for seconds, or until it has started."""
         atexit.unregister(self.close)
-        if self._loop.is_closed():
-            return
-        with suppress(Exception):  # one that was reported, or a process that is gone
-            self.submit(self._end()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        with self._submitting:
+            self._closing = True
+        with self._ending:  # who comes second waits until it has ended
+            if self._loop.is_closed():
+                return
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     async def _end(self) -> None:
-        with suppress(MemagentError):  # it did not start
+        with suppress(Exception):  # it did not start, which was reported, or its process is gone
             (await asyncio.wrap_future(self.started))[0].stop()
         calls = asyncio.all_tasks() - {asyncio.current_task()}
         for call in calls:
@@ -143,6 +166,8 @@ class SharedEngine:
 
 
 _engines: dict[object, SharedEngine] = {}
+_unused = WeakValueDictionary[object, SharedEngine]()
+"""The last engine with these settings that no model uses any more, until it has ended."""
 _lock = threading.Lock()
 
 
@@ -151,20 +176,24 @@ def lease(key: object, source: str, start: Start) -> SharedEngine:
     with _lock:
         shared = _engines.get(key)
         if shared is None:
-            shared = _engines[key] = SharedEngine(source, start)
+            shared = _engines[key] = SharedEngine(source, start, _unused.get(key))
         shared.users += 1
         return shared
 
 
-def release(key: object, shared: SharedEngine, *, failed: bool = False) -> None:
-    """Gives an engine back; its last user ends it. Nobody gets a failed one again."""
+def release(key: object, shared: SharedEngine, *, failed: bool = False) -> bool:
+    """Gives an engine back, and says whether that was its last user, who has to close it.
+
+    Nobody gets an engine again that failed.
+    """
     with _lock:
         shared.users -= 1
         last = not shared.users
         if (last or failed) and _engines.get(key) is shared:
             del _engines[key]
-    if last:
-        shared.close()
+        if last:
+            _unused[key] = shared
+        return last
 
 
 def _say(error: Exception) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from memagent.errors import ServerBusy
-from memagent.models.sharing import Once, PerLoop
+from memagent.models.sharing import Once, PerLoop, once_in_thread
 
 
 class Source:
@@ -75,6 +75,63 @@ def test_loops_in_threads_share_the_answer() -> None:
         thread.join()
     assert got == ["x"] * 4
     assert source.asked == 1
+
+
+# --- made in a thread
+
+
+class Made:
+    """Makes a value when it may, or fails; counts how often it is asked."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.asked = 0
+        self.began, self.may = threading.Event(), threading.Event()
+
+    def __call__(self) -> int:
+        self.asked += 1
+        self.began.set()
+        self.may.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return self.asked
+
+
+async def leave(once: Once[int], made: Made) -> None:
+    """Cancels the caller that makes the value, which is made nevertheless."""
+    leader = asyncio.create_task(once.get())
+    await asyncio.to_thread(made.began.wait)
+    leader.cancel()
+    asyncio.get_running_loop().call_soon(made.may.set)
+    with pytest.raises(asyncio.CancelledError):
+        await leader
+
+
+async def test_what_a_cancelled_caller_made_is_kept_for_waiting_and_later_ones() -> None:
+    made = Made()
+    once = once_in_thread(made)
+    leaving = asyncio.create_task(leave(once, made))
+    await asyncio.to_thread(made.began.wait)
+    assert await once.get() == 1
+    await leaving
+    assert await once.get() == 1
+    assert made.asked == 1
+
+
+def test_it_is_kept_also_if_the_event_loop_ends() -> None:
+    made = Made()
+    once = once_in_thread(made)
+    asyncio.run(leave(once, made))
+    assert asyncio.run(once.get()) == 1
+
+
+async def test_what_could_not_be_made_is_tried_again() -> None:
+    made = Made(ServerBusy("busy"), ServerBusy("busy"))
+    once = once_in_thread(made)
+    await leave(once, made)
+    with pytest.raises(ServerBusy):
+        await once.get()
+    assert await once.get() == 3
 
 
 # --- one for each loop

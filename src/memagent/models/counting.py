@@ -13,7 +13,7 @@ from memagent.models.dialects import Dialect
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
 from memagent.models.server_counter import LlamaCounter, ServerCounter
-from memagent.models.sharing import Once
+from memagent.models.sharing import Once, once_in_thread
 from memagent.threads import in_thread
 from memagent.tokens import load_counter
 from memagent.tokens.base import TokenCounter
@@ -207,7 +207,7 @@ class Counted(Wrapper):
 
     def __init__(self, inner: ChatModel, tokenizer: str | PathLike[str] | TokenCounter) -> None:
         super().__init__(inner)
-        self._loaded = Once(lambda: in_thread(load_counter, tokenizer))
+        self._loaded = once_in_thread(lambda: load_counter(tokenizer))
 
     async def counter(self) -> TokenCounter:
         """The given counter. Raises a `TokenizerError` if it can't be loaded."""

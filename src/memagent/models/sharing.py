@@ -4,7 +4,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from functools import cache, partial
 from typing import Generic, TypeVar
+
+from memagent.threads import in_thread
 
 T = TypeVar("T")
 
@@ -51,6 +54,11 @@ class Once(Generic[T]):
             raise
         future.set_result(value)
         return value
+
+
+def once_in_thread(make: Callable[[], T]) -> Once[T]:
+    """Makes the value in a thread. What was made is kept, also if the caller doing the work is cancelled meanwhile."""
+    return Once(partial(in_thread, cache(make)))  # who takes over gets it from the cache
 
 
 class PerLoop(Generic[T]):

@@ -13,7 +13,7 @@ from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
 from memagent.models.base import refuse_overflow, refuse_tools
 from memagent.models.policy import Policy
-from memagent.models.sharing import Once
+from memagent.models.sharing import once_in_thread
 from memagent.texts import name_extra
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
@@ -70,7 +70,7 @@ class TransformersModel:
             "max_batch": max_batch,
             "max_batch_tokens": max_batch_tokens,
         }
-        self._engine = Once(lambda: in_thread(self._load))
+        self._engine = once_in_thread(self._load)
         self._closed = False
         self._closing = threading.Lock()
         self._stop = ExitStack()

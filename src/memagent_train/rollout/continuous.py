@@ -15,8 +15,7 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from memagent.errors import ConfigError, DeviceFull, ModelError, RequestRefused
 from memagent.messages import Sampling
-from memagent.models.sharing import Once
-from memagent.threads import in_thread
+from memagent.models.sharing import Once, once_in_thread
 from memagent_engines.transformers.drawing import generation_settings
 from memagent_engines.transformers.loading import is_out_of_memory
 from memagent_engines.transformers.sampler import (
@@ -121,7 +120,7 @@ class ContinuousSampler:
         if self._starting is None:
             self._sampling, self._starting = (
                 sampling,
-                Once(lambda: in_thread(self._start, sampling)),
+                once_in_thread(lambda: self._start(sampling)),
             )
         if sampling != self._sampling:
             raise RequestRefused(

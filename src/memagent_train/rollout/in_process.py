@@ -84,7 +84,7 @@ class EngineSampler(RemoteSampler):
 
         Raises:
             ConfigError: the folder has no weights, or a setting is unknown to the engine.
-            EngineFailed: the engine did not start, or died.
+            EngineFailed: the engine did not start, or died twice.
             ModelError: it can't load them.
         """
         whole = await in_thread(find_weights, folder)
@@ -94,7 +94,10 @@ class EngineSampler(RemoteSampler):
             self._model = self._kind(whole, window=self.window, tokens=True, **self._settings)
             await self._model.window()
         else:
-            await self._model.load(whole)
+            try:
+                await self._model.load(whole)
+            except EngineFailed:
+                await self._model.load(whole)  # by another one
 
     async def aclose(self) -> None:
         """Ends the engine."""

@@ -21,7 +21,7 @@ from memagent.messages import (
     Usage,
 )
 from memagent.models.base import refuse_overflow
-from memagent.models.sharing import Once
+from memagent.models.sharing import once_in_thread
 from memagent.threads import in_thread
 from memagent_engines.transformers.loading import text_counter
 from memagent_train.rollout.conversations import Conversations, Prompt
@@ -83,7 +83,7 @@ class RolloutModel:
         self._seen_from_outside = self.meter is not engine
         self._window = sampler.window if window is None else window
         self._template = Template(tokenizer, chat_template)
-        self._texts = Once(lambda: in_thread(text_counter, tokenizer))
+        self._texts = once_in_thread(lambda: text_counter(tokenizer))
         self._conversations = Conversations(self._template)
         self._seed: int | None = None
         self._calls = itertools.count()

@@ -146,6 +146,31 @@ async def test_a_model_that_is_closed_while_it_loads_leaves_no_thread(folder: Pa
     assert drawing_threads() == []
 
 
+async def test_a_model_is_loaded_once_though_its_first_caller_is_cancelled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[object] = []
+    began, may = threading.Event(), threading.Event()
+    load = loading.load
+
+    def late(source: str, **options: Any) -> Any:
+        loads.append(source)
+        began.set()
+        may.wait()
+        return load(source, **options)
+
+    monkeypatch.setattr(loading, "load", late)
+    model = TransformersModel(folder)
+    first = asyncio.create_task(model.window())
+    await asyncio.to_thread(began.wait)
+    first.cancel()
+    asyncio.get_running_loop().call_soon(may.set)
+    assert await model.window() == 1024
+    assert first.cancelled()
+    assert len(loads) == len(drawing_threads()) == 1
+    await model.aclose()
+
+
 async def test_calls_of_several_event_loops_share_one_engine(folder: Path) -> None:
     model = TransformersModel(folder)
     ask = request("Who came?", seed=3, sampling=WARM)

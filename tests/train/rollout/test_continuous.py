@@ -16,6 +16,7 @@ from transformers.generation.continuous_batching.continuous_api import Continuou
 from memagent.errors import ConfigError, ModelError, RequestRefused
 from memagent.messages import Sampling
 from memagent_engines.transformers.sampler import Sampled
+from memagent_train.rollout import continuous
 from memagent_train.rollout.continuous import ContinuousSampler
 
 
@@ -96,6 +97,38 @@ def test_a_block_has_one_sampling_and_the_next_may_have_another() -> None:
         asyncio.run(two(PLAIN, cold))
     with sampler.generating():
         asyncio.run(two(cold, cold))
+
+
+def test_a_block_starts_one_engine_though_its_first_caller_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampler = ContinuousSampler(policy(), tokenizer())
+    engines: list[object] = []
+    began, may = threading.Event(), threading.Event()
+
+    class Late(continuous._Engine):
+        def __init__(self, *args: Any) -> None:
+            engines.append(self)
+            began.set()
+            may.wait()
+            super().__init__(*args)
+
+    monkeypatch.setattr(continuous, "_Engine", Late)
+
+    async def draw() -> Sampled:
+        return await sampler.sample([5], max_tokens=1, sampling=PLAIN, seed=None)
+
+    async def two() -> None:
+        first, second = (asyncio.create_task(draw()) for _ in range(2))
+        await asyncio.to_thread(began.wait)
+        first.cancel()
+        asyncio.get_running_loop().call_soon(may.set)
+        assert (await second).ids
+        assert first.cancelled()
+
+    with sampler.generating():
+        asyncio.run(two())
+    assert len(engines) == 1
 
 
 def test_what_transformers_cannot_batch_so_is_refused() -> None:

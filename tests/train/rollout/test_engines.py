@@ -4,22 +4,25 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.models.stand_in_engine import StandIn, StandInModel, no_tokenizer
+from tests.models.transformers.folders import model_folder
 from tests.models.transformers.policies import PLAIN, WINDOW, forward_logprobs, policy, tokenizer
 from transformers import PreTrainedModel
 
-from memagent.errors import ConfigError, ModelError
+from memagent.errors import ConfigError, EngineFailed, ModelError
 from memagent.messages import FinishReason, Sampling
 from memagent_engines.transformers.padded import PaddedSampler
-from memagent_engines.transformers.sampler import (
-    Sampled,
-)
+from memagent_engines.transformers.sampler import Sampled
+from memagent_train.rollout import in_process
 from memagent_train.rollout.continuous import ContinuousSampler
+from memagent_train.rollout.in_process import EngineSampler
 
 Engine = Callable[..., Any]
 PROMPTS = [[5, 6, 7], list(range(10, 60)), [1, 99, 2, 1, 500], [1500] * 20]
@@ -207,3 +210,48 @@ def test_engines_say_what_window_they_have(engine: Engine) -> None:
     assert engine(policy(), tokenizer(), window=100).window == 100
     with pytest.raises(ConfigError, match=r"max_batch and \w+ must be at least 1, got 0"):
         engine(policy(), tokenizer(), max_batch=0)
+
+
+# --- engines with weights of their own
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
+    """The engines that start, none of them a real one."""
+    no_tokenizer(monkeypatch)
+    kinds: Mapping[str, type] = {"vllm-engine": StandInModel}
+    monkeypatch.setattr(in_process, "KINDS", kinds)
+    monkeypatch.setattr(in_process, "SETTINGS", {"vllm-engine": {}})
+    return StandInModel.watch(monkeypatch)
+
+
+async def test_an_engine_that_died_between_rollouts_starts_again_with_the_weights(
+    started: list[StandIn], tmp_path: Path
+) -> None:
+    folders = [str(model_folder(tmp_path / name)) for name in ("first", "second")]
+    sampler = EngineSampler("vllm-engine", tokenizer(), [2], window=100, settings={})
+    await sampler.load(Path(folders[0]))
+    started[0].dead = True
+    await sampler.load(Path(folders[1]))
+    assert [engine.loaded for engine in started] == [[], [folders[1]]]
+    drawn = await sampler.sample([5], max_tokens=1, sampling=PLAIN, seed=None)
+    assert drawn.ids == (2,)  # by the second
+    await sampler.aclose()
+
+
+async def test_an_engine_that_dies_again_while_it_loads_fails(
+    started: list[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = model_folder(tmp_path / "model")
+    sampler = EngineSampler("vllm-engine", tokenizer(), [2], window=100, settings={})
+    await sampler.load(folder)
+
+    async def die(engine: StandIn, _: str) -> None:
+        engine.die()
+        raise EngineFailed("the engine died")
+
+    monkeypatch.setattr(StandIn, "load", die)
+    with pytest.raises(EngineFailed, match="died"):
+        await sampler.load(folder)
+    assert len(started) == 2
+    await sampler.aclose()
