@@ -95,7 +95,7 @@ def test_no_question_is_a_usage_error_that_names_both_ways(memagent: Process, bo
     done = memagent("ask", book)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: no question")
-    assert "memagent ask DOC 'QUESTION'" in done.stderr
+    assert "after the document" in done.stderr
     assert "-q" in done.stderr
 
 

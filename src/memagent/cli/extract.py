@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -11,7 +11,7 @@ from memagent.cli import options as opt
 from memagent.cli.ask import ask, run
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import RUN, argument, option
-from memagent.cli.setup import Ask, chosen_display, chosen_store, open_source
+from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store, open_source
 from memagent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Extract(Ask):
     """The options of `extract`."""
 
     doc: Annotated[str, argument("DOC", opt.DOC_HELP)]
-    question: Annotated[str, argument("WHAT", "What a row is: 'every invoice'.")]  # pyright: ignore[reportGeneralTypeIssues]
+    question: Annotated[str, argument("WHAT", "What a row is: 'every invoice'.")] = field()
     schema: Annotated[
         str,
         option(
@@ -71,6 +71,7 @@ def extract(given: Extract) -> None:
 
     outcome = Outcome(chosen_display(given.display, json=given.json))
     with report_errors(outcome):
+        check_out(given.out)
         schema: Any = (
             read_schema(Path(given.schema))
             if given.schema.endswith(".json")

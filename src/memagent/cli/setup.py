@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SAMPLE_BYTES = 65536
 """Enough to tell one-byte texts from two-byte ones."""
 GZIP_MAGIC = b"\x1f\x8b"
+NO_PATH = "the document's path is empty: give a file, a folder, or a pattern"
 BASE_URL = (
     "The server's URL, ending in /v1, or several separated by commas. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, "
     "then localhost."
@@ -160,8 +161,7 @@ class Ask(Reading):
         questions = (*first, *(self.questions or ()))
         if not questions:
             raise ConfigError(
-                "no question: give it after the document (memagent ask DOC 'QUESTION'), or one or more times "
-                "with -q (memagent ask DOC -q 'QUESTION' -q 'ANOTHER')"
+                "no question: give it in quotes after the document, or one or more times with -q"
             )
         return questions
 
@@ -245,12 +245,24 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     return chosen_store(store, durable=durable)
 
 
+def check_out(out: Path | None) -> None:
+    """Raises a ConfigError if a file for results can't be written: now, not after a long reading."""
+    if out is None:
+        return
+    place = out if out.exists() else out.parent
+    if out.is_dir() or not os.access(place, os.W_OK):
+        why = "it is a folder" if out.is_dir() else f"{str(place)!r} can't be written to"
+        raise ConfigError(f"cannot write --out {str(out)!r}: {why}; name another file")
+
+
 def open_source(
     doc: str | Path, *, encoding: str | None = None, errors: str = "strict", name: str | None = None
 ) -> Document:
     """Opens a path or `-` like `open_document`; `name` replaces the path as the document's name."""
     from memagent.documents import open_document
 
+    if not str(doc):
+        raise DocumentNotFound(NO_PATH)
     if str(doc) != "-":
         return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
     # None (despite its type) if the process was started without it.
