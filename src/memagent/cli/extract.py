@@ -12,7 +12,6 @@ from memagent.cli.ask import ask, run
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import RUN, argument, option
 from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store, open_source
-from memagent.errors import ConfigError
 
 if TYPE_CHECKING:
     from memagent.memory.extraction import Extraction
@@ -71,6 +70,7 @@ def extract(given: Extract) -> None:
 
     outcome = Outcome(chosen_display(given.display, json=given.json))
     with report_errors(outcome):
+        given.list_questions()
         check_out(given.out)
         schema: Any = (
             read_schema(Path(given.schema))
@@ -88,9 +88,4 @@ def extract(given: Extract) -> None:
                 for row in found.rows:
                     print(json.dumps(row.to_dict(), ensure_ascii=False))
         else:
-            try:
-                found.write(given.out)
-            except OSError as error:
-                raise ConfigError(
-                    f"cannot write --out {str(given.out)!r}: {error.strerror}"
-                ) from error
+            found.write(given.out)

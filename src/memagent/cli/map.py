@@ -14,7 +14,7 @@ import typer
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.options import RUN, Display, argument, option
 from memagent.cli.session import drive
-from memagent.cli.setup import NO_PATH, Ask, check_out, chosen_display, chosen_store
+from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store
 from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound
 from memagent.terminal import shorten
@@ -35,9 +35,7 @@ class Map(Ask):
 
     doc: Annotated[
         str,
-        argument(
-            "DOCS", "A file, a folder, or a pattern in quotes: 'docs/*.txt'; [b]**[/] is any depth."
-        ),
+        argument("DOCS", "A file, a folder, or a pattern in quotes ('docs/**/*.md')."),
     ]
     question: Annotated[str, argument("QUESTION", "What to find out about each.")] = field()
     out: Annotated[
@@ -52,9 +50,7 @@ class Map(Ask):
     concurrency: Annotated[
         int, option("Documents read at once.", "N", panel=RUN, low=1, default=True)
     ] = 8
-    run_id: Annotated[
-        str, option("What the runs' names begin with.", "ID", panel=RUN, default=True)
-    ] = "map"
+    run_id: Annotated[str, option("How runs' names begin.", "ID", panel=RUN, default=True)] = "map"
 
 
 def map_documents(given: Map) -> None:
@@ -64,28 +60,29 @@ def map_documents(given: Map) -> None:
     """
     outcome = Outcome(chosen_display(given.display), given.again())
     with report_errors(outcome):
-        (question,) = given.list_questions()
+        given.list_questions()
         paths = find(given.doc, given.out)
         from memagent.memory.corpus import name_run
         from memagent.runstore.lock import hold_file
 
         with ExitStack() as held:
             left, rows = paths, None
-            if given.out is not None:
-                if given.out.exists():
-                    check_out(given.out)
-                held.enter_context(hold_file(given.out))
             outcome.store = store = chosen_store(given.store, durable=given.durable)
             agent = given.agent(store)
             if given.out is not None:
-                runs = {name_run(agent, Path(path), question, given.run_id): path for path in paths}
+                check_out(given.out if given.out.exists() else None)
+                held.enter_context(hold_file(given.out))
+                runs = {
+                    name_run(agent, Path(path), given.question, given.run_id): path
+                    for path in paths
+                }
                 done = clear(given.out, runs)
                 left = [path for run, path in runs.items() if run not in done]
                 rows = held.enter_context(given.out.open("a", encoding="utf-8"))
             if len(left) < len(paths):
                 known = f"{len(paths) - len(left):,} of {len(paths):,} have an answer"
                 outcome.paper.line((known, "dim"))
-            missing = drive(_map(agent, given, left, question, rows, outcome))
+            missing = drive(_map(agent, given, left, rows, outcome))
     if missing:
         raise typer.Exit(NO_ANSWER)
 
@@ -94,7 +91,6 @@ async def _map(
     agent: MemoryAgent,
     given: Map,
     paths: list[str],
-    question: str,
     rows: IO[str] | None,
     outcome: Outcome,
 ) -> int:
@@ -102,7 +98,7 @@ async def _map(
     missing = count = 0
     async with agent:
         async for found in agent.amap(
-            map(Path, paths), question, concurrency=given.concurrency, run_id=given.run_id
+            map(Path, paths), given.question, concurrency=given.concurrency, run_id=given.run_id
         ):
             row = found.to_dict()
             count, missing = count + 1, missing + (row["answer"] is None)
@@ -117,10 +113,8 @@ async def _map(
                 where = f"{count:,} of {len(paths):,} {name}: "
                 outcome.paper.line((where, "dim"), shorten(said, WIDTH))
     if missing:
-        where = given.out or "the rows"
-        left = (
-            f'{plural(missing, "document")} without an answer; see "error" or "detail" in {where}'
-        )
+        where = f'see "error" or "detail" in {given.out or "the rows"}'
+        left = f"{plural(missing, 'document')} without an answer; {where}"
         outcome.paper.line((left, "yellow"))
     return missing
 
@@ -131,8 +125,6 @@ def find(pattern: str, out: Path | None) -> list[str]:
     Raises:
         DocumentNotFound: there are none.
     """
-    if not pattern:
-        raise DocumentNotFound(NO_PATH)
     _, found = list_files(Path(pattern).expanduser())
     own = [out.with_name(out.name + end).resolve() for end in ("", ".lock", ".new")] if out else []
     files = [str(path) for path in found if path.resolve() not in own]
@@ -144,34 +136,32 @@ def find(pattern: str, out: Path | None) -> list[str]:
 
 
 def clear(out: Path, runs: Container[str]) -> set[str]:
-    """Removes an incomplete last row, and rows of these runs without an answer; returns the runs with one.
+    """Removes an incomplete last row, and rows of these runs without an answer; returns the runs of the rest.
 
     Raises:
         ConfigError: a line is not a row of `memagent map`.
     """
     if not out.exists():
         return set()
-    done, kept = set[str](), list[str]()
-    # A file of another encoding has no rows, and one that was interrupted may end in half a character.
-    *lines, last = out.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
-    for number, line in enumerate((*lines, last), start=1):
+    kept: dict[str, str] = {}
+    # A row that was interrupted may end in half a character, and other files need not be UTF-8.
+    lines = out.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    for number, line in enumerate(lines, start=1):
         if not line:
             continue
         try:
             row: dict[str, Any] = json.loads(line)
-            run, answer = row["run_id"], row["answer"]
+            if row["answer"] is not None or row["run_id"] not in runs:
+                kept[row["run_id"]] = line
         except (ValueError, KeyError, TypeError) as error:
-            torn = isinstance(error, ValueError) and number > len(lines)
-            if torn and line.startswith('{"document": '):
+            torn = number == len(lines) and line.startswith('{"document": ')
+            if torn and isinstance(error, ValueError):
                 continue
             raise ConfigError(
                 f"line {number} of {str(out)!r} is not a row of memagent map: name another file with --out"
             ) from error
-        if answer is not None:
-            done.add(run)
-        if answer is not None or run not in runs:
-            kept.append(f"{line}\n")
     fresh = out.with_name(out.name + ".new")
-    fresh.write_text("".join(kept), encoding="utf-8", errors="surrogateescape")
+    text = "".join(f"{line}\n" for line in kept.values())
+    fresh.write_text(text, encoding="utf-8", errors="surrogateescape")
     fresh.replace(out)
-    return done
+    return set(kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import math
 import os
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 SAMPLE_BYTES = 65536
 """Enough to tell one-byte texts from two-byte ones."""
 GZIP_MAGIC = b"\x1f\x8b"
-NO_PATH = "the document's path is empty: give a file, a folder, or a pattern"
 BASE_URL = (
     "The server's URL, ending in /v1, or several separated by commas. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, "
     "then localhost."
@@ -112,10 +110,12 @@ class Reading(Served):
             raise ConfigError(f"--temperature must be a number of at least 0, got {heat!r}")
         names = ("prompts", *MemorySettings.model_fields)
         given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
-        with contextlib.suppress(
-            TypeError, ValueError
-        ):  # None, "auto", or a value that MemoryAgent refuses
-            given["read_ahead"] = int(given["read_ahead"])
+        if (ahead := given["read_ahead"]) not in (None, "auto"):
+            if not ahead.isdecimal() or not int(ahead):
+                raise ConfigError(
+                    f"--read-ahead must be a number of at least 1, or auto; got {ahead}"
+                )
+            given["read_ahead"] = int(ahead)
         given["sampling"] = None if heat is None else Sampling(temperature=heat)
         given["limits"] = None if self.max_calls is None else Limits(calls=self.max_calls)
         return {name: value for name, value in given.items() if value is not None}
@@ -158,11 +158,11 @@ class Ask(Reading):
             raise ConfigError(
                 f"there is no file {self.doc!r}, but there is {self.question!r}: did you swap DOC and QUESTION?"
             )
+        if not self.doc:
+            raise DocumentNotFound("the document's path is empty")
         questions = (*first, *(self.questions or ()))
         if not questions:
-            raise ConfigError(
-                "no question: give it in quotes after the document, or one or more times with -q"
-            )
+            raise ConfigError("no question: give it after the document, or each one with -q")
         return questions
 
     def agent(self, store: RunStore | None) -> MemoryAgent:
@@ -247,12 +247,9 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
 
 def check_out(out: Path | None) -> None:
     """Raises a ConfigError if a file for results can't be written: now, not after a long reading."""
-    if out is None:
-        return
-    place = out if out.exists() else out.parent
-    if out.is_dir() or not os.access(place, os.W_OK):
-        why = "it is a folder" if out.is_dir() else f"{str(place)!r} can't be written to"
-        raise ConfigError(f"cannot write --out {str(out)!r}: {why}; name another file")
+    if out and (out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK)):
+        why = "it is a folder" if out.is_dir() else "check its folder and permissions"
+        raise ConfigError(f"cannot write --out {str(out)!r}: {why}, or name another file")
 
 
 def open_source(
@@ -261,8 +258,6 @@ def open_source(
     """Opens a path or `-` like `open_document`; `name` replaces the path as the document's name."""
     from memagent.documents import open_document
 
-    if not str(doc):
-        raise DocumentNotFound(NO_PATH)
     if str(doc) != "-":
         return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
     # None (despite its type) if the process was started without it.
