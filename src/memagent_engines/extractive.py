@@ -35,8 +35,8 @@ class ExtractiveModel(Unserved):
         prompt = self.count_prompt(request)
         if request.kind not in ("update", "answer"):
             raise RequestRefused(
-                f"extractive answers calls of kind 'update' and 'answer' only, not {request.kind!r}; "
-                f"name a language model for anything else, such as 'vllm:NAME'"
+                "extractive only reads documents: for anything else, such as messages and tools, name a language "
+                "model ('vllm:NAME')"
             )
         text = _update(request) if request.kind == "update" else _answer(request)
         usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=self._counter.count(text))

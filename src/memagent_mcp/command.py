@@ -30,7 +30,7 @@ class Mcp(Ask):
 
     root: Annotated[
         list[Path],
-        option("A folder whose files clients may have read; may be repeated.", "DIR", panel=RUN),
+        option("A folder with the files that clients may ask about; may be repeated.", "DIR", panel=RUN),
     ]
     doc: str = ""
 

@@ -1,4 +1,4 @@
-"""The folders whose files a client may have read."""
+"""The folders with the files that a client may ask about."""
 
 from __future__ import annotations
 

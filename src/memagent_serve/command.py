@@ -17,9 +17,7 @@ from memagent.texts import name_extra
 
 KEYS = "MEMAGENT_SERVE_KEYS"
 SERVER = "Endpoint"
-KEYS_HELP = (
-    f"A file with a key a line; a request needs one of them. Default: {KEYS}, separated by commas."
-)
+KEYS_HELP = f"A file with one key per line; a request needs one of them. Default: {KEYS}, separated by commas."
 MIB = 2**20
 
 
@@ -38,7 +36,7 @@ class Serve(Reading):
         ),
     ] = "127.0.0.1"
     port: Annotated[
-        int, option("0 takes a free one.", "PORT", panel=SERVER, low=0, default=True)
+        int, option("0 takes a free one.", "PORT", panel=SERVER, low=0, high=65535, default=True)
     ] = 8300
     overflow: Annotated[
         Literal["read", "refuse"],

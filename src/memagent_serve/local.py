@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from memagent import ChatRequest, Sampling, Usage
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, RequestRefused
 from memagent.messages import FinishReason
 from memagent_serve.engine import Engine
-from memagent_serve.forms import Said
+from memagent_serve.forms import Said, limit_of
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
 
@@ -23,6 +23,7 @@ NOT_DONE = (
     "top_logprobs",
 )
 """Fields that change the answer in ways that such models can't."""
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 UNSAID = 1024
 """Tokens of an answer where neither the request nor the model says how many."""
 
@@ -51,7 +52,12 @@ async def complete(
             "leave it out, or serve the model with vLLM or SGLang",
             param=asked[0] if asked else "n",
         )
+    for field in LIMITS:
+        if fields.get(field) is not None and limit_of(fields[field]) is None:
+            raise Refusal(400, f"{field} must be at least 1, got {fields[field]!r}", param=field)
     messages, _ = conversation.read
+    if not messages:
+        raise Refusal(400, "the request has no messages: send at least one", param="messages")
     window, most = await engine.window(), conversation.most
     if most is None:
         counter = await engine.model.counter()
@@ -69,6 +75,9 @@ async def complete(
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"the request can't be read: {error}") from None
-    done = await engine.model.complete(request)
+    try:
+        done = await engine.model.complete(request)
+    except RequestRefused as error:  # the caller's request, word for word
+        raise Refusal(400, str(error)) from error
     finish = "length" if done.finish_reason is FinishReason.LENGTH else "stop"
     return Said(done.text, finish, engine.name, name, done.usage + paid)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
 from openai import APIError, BadRequestError, InternalServerError, OpenAI
 from tests.models.chat_server import running, send
@@ -48,6 +49,33 @@ def test_short_requests_are_answered_in_both_forms(store: RunStore) -> None:
     (request, *_) = model.requests
     assert (request.max_tokens, request.seed, request.stop) == (9, 3, ("x",))
     assert request.sampling.temperature == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {}),
+        ("chat/completions", {"messages": []}),
+        ("chat/completions", {"messages": "hi"}),
+        ("chat/completions", {"messages": HELLO, "max_tokens": -5}),
+        ("responses", {}),
+        ("responses", {"input": 5}),
+    ],
+)
+def test_a_request_that_is_wrong_is_refused_as_such(
+    store: RunStore, path: str, body: dict[str, Any]
+) -> None:
+    model = ScriptedModel(["Hi."])
+    with listening_with(model, store) as url:
+        response = httpx.post(f"{url}/{path}", json={"model": model.name, **body})
+    assert response.status_code == 400, response.text
+    assert model.requests == []
+
+
+def test_what_the_model_refuses_is_the_callers_fault(store: RunStore) -> None:
+    told = pytest.raises(BadRequestError, match="extractive only reads documents")
+    with listening_with(ExtractiveModel(), store) as url, client_of(url) as client, told:
+        client.chat.completions.create(model="extractive", messages=HELLO)
 
 
 def test_ollama_gets_requests_with_their_window(store: RunStore) -> None:

@@ -45,12 +45,13 @@ def option(
     *names: str,
     panel: str | None = None,
     low: float | None = None,
+    high: float | None = None,
     default: bool = False,
 ) -> OptionInfo:
     """An option of a command. `metavar` names its value, empty for a flag; `panel` is its heading in the help."""
     return typer.Option(
-        *names, metavar=metavar, min=low, help=text, rich_help_panel=panel, show_default=default
-    )
+        *names, metavar=metavar, min=low, max=high, help=text, rich_help_panel=panel, show_default=default
+    )  # fmt: skip
 
 
 _of_model = partial(option, panel=MODEL)
