@@ -108,13 +108,13 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 def describe_problem(error: ValidationError) -> str:
     """The first validation error, as part of a sentence: "window must be greater than 0, got 0"."""
     problem = error.errors(include_url=False)[0]
-    where = ".".join(map(str, problem["loc"]))
+    where = re.sub(r"\.constrained-int$", "", ".".join(map(str, problem["loc"])))  # of a union
     if problem["type"] == "missing":
         return f"{where} is missing"
     if problem["type"] == "extra_forbidden":
         return f"{where} is unknown"
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    what = re.sub(r"^\w+ should ", "must ", what)
+    what = re.sub(r"^\w+ should ", "must ", what).partition(", unable to parse")[0]
     subject = f"{where} " if what.startswith("must ") else f"{where}: "
     return f"{subject if where else ''}{what}, got {reprlib.repr(problem['input'])}"
 

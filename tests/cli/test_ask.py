@@ -95,7 +95,7 @@ def test_no_question_is_a_usage_error_that_names_both_ways(memagent: Process, bo
     done = memagent("ask", book)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: no question")
-    assert "memagent ask DOC 'QUESTION'" in done.stderr
+    assert "after the document" in done.stderr
     assert "-q" in done.stderr
 
 
@@ -224,6 +224,25 @@ def test_estimate_for_people(invoke: Invoke, book: Path) -> None:
         .isdigit()
     )
     assert invoke("runs", "--display", "json").stdout == "[]\n"  # nothing is kept of it
+    ahead = ("--gate", "update", "--read-ahead", "4", "--temperature", "0")
+    assert (
+        "(calls may be in vain)" in invoke("estimate", book, QUESTION, *EXTRACTIVE, *ahead).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("--read-ahead", "0", "--read-ahead must be a number of at least 1, or auto; got 0"),
+        ("--window", "abc", "must be a valid integer, got 'abc'"),
+    ],
+)
+def test_a_bad_value_is_named(
+    invoke: Invoke, book: Path, option: str, value: str, problem: str
+) -> None:
+    done = invoke("ask", book, QUESTION, *EXTRACTIVE, option, value)
+    assert done.exit_code == 2
+    assert problem in " ".join(done.stderr.replace("│", " ").split())
 
 
 def test_estimate_of_standard_input_is_refused(memagent: Process) -> None:

@@ -41,4 +41,4 @@ def test_chunks_that_the_run_does_not_have(invoke: Invoke, book: Path) -> None:
     old = only_json(invoke("ask", book, QUESTION, *READ, "--json").stdout)
     failed = invoke("branch", "old", "--before", "999")
     assert failed.exit_code == 2
-    assert f"read {old['chunks']} chunks for each question, so give 1 to" in failed.stderr
+    assert f"read {old['chunks']} chunks, so it must be 1 to" in failed.stderr

@@ -62,6 +62,8 @@ def test_rows_are_written_to_a_file(
     shown = invoke("show", "r").stdout
     assert re.search(r"chunk 0: 1 duplicate\n", shown)
     assert '"number":8' in shown
+    assert re.search(r"question +every bill\n", shown)
+    assert "Each row is" not in shown + invoke("runs").stdout
     assert invoke("show", "r", "--html", "r.html").exit_code == 0
     chunk = invoke("show", "r", "--chunk", "0").stdout
     assert "every bill" in chunk
@@ -93,6 +95,7 @@ def test_an_extraction_is_resumed_by_the_same_command(
         ("bills", "x", "doesn't name a class"),
         ("json:dumps", "x", "schema must be a pydantic model"),
         ("bills:Bill", "no/x", "cannot write --out 'no/x'"),
+        ("bills:Bill", ".", "it is a folder"),
     ],
 )
 def test_what_is_refused(

@@ -58,10 +58,11 @@ def test_it_is_printed(invoke: Invoke, store: RunStore) -> None:
     assert "lost with chunk 3" in " ".join(lines)
     assert "stays to the end" in " ".join(lines)
     assert lines[-1] == "in the answer: no"
+    read = store.count("r", "chunk")
     nothing = invoke("show", "r", "--store", store.path, "--fact", "roof").stdout
     assert nothing.splitlines() == [
         "never in the memory",
-        "in the document: not word for word",
+        f"in the document: not in the {read} chunks read",
         "in the answer: no",
     ]
     found = json.loads(
@@ -78,3 +79,32 @@ def test_one_of_several_questions(invoke: Invoke, book: Path) -> None:
     assert "question 0" in both
     assert "question 1" in both
     assert "question" not in invoke("show", "two", "--fact", "clerk 0", "--question", "1").stdout
+
+
+def test_an_unfinished_run_is_not_called_finished(invoke: Invoke, book: Path) -> None:
+    given = ("--model", "extractive", "--window", "2048", "--run-id", "part", "--max-calls", "2")
+    assert invoke("ask", book, "What did clerk 0 count at noon?", *given).exit_code == 6
+    said = invoke("show", "part", "--fact", "Ada Lovelace").stdout.splitlines()
+    assert said == [
+        "never in the memory",
+        "in the document: not in the 2 chunks read so far",
+        "no answer yet",
+    ]
+    held = invoke("show", "part", "--fact", "clerk 0 at noon").stdout
+    assert "still there at chunk 1" in held
+    assert "to the end" not in held
+
+
+def test_a_text_may_cross_a_boundary_of_chunks(store: RunStore) -> None:
+    first, second = (store.effect("r", f"chunk-{number}") or {} for number in (0, 1))
+    across = first["text"][-12:] + second["text"][:12]
+    assert trace(store, "r", 0, across).chunks[0] == 1
+    assert trace(store, "r", 0, "lift came").chunks == [0]
+
+
+def test_only_one_view_is_shown(invoke: Invoke, made: str, tmp_path: Path) -> None:
+    for other in (("--html", tmp_path / "x.html"), ("--chunk", "0")):
+        done = invoke("show", made, "--fact", "clerk", *other)
+        assert done.exit_code == 2
+        assert "can't be shown together: give one of them" in done.stderr
+    assert not (tmp_path / "x.html").exists()

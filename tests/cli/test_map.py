@@ -1,6 +1,7 @@
 """`memagent map`: rows, continuing, and what goes wrong."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,92 @@ def test_two_at_once_are_refused(invoke: Invoke, docs: Path, tmp_path: Path) -> 
         done = invoke("map", str(docs), QUESTION, "--model", "extractive", "--out", str(out))
     assert done.exit_code == 5
     assert "another process is writing" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"name": "my-package", "version": "1.0"}', '{"document": "a", "pages": 3}', "Not rows", "é"],
+)
+def test_a_file_of_something_else_without_a_last_newline_is_left_alone(
+    invoke: Invoke, docs: Path, tmp_path: Path, text: str
+) -> None:
+    (out := tmp_path / "package.json").write_text(text, encoding="latin-1")
+    done = invoke("map", docs, QUESTION, "--model", "extractive", "--out", out)
+    assert done.exit_code == 2
+    assert "line 1 of" in done.stderr
+    assert out.read_text(encoding="latin-1") == text
+
+
+def test_a_whole_last_row_without_a_newline_is_kept(
+    invoke: Invoke, docs: Path, tmp_path: Path
+) -> None:
+    command = ("map", docs, QUESTION, "--model", "extractive", "--out", tmp_path / "r.jsonl")
+    invoke(*command)
+    whole = (tmp_path / "r.jsonl").read_text()
+    (tmp_path / "r.jsonl").write_text(whole.removesuffix("\n"))
+    done = invoke(*command)
+    assert "4 of 4 have an answer" in done.stdout + done.stderr
+    assert (tmp_path / "r.jsonl").read_text() == whole
+
+
+def test_rows_of_another_question_stay_and_do_not_count(
+    invoke: Invoke, docs: Path, tmp_path: Path
+) -> None:
+    out, given = tmp_path / "r.jsonl", ("--model", "extractive", "--out", tmp_path / "r.jsonl")
+    (docs / "1.txt").write_bytes(b"")
+    invoke("map", docs, QUESTION, *given)
+    before = out.read_text()
+    other = invoke("map", docs, "Which Pierre was it?", *given)
+    assert "have an answer" not in other.stdout + other.stderr
+    assert out.read_text().startswith(before)
+    assert len(rows(out)) == 8
+    again = invoke("map", docs, QUESTION, "--window", "4096", *given)
+    assert "have an answer" not in again.stdout + again.stderr
+    assert len(rows(out)) == 12
+
+
+def test_a_file_name_need_not_be_utf8(invoke: Invoke, tmp_path: Path) -> None:
+    (docs := tmp_path / "docs").mkdir()
+    name = os.fsdecode(b"b\xff.txt")
+    try:
+        (docs / name).write_text("Natasha did marry Pierre.\n")
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    command = ("map", docs, QUESTION, "--model", "extractive")
+    assert json.loads(invoke(*command).stdout)["document"] == str(docs / name)
+    assert invoke(*command, "--out", tmp_path / "r.jsonl").exit_code == 0
+    assert "1 of 1 have an answer" in invoke(*command, "--out", tmp_path / "r.jsonl").stdout
+
+
+def test_its_own_files_are_no_documents(
+    invoke: Invoke, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(docs)
+    command = ("map", ".", QUESTION, "--model", "extractive", "--out", "deep/../r.jsonl")
+    invoke(*command)
+    assert "4 of 4 have an answer" in invoke(*command).stdout
+    assert len(rows(docs / "r.jsonl")) == 4
+
+
+def test_an_empty_path_is_not_the_current_folder(
+    invoke: Invoke, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(docs)
+    for command in ("map", "ask", "estimate"):
+        done = invoke(command, "", QUESTION, "--model", "extractive")
+        assert done.exit_code == 3
+        assert "the document's path is empty" in done.stderr
+
+
+def test_out_is_no_folder(invoke: Invoke, docs: Path) -> None:
+    done = invoke("map", docs, QUESTION, "--model", "extractive", "--out", docs)
+    assert done.exit_code == 2
+    assert "it is a folder, or name another file" in done.stderr
+    assert not docs.with_name("docs.lock").exists()
+
+
+def test_no_question_names_this_command(invoke: Invoke, docs: Path) -> None:
+    done = invoke("map", docs)
+    assert done.exit_code == 2
+    assert "memagent ask" not in done.stderr
+    assert "-q" not in done.stderr

@@ -24,9 +24,7 @@ async def test_replies_in_order_and_keeps_the_requests() -> None:
 async def test_running_out_is_an_error_that_says_so() -> None:
     model = ScriptedModel(["a"], name="short")
     await model.complete(REQUEST)
-    with pytest.raises(
-        ModelError, match="short has 1 replies, and this is call number 2"
-    ) as caught:
+    with pytest.raises(ModelError, match="short has 1 reply, and this is call number 2") as caught:
         await model.complete(REQUEST)
     assert not caught.value.retryable
 

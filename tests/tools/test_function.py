@@ -180,7 +180,7 @@ def circle() -> Any:
 @pytest.mark.parametrize("value", [b"abc", {"a": b"\xff"}, object(), circle()], ids=range(4))
 def test_what_has_no_json_form_is_told_of(value: Any) -> None:
     with pytest.raises(
-        ToolError, match=rf"it ran, but returned a {type(value).__name__} that"
+        ToolError, match=rf"it ran, but returned a value of type {type(value).__name__} that"
     ) as error:
         as_text(value)
     assert len(str(error.value)) < 500

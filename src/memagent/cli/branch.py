@@ -36,8 +36,9 @@ class Branch(Reading):
 def branch(given: Branch) -> None:
     """Read on from an earlier point of a run, as a new run: with another model, settings or wording.
 
-    The new run begins with a copy of what the old one did before chunk N, which costs nothing. The old run stays as
-    it is, and what isn't given is taken from it.
+    The new run begins with a copy of what the old one did before chunk N, which costs nothing.
+
+    The old run stays as it is, and what isn't given is taken from it.
     """
     outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
     with report_errors(outcome):

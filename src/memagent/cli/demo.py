@@ -60,8 +60,9 @@ def demo(
 ) -> None:
     """Watch memagent read War and Peace and answer a question about it, without a server.
 
-    With [b]--model nano[/], a small trained policy looks for a fact hidden in the text; with [b]--model smol[/],
-    a small language model answers three questions about a chapter.
+    With [b]--model nano[/], a small trained policy looks for a fact hidden in the text.
+
+    With [b]--model smol[/], a small language model answers three questions about a chapter.
     """
     outcome = Outcome(chosen_display(display, json=json))
     with report_errors(outcome):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -11,8 +11,7 @@ from memagent.cli import options as opt
 from memagent.cli.ask import ask, run
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import RUN, argument, option
-from memagent.cli.setup import Ask, chosen_display, chosen_store, open_source
-from memagent.errors import ConfigError
+from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store, open_source
 
 if TYPE_CHECKING:
     from memagent.memory.extraction import Extraction
@@ -37,7 +36,7 @@ class Extract(Ask):
     """The options of `extract`."""
 
     doc: Annotated[str, argument("DOC", opt.DOC_HELP)]
-    question: Annotated[str, argument("WHAT", "What a row is: 'every invoice'.")]  # pyright: ignore[reportGeneralTypeIssues]
+    question: Annotated[str, argument("WHAT", "What a row is: 'every invoice'.")] = field()
     schema: Annotated[
         str,
         option(
@@ -71,6 +70,8 @@ def extract(given: Extract) -> None:
 
     outcome = Outcome(chosen_display(given.display, json=given.json))
     with report_errors(outcome):
+        given.list_questions()
+        check_out(given.out)
         schema: Any = (
             read_schema(Path(given.schema))
             if given.schema.endswith(".json")
@@ -87,9 +88,4 @@ def extract(given: Extract) -> None:
                 for row in found.rows:
                     print(json.dumps(row.to_dict(), ensure_ascii=False))
         else:
-            try:
-                found.write(given.out)
-            except OSError as error:
-                raise ConfigError(
-                    f"cannot write --out {str(given.out)!r}: {error.strerror}"
-                ) from error
+            found.write(given.out)

@@ -4,8 +4,10 @@ from dataclasses import asdict, dataclass, field
 
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
+from memagent.cli.progress import Tally
 from memagent.events import Answered, ChunkRead, MemoryUpdated
 from memagent.runstore import RunRecord, RunStore
+from memagent.texts import plural
 
 MOST = 12
 """Chunks listed on a line."""
@@ -21,8 +23,9 @@ class Trace:
     )
     """First chunk of each stay in the memory (`chunk`, its `start`, `end`, `place`), and with which it was `lost`."""
     chunks: list[int] = field(default_factory=list[int])
-    """Chunks that have the text."""
-    in_answer: bool = False
+    """Chunks that have the text, or its end."""
+    in_answer: bool | None = None
+    """None if there is no answer yet."""
 
 
 def fold(text: str) -> str:
@@ -33,11 +36,14 @@ def fold(text: str) -> str:
 def trace(store: RunStore, run_id: str, question: int, fact: str) -> Trace:
     """Searches a run's events and chunks, one at a time."""
     found, needle, held = Trace(question), fold(fact), False
-    read: ChunkRead | None = None
+    read, before = None, ""
     for event in store.events(run_id):
         if isinstance(event, ChunkRead):
             read, body = event, store.effect(run_id, f"chunk-{event.chunk}") or {}
-            found.chunks += [event.chunk] if needle in fold(body.get("text", "")) else []
+            text = body.get("text", "")
+            is_new = fold(before + text).count(needle) > fold(before).count(needle)
+            found.chunks += [event.chunk] if is_new else []
+            before = text
         elif isinstance(event, MemoryUpdated) and event.question == question:
             if (needle in fold(event.memory)) == held:
                 continue
@@ -61,20 +67,25 @@ def show_fact(
     if outcome.display is Display.JSON:
         outcome.tell({"run_id": record.id, "fact": fact, "questions": list(map(asdict, traces))})
         return
-    paper = outcome.paper
+    paper, books = outcome.paper, Tally.of(store, record).notebooks
     for found in traces:
         if len(traces) > 1:
             paper.line((f"question {found.question}", "bold cyan"))
+        part, read = found.in_answer is None, books[found.question].read
+        still = f"still there at chunk {read - 1}" if part else "stays to the end"
         for stay in found.stays:
             where = f" (characters {stay['start']:,} to {stay['end']:,})" if "start" in stay else ""
             where += f", {stay['place']}" if stay.get("place") else ""
             said = "" if stay["chunk"] in found.chunks else "; not word for word in that chunk"
-            end = "stays to the end" if stay["lost"] is None else f"lost with chunk {stay['lost']}"
+            end = still if stay["lost"] is None else f"lost with chunk {stay['lost']}"
             paper.line(
                 ("enters the memory", "green"), f" with chunk {stay['chunk']}{where}{said}; {end}"
             )
         if not found.stays:
             paper.line(("never in the memory", "yellow"))
         listed = ", ".join(map(str, found.chunks[:MOST])) + (" …" if found.chunks[MOST:] else "")
-        paper.line(f"in the document: {f'chunk {listed}' if listed else 'not word for word'}")
-        paper.line(f"in the answer: {'yes' if found.in_answer else 'no'}")
+        absent = f"not in the {plural(read, 'chunk')} read{' so far' if part else ''}"
+        paper.line(f"in the document: {f'chunk {listed}' if listed else absent}")
+        paper.line(
+            "no answer yet" if part else f"in the answer: {'yes' if found.in_answer else 'no'}"
+        )

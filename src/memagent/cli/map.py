@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +14,11 @@ import typer
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.options import RUN, Display, argument, option
 from memagent.cli.session import drive
-from memagent.cli.setup import Ask, chosen_display, chosen_store
+from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store
 from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound
 from memagent.terminal import shorten
-from memagent.texts import plural
+from memagent.texts import plural, repair_surrogates
 from memagent.threads import in_thread
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ class Map(Ask):
 
     doc: Annotated[
         str,
-        argument("DOCS", "A folder, or a pattern in quotes: 'docs/*.txt'; [b]**[/] is any depth."),
+        argument("DOCS", "A file, a folder, or a pattern in quotes ('docs/**/*.md')."),
     ]
+    question: Annotated[str, argument("QUESTION", "What to find out about each.")] = field()
     out: Annotated[
         Path | None,
         option(
@@ -48,6 +50,7 @@ class Map(Ask):
     concurrency: Annotated[
         int, option("Documents read at once.", "N", panel=RUN, low=1, default=True)
     ] = 8
+    run_id: Annotated[str, option("How runs' names begin.", "ID", panel=RUN, default=True)] = "map"
 
 
 def map_documents(given: Map) -> None:
@@ -57,23 +60,29 @@ def map_documents(given: Map) -> None:
     """
     outcome = Outcome(chosen_display(given.display), given.again())
     with report_errors(outcome):
-        (question,) = given.list_questions()
-        paths = find(given.doc)
+        given.list_questions()
+        paths = find(given.doc, given.out)
+        from memagent.memory.corpus import name_run
         from memagent.runstore.lock import hold_file
 
         with ExitStack() as held:
-            done, rows = set[str](), None
-            if given.out is not None:
-                held.enter_context(hold_file(given.out))
-                done = clear(given.out)
-                rows = held.enter_context(given.out.open("a", encoding="utf-8"))
+            left, rows = paths, None
             outcome.store = store = chosen_store(given.store, durable=given.durable)
-            left = [path for path in paths if path not in done]
+            agent = given.agent(store)
+            if given.out is not None:
+                check_out(given.out if given.out.exists() else None)
+                held.enter_context(hold_file(given.out))
+                runs = {
+                    name_run(agent, Path(path), given.question, given.run_id): path
+                    for path in paths
+                }
+                done = clear(given.out, runs)
+                left = [path for run, path in runs.items() if run not in done]
+                rows = held.enter_context(given.out.open("a", encoding="utf-8"))
             if len(left) < len(paths):
                 known = f"{len(paths) - len(left):,} of {len(paths):,} have an answer"
                 outcome.paper.line((known, "dim"))
-            agent = replace(given, run_id=None).agent(store)
-            missing = drive(_map(agent, given, left, question, rows, outcome))
+            missing = drive(_map(agent, given, left, rows, outcome))
     if missing:
         raise typer.Exit(NO_ANSWER)
 
@@ -82,42 +91,43 @@ async def _map(
     agent: MemoryAgent,
     given: Map,
     paths: list[str],
-    question: str,
     rows: IO[str] | None,
     outcome: Outcome,
 ) -> int:
     """Number of documents without an answer."""
     missing = count = 0
     async with agent:
-        prefix = given.run_id or "map"
         async for found in agent.amap(
-            map(Path, paths), question, concurrency=given.concurrency, run_id=prefix
+            map(Path, paths), given.question, concurrency=given.concurrency, run_id=given.run_id
         ):
             row = found.to_dict()
             count, missing = count + 1, missing + (row["answer"] is None)
-            line = json.dumps(row, ensure_ascii=False)
+            name = repair_surrogates(found.name)  # which need not be UTF-8
+            line = json.dumps(row, ensure_ascii=name != found.name)
             if rows is None:
                 print(line, flush=True)
                 continue
             await in_thread(print, line, file=rows, flush=True)
             if outcome.display is not Display.NONE:
                 said = row["answer"] or row.get("error") or row["detail"]
-                where = f"{count:,} of {len(paths):,} {found.name}: "
+                where = f"{count:,} of {len(paths):,} {name}: "
                 outcome.paper.line((where, "dim"), shorten(said, WIDTH))
     if missing:
-        left = f"{plural(missing, 'document')} without an answer: run it again"
+        where = f'see "error" or "detail" in {given.out or "the rows"}'
+        left = f"{plural(missing, 'document')} without an answer; {where}"
         outcome.paper.line((left, "yellow"))
     return missing
 
 
-def find(pattern: str) -> list[str]:
-    """The files of a folder (at any depth) or a pattern, sorted.
+def find(pattern: str, out: Path | None) -> list[str]:
+    """The files of a folder (at any depth) or a pattern, sorted; without the output file and what is beside it.
 
     Raises:
         DocumentNotFound: there are none.
     """
     _, found = list_files(Path(pattern).expanduser())
-    files = list(map(str, found))
+    own = [out.with_name(out.name + end).resolve() for end in ("", ".lock", ".new")] if out else []
+    files = [str(path) for path in found if path.resolve() not in own]
     if not files:
         raise DocumentNotFound(
             f"{pattern!r} matches no file: give a folder, or a pattern in quotes"
@@ -125,8 +135,8 @@ def find(pattern: str) -> list[str]:
     return files
 
 
-def clear(out: Path) -> set[str]:
-    """Removes rows without an answer, and an incomplete last row, from a file; returns the documents of the rest.
+def clear(out: Path, runs: Container[str]) -> set[str]:
+    """Removes an incomplete last row, and rows of these runs without an answer; returns the runs of the rest.
 
     Raises:
         ConfigError: a line is not a row of `memagent map`.
@@ -134,19 +144,24 @@ def clear(out: Path) -> set[str]:
     if not out.exists():
         return set()
     kept: dict[str, str] = {}
-    lines = out.read_text(encoding="utf-8").split("\n")
+    # A row that was interrupted may end in half a character, and other files need not be UTF-8.
+    lines = out.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     for number, line in enumerate(lines, start=1):
-        if not line or number == len(lines):  # the last one has no newline: it was interrupted
+        if not line:
             continue
         try:
             row: dict[str, Any] = json.loads(line)
-            if row["answer"] is not None:
-                kept[row["document"]] = line
+            if row["answer"] is not None or row["run_id"] not in runs:
+                kept[row["run_id"]] = line
         except (ValueError, KeyError, TypeError) as error:
+            torn = number == len(lines) and line.startswith('{"document": ')
+            if torn and isinstance(error, ValueError):
+                continue
             raise ConfigError(
                 f"line {number} of {str(out)!r} is not a row of memagent map: name another file with --out"
             ) from error
     fresh = out.with_name(out.name + ".new")
-    fresh.write_text("".join(f"{line}\n" for line in kept.values()), encoding="utf-8")
+    text = "".join(f"{line}\n" for line in kept.values())
+    fresh.write_text(text, encoding="utf-8", errors="surrogateescape")
     fresh.replace(out)
     return set(kept)

@@ -140,7 +140,8 @@ ReadAhead = Annotated[
 ]
 Reread = Annotated[
     int | None,
-    _of_budget("Chunks to read again if the memory doesn't settle it. Default: as it was trained, else 0.", "N", low=0),
+    _of_budget("How many chunks to read again if the model says that its memory doesn't settle the question. "
+               "Default: as it was trained, else 0.", "N", low=0),
 ]  # fmt: skip
 TrustOption = Annotated[Trust | None, _of_budget(TRUST_HELP)]
 

@@ -102,9 +102,7 @@ def prune(
     older_than: Annotated[
         str | None, option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE")
     ] = None,
-    finished: Annotated[
-        bool, option("Only runs that have all their answers.", "", "--finished")
-    ] = False,
+    finished: Annotated[bool, option("Only runs that were answered.", "", "--finished")] = False,
     yes: Annotated[bool, option("Do not ask.", "", "--yes", "-y")] = False,
     dry_run: Annotated[
         bool, option("List what would be removed, and remove nothing.", "", "--dry-run", "-n")
@@ -128,7 +126,7 @@ def prune(
             if finished and status != "finished":
                 continue
             chosen.append(record.id)
-            asked = shorten("; ".join(record.binding["questions"]), 60)
+            asked = shorten("; ".join(questions_of(record)), 60)
             print(f"{record.id:<20}  {moment(record.updated)}  {status:<11}  {asked}")
         number = plural(len(chosen), "run")
         if not chosen:
@@ -162,6 +160,13 @@ def is_session(record: RunRecord) -> bool:
     return record.binding["agent"] == "tools"
 
 
+def questions_of(record: RunRecord) -> list[str]:
+    """A run's questions; an extraction's without the schema that follows."""
+    asked: list[str] = record.binding["questions"]
+    rows = record.binding["agent"] == "extract"
+    return [text.rpartition("\n\n")[0] if rows else text for text in asked]
+
+
 def status_of(store: RunStore, record: RunRecord) -> str:
     """`finished`, `stopped`, `running`, or `interrupted` if its process died."""
     if record.status != "running":
@@ -174,7 +179,7 @@ def status_of(store: RunStore, record: RunRecord) -> str:
 
 
 def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
-    questions: list[str] = record.binding["questions"]
+    questions = questions_of(record)
     kind, about = "document", {"document": record.source["name"], "questions": questions}
     if is_session(record):
         kind, about = "tools", {"task": questions[0], "tools": record.binding["tools"]["names"]}

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 import memagent
 from memagent.cli.exits import Interrupted
 from memagent.terminal import say
+from memagent.texts import describe_problem
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -68,6 +69,8 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except typer.BadParameter as error:
             # Typer checks values with pydantic, which puts this before its reasons.
+            if error.message.startswith("Input should "):
+                error.message = describe_problem(cast("Any", error.__cause__))  # with the value
             error.message = error.message.removeprefix("Value error, ")
             raise
 

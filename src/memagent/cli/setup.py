@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import math
 import os
@@ -111,10 +110,12 @@ class Reading(Served):
             raise ConfigError(f"--temperature must be a number of at least 0, got {heat!r}")
         names = ("prompts", *MemorySettings.model_fields)
         given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
-        with contextlib.suppress(
-            TypeError, ValueError
-        ):  # None, "auto", or a value that MemoryAgent refuses
-            given["read_ahead"] = int(given["read_ahead"])
+        if (ahead := given["read_ahead"]) not in (None, "auto"):
+            if not ahead.isdecimal() or not int(ahead):
+                raise ConfigError(
+                    f"--read-ahead must be a number of at least 1, or auto; got {ahead}"
+                )
+            given["read_ahead"] = int(ahead)
         given["sampling"] = None if heat is None else Sampling(temperature=heat)
         given["limits"] = None if self.max_calls is None else Limits(calls=self.max_calls)
         return {name: value for name, value in given.items() if value is not None}
@@ -157,12 +158,11 @@ class Ask(Reading):
             raise ConfigError(
                 f"there is no file {self.doc!r}, but there is {self.question!r}: did you swap DOC and QUESTION?"
             )
+        if not self.doc:
+            raise DocumentNotFound("the document's path is empty")
         questions = (*first, *(self.questions or ()))
         if not questions:
-            raise ConfigError(
-                "no question: give it after the document (memagent ask DOC 'QUESTION'), or one or more times "
-                "with -q (memagent ask DOC -q 'QUESTION' -q 'ANOTHER')"
-            )
+            raise ConfigError("no question: give it after the document, or each one with -q")
         return questions
 
     def agent(self, store: RunStore | None) -> MemoryAgent:
@@ -243,6 +243,13 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     if store is not None and not store.expanduser().exists():
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)
+
+
+def check_out(out: Path | None) -> None:
+    """Raises a ConfigError if a file for results can't be written: now, not after a long reading."""
+    if out and (out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK)):
+        why = "it is a folder" if out.is_dir() else "check its folder and permissions"
+        raise ConfigError(f"cannot write --out {str(out)!r}: {why}, or name another file")
 
 
 def open_source(

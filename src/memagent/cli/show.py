@@ -13,7 +13,7 @@ from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.history import CUT_OFF, History, Steps, turns_of
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.runs import is_session, status_of
+from memagent.cli.runs import is_session, questions_of, status_of
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError
 from memagent.messages import Usage
@@ -65,7 +65,11 @@ def show(
             has = "reads a document, which has chunks: --chunk N"
             raise ConfigError(f"--step {step}: run {run_id!r} {has}")
         chosen = asked if question is None else [question]
-        if live or html is not None or beside is not None:
+        page = live or html is not None or beside is not None
+        given = {"--chunk": chunk, "--step": step, "--fact": fact, "a page": page or None}
+        if len(views := [name for name, value in given.items() if value is not None]) > 1:
+            raise ConfigError(f"{' and '.join(views)} can't be shown together: give one of them")
+        if page:
             from memagent_viewer.command import show_page
 
             show_page(opened, run_id, beside, html, outcome, live=live)
@@ -106,7 +110,7 @@ def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome
 def list_facts(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
     """What to know of a run before its history, as names and values."""
     binding, settings, budget = record.binding, record.settings, record.binding["budget"]
-    questions: list[str] = binding["questions"]
+    questions = questions_of(record)
     model = f"{binding['model']}, prompt set {binding['prompts'].partition(':')[0]}"
     if is_session(record):
         asked = [("task", questions[0]), ("tools", ", ".join(binding["tools"]["names"]))]

@@ -92,8 +92,8 @@ class BranchLoop(MemoryLoop):
         read = min(state.next_chunk for state in restore(store, origin, asked))
         if not 1 <= before <= read:
             raise ConfigError(
-                f"before={before!r}: run {origin!r} read {plural(read, 'chunk')} for each question, so give 1 to "
-                f"{read}; to begin without a memory, ask"
+                f"before={before!r}: run {origin!r} read {plural(read, 'chunk')}, so it must be "
+                f"{'1' if read == 1 else f'1 to {read}'}. To start from nothing, use memagent ask"
             )
         bodies: dict[str, dict[str, Any]] = {}
         for question in range(asked):

@@ -24,7 +24,7 @@ from memagent.tokens import TokenCounter
 class MemorySettings(Settings, ReadingSettings):
     """A memory agent's settings."""
 
-    read_ahead: Literal["auto"] | Annotated[int, Field(gt=0)] = 1
+    read_ahead: Annotated[int, Field(gt=0)] | Literal["auto"] = 1
     """Chunks that are sent at once, each with the memory as it is; `auto` follows how often the memory changes."""
 
     @model_validator(mode="after")

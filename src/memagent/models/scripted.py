@@ -8,6 +8,7 @@ from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
 from memagent.models.base import Unserved
 from memagent.models.limit import complete_usage
+from memagent.texts import plural
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -85,6 +86,6 @@ class ScriptedModel(Unserved):
         if place < len(self._replies):
             return self._replies[place]
         raise ModelError(
-            f"{self.name} has {len(self._replies)} replies, and this is call number {place + 1} (kind "
+            f"{self.name} has {plural(len(self._replies), 'reply')}, and this is call number {place + 1} (kind "
             f"{request.kind!r}); give one more reply, or a function that makes them"
         )

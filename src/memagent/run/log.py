@@ -19,7 +19,6 @@ NOTHING = Usage()
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
 """Parts of a binding that follow from others, so that listing a difference in them doesn't help."""
 
-
 Outlet = asyncio.Queue[Event | None]
 """Receives a run's events, then None. The run waits until they are consumed."""
 
@@ -195,6 +194,10 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
             f"run {record.id!r} was started with another question or task ({asked}): pass the same one to resume it, "
             f"or another run_id= (--run-id)"
         )
+    if before["agent"] != after["agent"]:
+        kinds = {"tools": "a tool session: resume it with ToolAgent", "extract": "an extraction"}
+        kind = kinds.get(before["agent"], "a reading: resume it with MemoryAgent")
+        raise RunMismatch(f"run {record.id!r} is {kind}, or use another run_id= (--run-id)")
     raise RunMismatch(
         f"run {record.id!r} was made with different settings: {list_differences(*parts)}. "
         f"Use the same ones to resume it, or another run_id= (--run-id)"

@@ -167,7 +167,7 @@ def as_text(value: Any) -> str:
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         kind = type(cast("object", value)).__name__
         raise ToolError(
-            f"it ran, but returned a {kind} that cannot be shown as JSON: {clip(str(error), 300)}"
+            f"it ran, but returned a value of type {kind} that cannot be shown as JSON: {clip(str(error), 300)}"
         ) from error
 
 
