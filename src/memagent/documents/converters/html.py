@@ -18,22 +18,10 @@ _HEADING = re.compile("h[1-6]")
 _AT_ONCE = re.compile("h[1-6]|pre|table|tr")
 """Blocks whose start and end separate texts even if a cell comes next."""
 _HIDDEN = {"noscript", "script", "style", "svg", "template", "title"}
-_NEVER_HIDDEN = {
-    "area",
-    "base",
-    "body",
-    "br",
-    "col",
-    "embed",
-    "hr",
-    "html",
-    "img",
-    "input",
-    "link",
-    "meta",
-    "wbr",
-}
-"""Most never have an end tag."""
+_NEVER_HIDDEN = re.compile(
+    "area|base|body|br|col|embed|hr|html|img|input|link|meta|param|source|track|wbr"
+)
+"""Elements that have no end tag, and those that scripts show when the page is ready."""
 _LEFT_OPEN = {"dd", "dt", "li", "option", "p", "td", "th", "tr"}
 """Elements that often have no end tag; they end with what they are in, too:"""
 _AROUND = {"dl", "menu", "ol", "select", "table", "ul"}
@@ -73,7 +61,7 @@ class _Reader(HTMLParser):
             self._said = self._ended = False
         elif tag == "br":
             self._line.append("\n")
-        given = {} if tag in _NEVER_HIDDEN else dict(attrs)
+        given = {} if _NEVER_HIDDEN.fullmatch(tag) else dict(attrs)
         if tag in _HIDDEN or "hidden" in given or _NOT_SHOWN.search(given.get("style") or ""):
             self._hidden, self._depth = tag, 1
 
