@@ -8,14 +8,16 @@ import re
 import time
 import zipfile
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.documents import made
 
 from memagent import MemoryAgent, ScriptedModel, open_document
 from memagent.documents.files import FileSource, FilesSource
+from memagent.documents.streams import IterableSource
 from memagent.errors import BinaryDocument, DocumentError, DocumentNotFound, EmptyDocument
 from memagent.run.result import Result
 from memagent.tasks.origin import machine
@@ -64,8 +66,20 @@ def test_pages_without_text_are_reported(tmp_path: Path, caplog: pytest.LogCaptu
 
 def test_a_scan_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "scan.pdf", made.pdf(["", ""]))
-    with pytest.raises(BinaryDocument, match=r"scan\.pdf' has 2 pages and no text.*OCR"):
+    with pytest.raises(
+        BinaryDocument, match=r"scan\.pdf' has 2 pages without text, probably a scan: add.*OCR"
+    ):
         read(path)
+
+
+def test_a_pdf_may_begin_with_other_bytes(tmp_path: Path) -> None:
+    content = b"\n" * 100 + made.pdf(["Anna rents the boat."])
+    for name in ("a.pdf", "a.bin"):
+        assert read(write(tmp_path / name, content))[0] == "Anna rents the boat.\n\n"
+    with pytest.raises(BinaryDocument, match="is a PDF file: save it to a file, unpacked"):
+        "".join(IterableSource([content], "<stream>", None, "strict").read())
+    told = "Files of the kind %PDF- begin with %PDF-1.4, say."
+    assert read(write(tmp_path / "a.txt", told))[0] == told
 
 
 def test_a_broken_pdf_is_refused(tmp_path: Path) -> None:
@@ -121,6 +135,78 @@ def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
     document = open_document(path, encoding="cp1252")
     assert isinstance(document, FileSource)
     assert "Grüße aus Köln" in "".join(document.read())
+
+
+@pytest.mark.parametrize(
+    ("page", "paragraphs"),
+    [
+        # The tags of the head and of the body are optional.
+        ("<head><title>no</title><h1>Mon</h1><p>One.<p>Two.", ["Mon", "One.", "Two."]),
+        ("<title>no</title><link rel=x><p>One.", ["One."]),
+        ("<p>One.</p><svg><path d=M0><title>no</title><p>Two.</p>", ["One.", "Two."]),
+        # Anything that isn't a block is inline.
+        ("<p>A <blink>new</blink> <x-y>lift</x-y> <svg><p></svg>is</p>", ["A new lift", "is"]),
+        ("<p>A <script>no</script>lift<template><p>no</p></template> is in", ["A lift is in"]),
+        (
+            "<table>\n<tr>\n<td><p>Lift</p></td>\n<td><div><p>12</p></div></td></tr><tr><td><td>x</table>",
+            ["Lift\t12", "\tx"],
+        ),
+        ("<td><p>a</p><p>b</p></td><td>c</td>", ["a", "b\tc"]),
+        # What isn't shown.
+        ("<p hidden>no<p style='color:red; DISPLAY: none'>no</p><p>One.", ["One."]),
+        ("<div hidden><div>no</div>no</div>One.<input hidden>Two.", ["One.Two."]),
+        ("<ul><li>One.<li hidden>no<li>Two.<li hidden>no</ul>Three.", ["One.", "Two.", "Three."]),
+        ("<body style='display:none'><h2 hidden>no</h2><p>One.", ["One."]),
+        # Declarations that no browser knows.
+        ("<p>a</p><![foo[bar]]><p>b", ["a", "b"]),
+        ("<p>a <![7 b</p>c", ["a c"]),
+    ],
+)
+def test_html_is_read_as_browsers_do(tmp_path: Path, page: str, paragraphs: list[str]) -> None:
+    text, _ = read(write(tmp_path / "a.html", page))
+    assert text.strip(" \n").split("\n\n") == paragraphs
+
+
+def test_headings_may_have_elements(tmp_path: Path) -> None:
+    page = "<h2><div>One</div></h2>a<h2>The <svg><path/></svg>two</h2>b"
+    _, places = read(write(tmp_path / "a.html", page))
+    assert [label for label, _ in places] == ["One", "The two"]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('<meta charset="iso-8859-2"><p>Šťastná'.encode("iso-8859-2"), "Šťastná"),
+        ('<?xml version="1.0" encoding="koi8-r"?><p>Лифт'.encode("koi8-r"), "Лифт"),
+        ("<meta charset=iso-8859-1><p>“Grüße”".encode("cp1252"), "“Grüße”"),
+        # A byte order mark wins; what doesn't exist or doesn't fit is ignored.
+        ("\ufeff<meta charset=koi8-r><p>Grüße".encode(), "Grüße"),
+        ("<meta charset=none-such><p>Grüße".encode(), "Grüße"),
+        ("<meta charset=utf-16><p>Grüße".encode(), "Grüße"),
+        (("<meta charset=utf-8><p>" + "Grüße aus Köln " * 9).encode("cp1252"), "Grüße aus Köln"),
+    ],
+)
+def test_html_names_its_encoding(tmp_path: Path, content: bytes, text: str) -> None:
+    assert text in read(write(tmp_path / "a.html", content))[0]
+
+
+def test_only_text_formats_may_be_compressed(tmp_path: Path) -> None:
+    page = gzip.compress(b"# One\ntext")
+    assert read(write(tmp_path / "a.md.gz", page))[1] == [("One", "# One\ntext")]
+    for name in ("a.pdf.gz", "a.eml.gz", "a.docx.gz"):
+        with pytest.raises(BinaryDocument, match=rf"unpack it first \(gunzip .*{name}\)"):
+            read(write(tmp_path / name, page))
+
+
+def test_markdown_headings_may_be_underlined(tmp_path: Path) -> None:
+    page = (
+        "---\ntitle: no\n---\n\nOne\n===\nTwo\n---\ntext\n\n---\n\n- no\n---\n"
+        "````\nno\n---\n```\n# no\n```\n````\n```x``` \n# Three\nno\nno\n---\n\nFour\n---"
+    )
+    text, places = read(write(tmp_path / "a.md", page))
+    assert text == page
+    assert [label for label, _ in places] == ["One", "Two", "Three", "Four"]
+    assert places[0][1] == "One\n===\n"
 
 
 def test_markdown_is_unchanged(tmp_path: Path) -> None:
@@ -183,6 +269,18 @@ def test_epub_is_read_in_the_order_of_its_spine(tmp_path: Path) -> None:
     text, places = read(made.epub(tmp_path / "a.epub", chapters, ["two b.xhtml", "one.xhtml"]))
     assert text == "Two\n\nSecond.\n\nOne\n\nFirst.\n\n"
     assert [label for label, _ in places] == ["Two", "One"]
+
+
+def test_epub_chapters_have_fragments_and_encodings(tmp_path: Path) -> None:
+    chapter = '<?xml version="1.0" encoding="iso-8859-1"?><html><p>Größe</p></html>'
+    made.epub(tmp_path / "a.epub", {"a.xhtml#x": ""}, ["a.xhtml#x"])
+    with zipfile.ZipFile(tmp_path / "a.epub", "a") as archive:
+        archive.writestr("OPS/a.xhtml", chapter.encode("latin-1"))
+    assert read(tmp_path / "a.epub")[0] == "Größe\n\n"
+    package = '<package><spine><itemref idref="zz"/></spine></package>'
+    members = {"META-INF/container.xml": '<c><rootfile full-path="b"/></c>', "b": package}
+    with pytest.raises(BinaryDocument, match="spine item 'zz' isn't in the manifest"):
+        read(made.archive(tmp_path / "b.epub", members))
 
 
 def test_mail_has_headers_and_text_and_names_attachments(tmp_path: Path) -> None:
@@ -311,6 +409,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     write(tmp_path / "b.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 50)
     with pytest.raises(BinaryDocument, match=r"b\.png' is a PNG image"):
         read(tmp_path)
+    (tmp_path / "blank").mkdir()
+    write(tmp_path / "blank" / "a.txt", "text")
+    for name in ("b.txt", "b.html", "b.md"):
+        page = write(tmp_path / "blank" / name, " \n")
+        with pytest.raises(EmptyDocument, match=name):
+            read(tmp_path / "blank")
+        page.unlink()
     (tmp_path / "empty").mkdir()
     with pytest.raises(DocumentNotFound, match="has no files"):
         read(tmp_path / "empty")
@@ -355,8 +460,13 @@ def test_external_entities_are_not_fetched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.docx", b"PK\x03\x04 and no more", "is not a readable zip archive"),
+        ("a.docx", b"PK\x03\x04 and no more", "is broken: BadZipFile"),
         ("a.epub", b"PK\x05\x06" + b"\0" * 18, "has no 'META-INF/container.xml'"),
+        (
+            "a",
+            b"PK\x03\x04 and no more",
+            "if it is a .docx or .epub file, save it under that suffix",
+        ),
         ("a.docx", b"plain bytes \0\0", "is not plain text"),
         ("a.eml", b"Content-Type: image/png\n\nxx", "has no text"),
         ("a.eml", b"Content-Type: text/plain; charset=none-such\n\nxx", "unknown encoding"),
@@ -373,6 +483,21 @@ def test_an_epub_without_its_chapter_is_refused(tmp_path: Path) -> None:
         members = {name: archive.read(name) for name in archive.namelist() if name != "OPS/a.xhtml"}
     with pytest.raises(BinaryDocument, match=r"has no 'OPS/a\.xhtml'"):
         read(made.archive(tmp_path / "b.epub", members))
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.epub"])
+def test_damaged_archives_raise_no_other_errors(tmp_path: Path, name: str) -> None:
+    chapter = "<html><body><p>text</p></body></html>"
+    whole = made.docx(tmp_path / "a.docx", made.paragraph("text"))
+    if name == "a.epub":
+        whole = made.epub(tmp_path / name, {"ü.xhtml": chapter}, ["ü.xhtml"])
+    content, random = whole.read_bytes(), Random(0)
+    for _ in range(1000):
+        damaged = bytearray(content)
+        for _ in range(3):
+            damaged[random.randrange(4, len(content))] = random.randrange(256)
+        with suppress(DocumentError):
+            read(write(whole, bytes(damaged)))
 
 
 def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:

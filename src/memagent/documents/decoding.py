@@ -2,6 +2,7 @@
 
 import codecs
 import logging
+import re
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -26,6 +27,12 @@ _BOMS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
     (codecs.BOM_UTF8, "utf-8"),
 )
+_DECLARED = re.compile(
+    rb"\s*(?=<).*?<(?:meta\b[^>]*?\bcharset|\?xml\b[^>]*?\bencoding)\s*=\s*[\"']?\s*(?!utf-?(?:16|32))([a-z0-9_.:-]+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_WIDER = {"iso-8859-1": "cp1252", "gb2312": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
+"""What browsers read for a declared encoding."""
 _log = logging.getLogger(__name__)
 
 
@@ -99,17 +106,19 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
     for mark, encoding in _BOMS:
         if sample.startswith(mark):
             return encoding
-    if (found := recognise(sample[:64])) is not None:
-        advice = (
-            "save it to a file and pass its path"
-            if "PDF" in found
-            else "convert it to plain text first"
-        )
+    if (found := recognise(sample[:1024])) is not None:
+        advice = "convert it to plain text first"
+        if "PDF" in found:
+            advice = "save it to a file, unpacked, and pass its path"
+        elif "docx" in found:
+            advice = f"if it is a .docx or .epub file, save it under that suffix and pass its path; else {advice}"
         raise BinaryDocument(f"{name!r} is {found}: {advice}")
     if b"\0" in sample:
         guess = _wide(sample, name)
     elif control_share(sample) > BINARY_SHARE:
         raise _binary(name, "it is full of control characters")
+    elif (declared := _declared(sample)) is not None:
+        return declared
     else:
         try:
             codecs.getincrementaldecoder("utf-8")("strict").decode(sample, complete)
@@ -131,6 +140,18 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
         guess,
     )
     return guess
+
+
+def _declared(sample: bytes) -> str | None:
+    """The encoding that HTML or XML says it has, if it fits."""
+    found = _DECLARED.match(sample[:1024])
+    encoding = found[1].decode().lower() if found else ""
+    with suppress(ConfigError, UnicodeError):
+        encoding = _WIDER.get(encoding, encoding)
+        check_options(encoding, "strict")
+        codecs.getincrementaldecoder(encoding)("strict").decode(sample)
+        return encoding
+    return None
 
 
 def _binary(name: str, why: str) -> BinaryDocument:

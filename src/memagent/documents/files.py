@@ -13,7 +13,8 @@ from memagent.documents.converters import Passage, file_converter, text_converte
 from memagent.documents.decoding import decode
 from memagent.documents.filters import gunzip, parts, text_of
 from memagent.documents.streams import IterableSource, blocks
-from memagent.errors import DocumentNotFound
+from memagent.errors import BinaryDocument, DocumentNotFound, EmptyDocument, MemagentError
+from memagent.texts import name_error
 
 KEPT = 16
 """Pieces of text whose lines can be told apart: readers work on one that was read before, but not long before."""
@@ -114,7 +115,12 @@ class FileSource(_Placed):
                 yield Passage(text, label, line)
                 line += text.count("\n")
         else:
-            yield from convert()
+            try:
+                yield from convert()
+            except (MemagentError, MemoryError):
+                raise
+            except Exception as error:  # parsers fail on damaged files in ways of their own
+                raise BinaryDocument(f"{self.name!r} is broken: {name_error(error)}") from error
 
     def _convert(self) -> Callable[[], Generator[Passage]] | None:
         """Converts the file to text, if it has a format that needs that."""
@@ -125,7 +131,7 @@ class FileSource(_Placed):
             return None
         with closing(self._items()) as items:
             start = next(items, b"")
-        of_file = file_converter(path, cast("bytes", start))
+        of_file = file_converter(path, cast("bytes", start), name)
         return None if of_file is None else lambda: of_file(path, name)
 
     def _decoded(self) -> Generator[str]:
@@ -177,9 +183,13 @@ class FilesSource(_Placed):
         """See `_Placed.passages`."""
         for name, file in zip(self._names, self._files, strict=True):
             yield Passage(f"[file {name}]\n\n", name)
+            blank = True
             with closing(file.passages()) as passages:
                 for text, place, line in passages:
                     yield Passage(text, name if line else place and f"{name}: {place}", line)
+                    blank = blank and not text.strip()
+            if blank:
+                raise EmptyDocument(f"{file.name!r} is empty: it has no text to read")
             yield Passage("\n\n")
 
 

@@ -1,9 +1,12 @@
 """Identifies files that aren't text by their first bytes, so that the message can name their format."""
 
+import re
+
+PDF = re.compile(rb"\A%PDF-|%PDF-\d\.\d[\r\n]")
+"""Readers allow other bytes before it, within the first 1,024."""
 # Signatures from the formats' specifications. Two-byte ones that ordinary text may
 # begin with (`MZ`, `BM`, `PK`) are left out or lengthened: those files have NUL bytes anyway.
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
-    (b"%PDF-", "a PDF file"),
     (b"PK\x03\x04", "a zip archive (docx, xlsx, epub and jar are zip archives too)"),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
@@ -39,6 +42,8 @@ CONTROLS = "".join(chr(i) for i in range(32) if chr(i) not in "\t\n\v\f\r\x1b")
 
 def recognise(start: bytes) -> str | None:
     """Names the format of a file that is not plain text by its first bytes, worded to follow "it is"."""
+    if PDF.search(start):
+        return "a PDF file"
     for signature, name in _SIGNATURES:
         if start.startswith(signature):
             if signature in _PLAUSIBLE_AS_TEXT and not control_share(start[:64]):

@@ -7,7 +7,10 @@ come in any encoding, also compressed; the others get a path.
 from collections.abc import Callable, Generator, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
+
+from memagent.documents.formats import PDF
+from memagent.errors import BinaryDocument
 
 
 class Passage(NamedTuple):
@@ -35,24 +38,23 @@ TEXTS = {
     ".vtt": "subtitles",
 }
 """Module by suffix."""
-FILES = {".docx": "docx", ".eml": "mail", ".epub": "epub"}
-PDF = b"%PDF-"
+FILES = {".docx": "docx", ".eml": "mail", ".epub": "epub", ".pdf": "pdf"}
 
 
 def text_converter(path: Path) -> OfText | None:
     """The converter of a text format, by the suffix; `.gz` at its end is ignored."""
-    suffix = Path(path.stem).suffix if path.suffix.lower() == ".gz" else path.suffix
-    name = TEXTS.get(suffix.lower())
-    return None if name is None else cast("OfText", _load(name))
+    kind = TEXTS.get(_suffix(path))
+    return None if kind is None else import_module(f"{__name__}.{kind}").read
 
 
-def file_converter(path: Path, start: bytes) -> OfFile | None:
-    """The converter of another format, by the suffix, or the first bytes for PDF."""
-    name = "pdf" if start.startswith(PDF) else FILES.get(path.suffix.lower())
-    if name in ("docx", "epub") and not start.startswith(b"PK"):
-        return None
-    return None if name is None else cast("OfFile", _load(name))
+def file_converter(path: Path, start: bytes, name: str) -> OfFile | None:
+    """The converter of another format, by the suffix, or the first bytes for PDF; compressed files are refused."""
+    kind = "pdf" if PDF.search(start[:1024]) else FILES.get(_suffix(path))
+    if kind and start.startswith(b"\x1f\x8b"):
+        raise BinaryDocument(f"{name!r} is compressed: unpack it first (gunzip {name})")
+    other = kind in ("docx", "epub") and not start.startswith(b"PK")
+    return None if kind is None or other else import_module(f"{__name__}.{kind}").read
 
 
-def _load(name: str) -> object:
-    return import_module(f"{__name__}.{name}").read
+def _suffix(path: Path) -> str:
+    return Path(path.stem if path.suffix.lower() == ".gz" else path).suffix.lower()

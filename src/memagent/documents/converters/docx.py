@@ -3,11 +3,10 @@
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, cast
-from xml.etree.ElementTree import Element, ParseError, iterparse
+from xml.etree.ElementTree import Element, iterparse
 
 from memagent.documents.converters import Passage
-from memagent.documents.converters.archive import opened
-from memagent.errors import BinaryDocument
+from memagent.documents.converters.archive import Archive
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _BREAKS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
@@ -18,17 +17,14 @@ def read(path: Path, name: str) -> Generator[Passage]:
     """Paragraphs in order, then the notes. Paragraphs of a table's row are on one line, separated by tabs.
 
     Raises:
-        BinaryDocument: it is broken, encrypted or a bomb.
+        BinaryDocument: it lacks a part, is encrypted or a bomb.
     """
-    with opened(path, name) as archive:
+    with Archive(path, name) as archive:
         for part in ("word/document.xml", *_NOTES):
-            if part in _NOTES and part not in archive:
+            if part in _NOTES and part not in archive.NameToInfo:
                 continue
-            with archive.open(part) as file:
-                try:
-                    yield from _paragraphs(cast("Any", iterparse(file, events=("start", "end"))))
-                except ParseError as error:
-                    raise BinaryDocument(f"{name!r} is broken: {part}: {error}") from error
+            with archive.member(part) as file:
+                yield from _paragraphs(cast("Any", iterparse(file, events=("start", "end"))))
 
 
 def _paragraphs(events: Iterator[tuple[str, Element]]) -> Generator[Passage]:

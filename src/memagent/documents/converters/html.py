@@ -9,12 +9,23 @@ from memagent.errors import BinaryDocument
 
 MAX_MARKUP = 8_000_000
 """Characters of a tag, comment or script that isn't closed: the parser looks at all of it again with each piece."""
-_HIDDEN = {"head", "noscript", "script", "style", "svg", "template"}
-_INLINE = re.compile(
-    "a|abbr|b|bdi|bdo|cite|code|data|dfn|em|font|i|img|input|kbd|label|mark|q|ruby|s|samp|small|span|strong|sub|sup|"
-    "time|tt|u|var|wbr"
+_BLOCK = re.compile(
+    "address|article|aside|blockquote|body|caption|center|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|"
+    "footer|form|h[1-6]|header|hgroup|hr|html|legend|li|listing|main|menu|nav|ol|optgroup|option|p|pre|search|section|"
+    "select|summary|table|tbody|textarea|tfoot|thead|tr|ul|xmp"
 )
-_HEADING = re.compile(r"h[1-6]")
+_HEADING = re.compile("h[1-6]")
+_AT_ONCE = re.compile("h[1-6]|pre|table|tr")
+"""Blocks whose start and end separate texts even if a cell comes next."""
+_HIDDEN = {"noscript", "script", "style", "svg", "template", "title"}
+_NEVER_HIDDEN = re.compile(
+    "area|base|body|br|col|embed|hr|html|img|input|link|meta|param|source|track|wbr"
+)
+"""Elements that have no end tag, and those that scripts show when the page is ready."""
+_LEFT_OPEN = {"dd", "dt", "li", "option", "p", "td", "th", "tr"}
+"""Elements that often have no end tag; they end with what they are in, too:"""
+_AROUND = {"dl", "menu", "ol", "select", "table", "ul"}
+_NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\n\r\f]+")
 
 
@@ -24,50 +35,74 @@ class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.found: list[Passage] = []
-        self._hidden = 0
+        self._hidden = ""  # the element whose text isn't shown
+        self._depth = 0  # of elements of its name in it
         self._verbatim = 0
-        self._heading: list[str] | None = None
+        self._heading = False
         self._line: list[str] = []
+        self._said = False  # the line, or its last cell, has text
+        self._ended = False  # its block has ended, but a cell may follow
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _HIDDEN:
-            self._hidden += 1
-        elif tag == "body":
-            self._hidden = 0  # whatever the head left open
+        block = _BLOCK.fullmatch(tag)
+        if self._hidden:
+            again = tag == self._hidden
+            ends = block if self._hidden in ("p", "svg") else again and tag in _LEFT_OPEN
+            if not ends and tag != "body":
+                self._depth += again
+                return
+            self._hidden = ""
+        if block:
+            self._bound(tag)
+            self._verbatim += tag == "pre"
+            self._heading |= _HEADING.fullmatch(tag) is not None
         elif tag in ("td", "th"):
             self._line.append("\t" if self._line else "")
+            self._said = self._ended = False
         elif tag == "br":
             self._line.append("\n")
-        elif not _INLINE.fullmatch(tag):
-            self.end_block()
-            self._verbatim += tag == "pre"
-            if _HEADING.fullmatch(tag):
-                self._heading = []
+        given = {} if _NEVER_HIDDEN.fullmatch(tag) else dict(attrs)
+        if tag in _HIDDEN or "hidden" in given or _NOT_SHOWN.search(given.get("style") or ""):
+            self._hidden, self._depth = tag, 1
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in _HIDDEN:
-            self._hidden = max(0, self._hidden - 1)
-        elif not _INLINE.fullmatch(tag) and tag not in ("td", "th", "br"):
-            self.end_block()
+        if self._hidden:
+            self._depth -= tag == self._hidden
+            if self._depth and not (self._hidden in _LEFT_OPEN and tag in _AROUND):
+                return
+            self._hidden = ""
+        if _BLOCK.fullmatch(tag):
+            self._bound(tag)
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
 
     def handle_data(self, data: str) -> None:
         if self._hidden:
             return
         text = data if self._verbatim else _BLANKS.sub(" ", data)
-        self._line.append(text)
-        if self._heading is not None:
-            self._heading.append(text)
+        if text.strip():
+            if self._ended:
+                self.end_block()
+            self._said = True
+        if self._line or self._said or self._verbatim:
+            self._line.append(text)
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        return self.parse_bogus_comment(i, report)  # as browsers do; the inherited one may fail
+
+    def _bound(self, tag: str) -> None:
+        if _AT_ONCE.fullmatch(tag):
+            self.end_block()
+        self._ended |= self._said
 
     def end_block(self) -> None:
         """The block so far is complete."""
         text, self._line = "".join(self._line), []
-        heading, self._heading = self._heading, None
+        heading, self._heading = self._heading, False
+        self._said = self._ended = False
         if not self._verbatim:
-            text = re.sub(r" ?\n ?", "\n", text.strip(" "))
+            text = re.sub(r" ?([\t\n]) ?", r"\1", re.sub(" +", " ", text)).strip(" \n")
         if text.strip():
-            place = None if heading is None else " ".join("".join(heading).split())
-            self.found.append(Passage(f"{text}\n\n", place or None))
+            self.found.append(Passage(f"{text}\n\n", " ".join(text.split()) if heading else None))
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:

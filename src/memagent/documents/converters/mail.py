@@ -30,10 +30,7 @@ def read(path: Path, name: str) -> Generator[Passage]:
         raise BinaryDocument(
             f"{name!r} has no text: it isn't a mail message, or has only attachments"
         )
-    try:
-        text = str(body.get_content())
-    except LookupError as error:
-        raise BinaryDocument(f"{name!r} has an unknown encoding: {error}") from error
+    text = str(body.get_content())
     plain = body.get_content_type() == "text/plain"
     yield from [Passage(text)] if plain else html.read(iter([text]), name)
     names = [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]

@@ -7,14 +7,32 @@ from memagent.documents.converters import Passage
 from memagent.documents.converters.lines import lines_of
 
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+?)[ \t]*#*\s*")
-_FENCE = re.compile(r" {0,3}(```|~~~)")
+_FENCE = re.compile(r" {0,3}(`{3,}+(?!.*`)|~{3,}+)(.*)")
+_UNDERLINE = re.compile(r" {0,3}(?:=+|-+)\s*")
+_TITLE = re.compile(r" {0,3}(?!(?:[-+*]|\d+[.)])\s|>)\S")
+"""Of a line that isn't a list or a quotation."""
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
-    """Line by line; `# Title` outside of code begins the place `Title`."""
+    """Line by line; outside of code, `# Title` and a one-line paragraph over `===` or `---` begin a place."""
     fence: str | None = None
+    title, first = "", True  # a line that the next may underline; whether a paragraph may begin
     for line in lines_of(pieces):
-        if (found := _FENCE.match(line)) is not None:
-            fence = None if fence == found[1] else fence or found[1]
+        if not line:
+            yield Passage("")
+            continue
+        under, found = _UNDERLINE.fullmatch(line), _FENCE.match(line)
+        ended = bool(title and under)
+        yield Passage(title, title.strip() if ended else None)
+        title = ""
+        if found and fence is None:
+            fence = found[1]
+        elif found and found[1].startswith(fence or "") and not found[2].strip():
+            fence = None
         heading = None if fence else _HEADING.fullmatch(line)
-        yield Passage(line, heading[1] if heading else None)
+        if first and _TITLE.match(line) and not (fence or found or under or heading):
+            title = line
+        else:
+            yield Passage(line, heading[1] if heading else None)
+        first = bool(ended or heading or not line.strip())
+    yield Passage(title)

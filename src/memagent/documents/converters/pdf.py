@@ -9,6 +9,7 @@ from typing import Any
 
 from memagent.documents.converters import Passage
 from memagent.errors import BinaryDocument, ConfigError
+from memagent.texts import plural
 
 _log = logging.getLogger(__name__)
 _CLEAN = {"\r": None, "\ufffe": None, "\x02": None, "\0": " "}
@@ -48,7 +49,7 @@ def read(path: Path, name: str) -> Generator[Passage]:
         raise BinaryDocument(f"{name!r} {what} the PDF file first ({error})") from error
     if len(empty) == count:
         raise BinaryDocument(
-            f"{name!r} has {count} pages and no text in them: they are probably scans, so add text by OCR first"
+            f"{name!r} has {plural(count, 'page')} without text, probably a scan: add text by OCR first"
         )
     if empty:
         _log.warning("%r: no text on %s of %d pages: %s", name, len(empty), count, _ranges(empty))
