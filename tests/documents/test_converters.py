@@ -199,6 +199,70 @@ def test_mail_has_headers_and_text_and_names_attachments(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("header", "shown"),
+    [
+        ('From: "', 'From: "'),
+        ("From: x <", "From: x <"),
+        ("From: a@", "From: a@"),
+        ("From: a@[1.2.3", "From: a@[1.2.3"),
+        ("From: a@b@c", "From: a@b@c"),
+        ("From: Foo Bar [mailto:a@b.c]", "From: Foo Bar [mailto:a@b.c]"),
+        ("To: Group: a@b.c, Sub: d@e.f;;", "To: Group: a@b.c, Sub: d@e.f;;"),
+        ("To: a@b.c; d@e.f", "To: a@b.c; d@e.f"),
+        ("to: =?utf-8?q?J=C3=BCrgen?=\n <a@b.c>", "To: Jürgen <a@b.c>"),
+        ("Subject: =?utf-8?q?a=0ATo=3A?= b", "Subject: a To: b"),
+        ("Subject: =?idna?q?a?=", "Subject: a"),
+        ("Content-Disposition: inline; filename*=idna''x", ""),
+    ],
+)
+def test_mail_headers_are_shown_as_they_were_sent(tmp_path: Path, header: str, shown: str) -> None:
+    text, _ = read(write(tmp_path / "a.eml", f"{header}\n\nThe oven is broken.\n"))
+    assert text == f"{shown}\n\nThe oven is broken.\n".removeprefix("\n" * (not shown))
+
+
+def multipart(kind: str, *contents: str) -> str:
+    """A part made of parts, each with its headers."""
+    parts = "".join(f"--{kind}\nContent-Type: {content}\n" for content in contents)
+    return f"multipart/{kind}; boundary={kind}\n\n{parts}--{kind}--\n"
+
+
+PLAIN, PAGE = "text/plain\n\nThe oven is broken.", "text/html\n\n<p>The <b>oven</b> is broken.</p>"
+PICTURE = 'image/png; name="=?utf-8?q?K=C3=BCche?="\n\nx'
+UNREAD = "\nAttachments (not read): Küche\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (multipart("alternative", PLAIN, PAGE), "The oven is broken."),
+        (multipart("alternative", "text/plain\n\n \n", PAGE), "The oven is broken.\n\n"),
+        (
+            multipart("alternative", PLAIN, multipart("mixed", PAGE, PICTURE)),
+            "The oven is broken." + UNREAD,
+        ),
+        (
+            multipart("mixed", PLAIN, PICTURE, "text/plain\n\nBy Tuesday."),
+            "The oven is broken.\nBy Tuesday." + UNREAD,
+        ),
+        (
+            multipart("mixed", PLAIN, "message/rfc822\n\nSubject: Fan\n\nIt hums."),
+            "The oven is broken.\nSubject: Fan\n\nIt hums.",
+        ),
+    ],
+)
+def test_all_text_of_mail_is_read_once(tmp_path: Path, content: str, text: str) -> None:
+    path = write(tmp_path / "a.eml", f"Content-Type: {content}")
+    assert read(path)[0] == "\n" + text
+
+
+@pytest.mark.parametrize("part", ["message/rfc822\n\n", "multipart/mixed; boundary={0}\n\n--{0}\n"])
+def test_mail_within_mail_without_end_is_refused(tmp_path: Path, part: str) -> None:
+    parts = "".join(f"Content-Type: {part}".format(number) for number in range(2000))
+    with pytest.raises(BinaryDocument, match="is broken"):
+        read(write(tmp_path / "a.eml", parts))
+
+
 # --- lines
 
 
@@ -360,6 +424,7 @@ def test_external_entities_are_not_fetched(tmp_path: Path) -> None:
         ("a.docx", b"plain bytes \0\0", "is not plain text"),
         ("a.eml", b"Content-Type: image/png\n\nxx", "has no text"),
         ("a.eml", b"Content-Type: text/plain; charset=none-such\n\nxx", "unknown encoding"),
+        ("a.eml", b"Content-Type: text/plain; charset=idna\n\nxx", "unknown encoding"),
     ],
 )
 def test_broken_files_are_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
