@@ -157,6 +157,42 @@ def test_subtitles_have_times(tmp_path: Path, suffix: str, text: str) -> None:
     assert [label for label, _ in places] == [first[suffix], "01:00:05"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "a.vtt",
+            "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>R&amp;D: &lt;5k&nbsp;euros\n42\n",
+            "Ann: R&D: <5k\xa0euros\n42\n",
+        ),
+        (
+            "a.srt",
+            (
+                "1\n00:00:01,000 --> 00:00:02,000\n\nThe lift broke.\n\n2\n00:00:02,000 --> 00:00:03,000\n\n"
+                "3\n00:00:03,000 --> 00:00:04,000\n42\n"
+            ),
+            "The lift broke.\n42\n",
+        ),
+        ("a.srt", "1\n00:00:01.00 --> 00:00:02.0\nHello.\n", "Hello.\n"),
+        ("a.srt", "1\r00:00:01,0 --> 00:00:02,0\rHello\rthere.\r", "Hello\nthere.\n"),
+        (
+            "a.srt",
+            "1\r\n00:00:01,0 --> 00:00:02,0\r\n" + "Hello.\r\n" * 20_000,
+            "Hello.\n" * 20_000,
+        ),
+    ],
+)
+def test_subtitles_as_programs_write_them(tmp_path: Path, name: str, text: str, said: str) -> None:
+    assert read(write(tmp_path / name, text))[0] == said
+
+
+def test_subtitles_without_times_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BinaryDocument, match=r"has no cues with times such as 00:01\.000 -->"):
+        read(write(tmp_path / "a.vtt", "A talk.\nAnn: hello\n"))
+    with pytest.raises(EmptyDocument):
+        read(write(tmp_path / "a.vtt", "WEBVTT\n\n"))
+
+
 # --- archives and mail
 
 
@@ -171,6 +207,46 @@ def test_docx_has_headings_tables_and_notes(tmp_path: Path) -> None:
     text, places = read(made.docx(tmp_path / "a.docx", body, {"word/footnotes.xml": notes}))
     assert text == "The boat\n\nAnna rents it.\n\nMon\t40\nSee the log.\n\n"
     assert [label for label, _ in places] == ["The boat"]
+
+
+def test_docx_keeps_the_cells_around_a_table_in_a_table(tmp_path: Path) -> None:
+    def row(*cells: str) -> str:
+        return f"<w:tbl><w:tr>{''.join(f'<w:tc>{cell}</w:tc>' for cell in cells)}</w:tr></w:tbl>"
+
+    inner = row(made.paragraph("b"), made.paragraph("c"))
+    body = row(made.paragraph("a"), inner + made.paragraph("d"), made.paragraph("e"))
+    text, _ = read(made.docx(tmp_path / "a.docx", body + made.paragraph("end")))
+    assert text == "a\tb\tc\td\te\nend\n\n"
+
+
+def test_docx_shows_what_word_shows_once(tmp_path: Path) -> None:
+    box = (
+        f"<w:txbxContent>{made.paragraph('box')}<w:tbl><w:tr><w:tc/></w:tr></w:tbl></w:txbxContent>"
+    )
+    boxes = "".join(f"<mc:{kind}>{box}</mc:{kind}>" for kind in ("Choice", "Fallback"))
+    mc = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    run = "<w:r><w:t>moved</w:t><w:tab/><w:t>text</w:t></w:r>"
+    stops = '<w:pPr><w:tabs><w:tab w:pos="720"/></w:tabs></w:pPr>'
+    body = (
+        f"<w:p><w:r><mc:AlternateContent {mc}>{boxes}</mc:AlternateContent></w:r></w:p>"
+        f"<w:p>{stops}<w:moveFrom>{run}</w:moveFrom></w:p><w:p>{stops}<w:moveTo>{run}</w:moveTo></w:p>"
+    )
+    text, _ = read(made.docx(tmp_path / "a.docx", body))
+    assert text == "box\n\n\nmoved\ttext\n\n"
+
+
+@pytest.mark.parametrize("space", [made.WORD, "http://purl.oclc.org/ooxml/wordprocessingml/main"])
+def test_docx_has_headings_in_any_language(tmp_path: Path, space: str) -> None:
+    name = '<w:name w:val="heading 1"/>'
+    styles = (
+        f'<w:styles xmlns:w="{space}"><w:style w:styleId="berschrift1">{name}</w:style></w:styles>'
+    )
+    body = made.paragraph("Der Lift", "berschrift1") + made.paragraph("Er hängt.", "Standard")
+    document = f'<w:document xmlns:w="{space}"><w:body>{body}</w:body></w:document>'
+    members = {"word/styles.xml": styles, "word/document.xml": document}
+    text, places = read(made.archive(tmp_path / "a.docx", members))
+    assert text == "Der Lift\n\nEr hängt.\n\n"
+    assert [label for label, _ in places] == ["Der Lift"]
 
 
 def test_epub_is_read_in_the_order_of_its_spine(tmp_path: Path) -> None:

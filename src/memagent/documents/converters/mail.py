@@ -26,9 +26,7 @@ def read(path: Path, name: str) -> Generator[Passage]:
         with path.open("rb") as file:
             message = message_from_binary_file(file)
         if not any(map(_is_text, message.walk())):
-            raise BinaryDocument(
-                f"{name!r} has no text: it isn't a mail message, or has only attachments"
-            )
+            raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
         yield from _passages(message, name)
     except (LookupError, ValueError, RecursionError) as error:
         raise BinaryDocument(f"{name!r} is broken, or has an unknown encoding: {error}") from error
