@@ -8,9 +8,12 @@ from xml.etree.ElementTree import Element, iterparse
 from memagent.documents.converters import Passage
 from memagent.documents.converters.archive import Archive
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_BREAKS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
-_NOTES = ("word/footnotes.xml", "word/endnotes.xml")
+_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_HIDDEN = {"moveFrom", "tabs", f"{_MC}Fallback"}
+"""Moved from here, where tabs would stop, and the same again for old programs."""
+_HEADINGS = ("heading", "title")
+_PARTS = ("word/styles.xml", "word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
 
 
 def read(path: Path, name: str) -> Generator[Passage]:
@@ -19,45 +22,51 @@ def read(path: Path, name: str) -> Generator[Passage]:
     Raises:
         BinaryDocument: it lacks a part, is encrypted or a bomb.
     """
+    headings: set[str] = set()
     with Archive(path, name) as archive:
-        for part in ("word/document.xml", *_NOTES):
-            if part in _NOTES and part not in archive.NameToInfo:
+        for part in _PARTS:
+            if part != "word/document.xml" and part not in archive.NameToInfo:
                 continue
             with archive.member(part) as file:
-                yield from _paragraphs(cast("Any", iterparse(file, events=("start", "end"))))
+                events = cast("Any", iterparse(file, events=("start", "end")))
+                yield from _paragraphs(events, headings)
 
 
-def _paragraphs(events: Iterator[tuple[str, Element]]) -> Generator[Passage]:
-    row: list[str] | None = None
+def _paragraphs(events: Iterator[tuple[str, Element]], headings: set[str]) -> Generator[Passage]:
+    """A part's text. Adds to `headings` the styles of headings: their names are English in all languages."""
+    rows: list[list[str]] = []
     open_elements: list[Element] = []
+    hidden, w = 0, ""
     for event, element in events:
+        w = w or element.tag.partition("}")[0] + "}"  # Strict Open XML has another namespace
+        tag = element.tag.removeprefix(w)
         if event == "start":
             open_elements.append(element)
-            row = [] if element.tag == f"{_W}tr" else row
+            hidden += tag in _HIDDEN
+            if tag == "tr" and not hidden:
+                rows.append([])
             continue
         open_elements.pop()
-        if element.tag == f"{_W}p":
-            text = _text(element)
-            if row is not None:
-                row.append(text)
+        if hidden:
+            hidden -= tag in _HIDDEN
+            element.clear()
+        elif tag == "name" and element.get(f"{w}val", "").lower().startswith(_HEADINGS):
+            headings.update(parent.get(f"{w}styleId", "no style") for parent in open_elements[-1:])
+        elif tag in ("p", "tr"):
+            text = "\t".join(rows.pop()) if tag == "tr" else _text(element, w)
+            if rows:
+                rows[-1].append(text)
+            elif tag == "tr":
+                yield Passage(f"{text}\n")
             elif text.strip():
-                yield Passage(
-                    f"{text}\n\n", " ".join(text.split()) if _is_heading(element) else None
-                )
-        elif element.tag == f"{_W}tr":
-            yield Passage("\t".join(row or ()) + "\n")
-            row = None
-        if element.tag in (f"{_W}p", f"{_W}tr") and open_elements:
+                style = element.find(f"{w}pPr/{w}pStyle")
+                kind = "" if style is None else style.get(f"{w}val", "")
+                is_heading = kind in headings or kind.lower().startswith(_HEADINGS)
+                yield Passage(f"{text}\n\n", " ".join(text.split()) if is_heading else None)
+        if tag in ("p", "style", "tr") and open_elements:
             open_elements[-1].remove(element)  # the tree would grow with the document
 
 
-def _text(paragraph: Element) -> str:
-    return "".join(
-        (element.text or "") if element.tag == f"{_W}t" else _BREAKS.get(element.tag, "")
-        for element in paragraph.iter()
-    )
-
-
-def _is_heading(paragraph: Element) -> bool:
-    style = paragraph.find(f"{_W}pPr/{_W}pStyle")
-    return style is not None and style.get(f"{_W}val", "").lower().startswith(("heading", "title"))
+def _text(paragraph: Element, w: str) -> str:
+    found = ((element.tag.removeprefix(w), element.text or "") for element in paragraph.iter())
+    return "".join(text if tag == "t" else _BREAKS.get(tag, "") for tag, text in found)

@@ -1,9 +1,10 @@
 """Mail messages: the headers that people read, and the text."""
 
 from collections.abc import Generator
-from email import policy
-from email.parser import BytesParser
+from email import message_from_binary_file, policy
+from email.message import Message
 from pathlib import Path
+from typing import Any, cast
 
 from memagent.documents.converters import Passage, html
 from memagent.errors import BinaryDocument
@@ -14,25 +15,61 @@ MAX_BYTES = 100_000_000
 
 
 def read(path: Path, name: str) -> Generator[Passage]:
-    """Headers, then the plain text, or the HTML's text if there is none. Attachments are named, not read.
+    """Headers and text, also of forwarded messages. HTML is read where it has no plain text, attachments are named.
 
     Raises:
-        BinaryDocument: it is larger than `MAX_BYTES`, or has no text.
+        BinaryDocument: it is larger than `MAX_BYTES`, has no text, or is broken.
     """
     if path.stat().st_size > MAX_BYTES:
         raise BinaryDocument(f"{name!r} has more than {MAX_BYTES:,} bytes: save its parts as files")
     with path.open("rb") as file:
-        message = BytesParser(policy=policy.default).parse(file)
-    yield from (Passage(f"{header}: {message[header]}\n") for header in HEADERS if message[header])
-    yield Passage("\n")
-    body = message.get_body(("plain", "html"))
-    if body is None:
-        raise BinaryDocument(
-            f"{name!r} has no text: it isn't a mail message, or has only attachments"
-        )
-    text = str(body.get_content())
-    plain = body.get_content_type() == "text/plain"
-    yield from [Passage(text)] if plain else html.read(iter([text]), name)
-    names = [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]
-    if names:
-        yield Passage(f"\nAttachments (not read): {', '.join(names)}\n")
+        message = message_from_binary_file(file)
+    if not any(map(_is_text, message.walk())):
+        raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
+    yield from _passages(message, name)
+
+
+def _passages(message: Message, name: str) -> Generator[Passage]:
+    for header in HEADERS:
+        found = (raw for key, raw in message.raw_items() if key.title() == header and raw)
+        yield from (Passage(f"{header}: {_decoded(raw)}\n") for raw in found)
+    unread: list[str] = []
+    for part in _parts(message):
+        kind = part.get_content_type()
+        if _is_text(part):
+            yield Passage("\n")
+            text = _text(part)
+            yield from [Passage(text)] if kind == "text/plain" else html.read(iter([text]), name)
+        elif kind == "message/rfc822":
+            yield Passage("\n")
+            yield from _passages(cast("Message", part.get_payload(0)), name)
+        else:
+            unread.append(_decoded(part.get_filename() or kind))
+    if unread:
+        yield Passage(f"\nAttachments (not read): {', '.join(unread)}\n")
+
+
+def _parts(message: Message) -> list[Message]:
+    """The parts that aren't made of parts; of alternatives, the plain text unless it is blank, or else the HTML."""
+    if message.get_content_maintype() != "multipart" or not message.is_multipart():
+        return [message]
+    found = [part for child in cast("Any", message.get_payload()) for part in _parts(child)]
+    if message.get_content_subtype() != "alternative":
+        return found
+    plain = any(_is_text(part, "text/plain") and _text(part).strip() for part in found)
+    return [part for part in found if not _is_text(part, "text/html" if plain else "text/plain")]
+
+
+def _is_text(part: Message, *kinds: str) -> bool:
+    kind, use = part.get_content_type(), part.get_content_disposition()
+    return kind in (kinds or ("text/plain", "text/html")) and use != "attachment"
+
+
+def _text(part: Message) -> str:
+    content = cast("bytes", part.get_payload(decode=True))
+    return content.decode(part.get_content_charset() or "utf-8", "replace")
+
+
+def _decoded(raw: str) -> str:
+    """A header as people read it. Its addresses aren't parsed: many that are sent are not what the standard wants."""
+    return " ".join(str(policy.default.header_fetch_parse("Subject", raw)).split())

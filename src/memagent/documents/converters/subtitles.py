@@ -2,27 +2,40 @@
 
 import re
 from collections.abc import Generator, Iterator
+from html import unescape
+from io import IncrementalNewlineDecoder
 
 from memagent.documents.converters import Passage
 from memagent.documents.converters.lines import lines_of
+from memagent.errors import BinaryDocument
 
-_TIMES = re.compile(r"\s*((?:\d+:)?\d{1,2}:\d{2})[.,]\d{3}\s*-->.*\s*")
+_TIMES = re.compile(r"\s*((?:\d+:)?\d{1,2}:\d{2})[.,]\d{1,3}\s*-->.*\s*")
 _VOICE = re.compile(r"<v(?:\.[^ >]*)?\s+([^>]+)>")
 _TAG = re.compile(r"</?[a-z][^>]*>|<[\d:.]+>|\{\\[^}]*\}", re.IGNORECASE)
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
-    """The cues' text, a line each, speakers before what they say. Headers, notes, styles and numbers are left out."""
+    """The cues' text, a line each, speakers before what they say. Headers, notes, styles and numbers are left out.
+
+    Raises:
+        BinaryDocument: it has text, but no cues.
+    """
     time: str | None = None
-    inside = False
-    for line in lines_of(pieces):
+    inside: bool | None = None  # None before the first cue
+    gap = stray = False  # a number after a gap is the next cue's
+    for line in lines_of(map(IncrementalNewlineDecoder(None, translate=True).decode, pieces)):
         if (found := _TIMES.fullmatch(line)) is not None:
-            time, inside = found[1], True
+            time, inside, gap = found[1], True, False
         elif not line.strip():
-            inside = False
+            if line:
+                inside, gap = inside and time is not None, True
             yield Passage("")
-        elif inside:
-            said = _TAG.sub("", _VOICE.sub(r"\1: ", line))
+        elif inside and not (gap and line.strip().isdigit()):
+            said = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
             if said.strip():
                 yield Passage(said if said.endswith("\n") else f"{said}\n", time)
-                time = None
+                time, gap = None, False
+        else:
+            stray = stray or not line.startswith("WEBVTT")
+    if stray and inside is None:
+        raise BinaryDocument(f"{name!r} has no cues with times such as 00:01.000 --> 00:02.000")
