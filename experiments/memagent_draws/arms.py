@@ -24,7 +24,7 @@ ANOTHER = 10**3
 
 
 class Arm(NamedTuple):
-    """One way to go on from the start."""
+    """One way to continue from the start."""
 
     says: str
     settings: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def _reinforce(base: Path, out: Path, arm: Arm, seed: int) -> dict[str, Any]:
 
 
 def _imitate(folder: Path, seed: int) -> dict[str, Any]:
-    """Goes on imitating, other games of the same expert, and evaluates as `_reinforce` does."""
+    """Continues to imitate, other games of the same expert, and evaluates as `_reinforce` does."""
     traces = folder / "more.parquet"
     if not traces.exists():
         record(folder, traces.name, seed=ANOTHER + seed, games=GAMES, window=WINDOW)

@@ -30,7 +30,9 @@ class Mcp(Ask):
 
     root: Annotated[
         list[Path],
-        option("A folder with the files that clients may ask about; may be repeated.", "DIR", panel=RUN),
+        option(
+            "A folder with the files that clients may ask about; may be repeated.", "DIR", panel=RUN
+        ),
     ]
     doc: str = ""
 

@@ -46,8 +46,7 @@ def test_what_is_no_read_ahead_is_refused(invoke: Invoke, tmp_path: Path, ahead:
     given = ("ask", str(book), "Whom?", "--model", "extractive", "--temperature", "0")
     done = invoke(*given, "--read-ahead", ahead)
     assert done.exit_code == 2
-    assert "read_ahead" in done.stderr
-    assert ahead in done.stderr
+    assert f"--read-ahead must be a number of at least 1, or auto; got {ahead}" in done.stderr
 
 
 @pytest.mark.parametrize("ahead", ["4", "auto"])

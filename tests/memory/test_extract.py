@@ -322,7 +322,7 @@ def test_a_limit_leaves_the_rows_so_far_and_the_same_call_resumes(tmp_path: Path
     whole = agent(store=store).extract(text, Invoice, "every invoice", run_id="r")
     assert numbers_of(whole) == list(range(60))
     assert whole.usage.calls == whole.chunks
-    with pytest.raises(RunMismatch, match="agent was 'extract', is 'memory'"):
+    with pytest.raises(RunMismatch, match="is an extraction: call extract again"):
         agent(store=store).resume("r", text)
     with pytest.raises(RunMismatch, match="an extraction, which has rows"):
         agent(store=store).memories("r")

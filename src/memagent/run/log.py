@@ -195,7 +195,10 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
             f"or another run_id= (--run-id)"
         )
     if before["agent"] != after["agent"]:
-        kinds = {"tools": "a tool session: resume it with ToolAgent", "extract": "an extraction"}
+        kinds = {
+            "tools": "a tool session: resume it with ToolAgent",
+            "extract": "an extraction: call extract again",
+        }
         kind = kinds.get(before["agent"], "a reading: resume it with MemoryAgent")
         raise RunMismatch(f"run {record.id!r} is {kind}, or use another run_id= (--run-id)")
     raise RunMismatch(
