@@ -17,7 +17,7 @@ LAST = "answer"
 
 
 class Draws:
-    """Draw all cards, and say which value of the asked kind was among them.
+    """Draw all cards, and then say which value of the asked kind was among them.
 
     Args:
         seed: seed of the deal.
@@ -55,9 +55,12 @@ class Draws:
         return self._right is not None
 
     def finish(self, answer: str) -> bool:
-        """Hands in an answer; only the first one counts."""
+        """Hands in an answer; only the first one counts, and it is wrong before the last draw.
+
+        Else a policy could answer as soon as it sees the value, and remember nothing.
+        """
         if self._right is None:
-            self._right = answer.strip() == self.value
+            self._right = self.steps >= len(self._cards) and answer.strip() == self.value
         return self._right
 
     def verdict(self) -> float:

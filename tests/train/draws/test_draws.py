@@ -45,9 +45,20 @@ def test_one_draw_shows_the_value_and_draws_do_not_come_back() -> None:
 @pytest.mark.parametrize("right", [True, False])
 def test_only_the_first_answer_counts(right: bool) -> None:
     game = Draws(seed=3, difficulty=12)
+    for _ in range(12):
+        game.draw()
     assert game.finish(game.value if right else "none") is right
     game.finish(game.value)
     assert game.verdict() == float(right)
+
+
+def test_an_answer_before_the_last_draw_is_wrong() -> None:
+    game = Draws(seed=3, difficulty=12)
+    for _ in range(11):
+        game.draw()
+    assert not game.finish(game.value)
+    game.draw()
+    assert not game.finish(game.value)
 
 
 @pytest.fixture(scope="module")
