@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import PreTrainedModel
 
 from memagent_engines.transformers.sampler import end_ids, window_of
@@ -88,14 +91,7 @@ class Served:
         """
         accelerator = trainer.accelerator
         model = accelerator.unwrap_model(trainer.model)
-        adapted = hasattr(model, "merge_adapter")
-        frozen: list[tuple[torch.Tensor, torch.Tensor]] = []
-        if adapted:
-            # Adding an adapter to weights of half precision and subtracting it again changes them.
-            named = model.named_parameters()
-            frozen = [(w, w.detach().clone()) for name, w in named if BASE in name]
-            model.merge_adapter()
-        try:
+        with adapter_merged(model) as adapted:
             state = accelerator.get_state_dict(trainer.model_wrapped)
             if accelerator.is_main_process:
                 base = model.get_base_model() if adapted else model
@@ -103,17 +99,33 @@ class Served:
                 base.save_pretrained(
                     self._folder, state_dict=_strip_adapter(state) if adapted else state
                 )
-        finally:
-            if adapted:
-                model.unmerge_adapter()
-                for weight, before in frozen:
-                    weight.data.copy_(before)
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             loop.run_until_complete(self._sampler.load(self._folder))
         elif isinstance(self._sampler, ServedSampler):
             self._sampler.serves(self._folder)
         accelerator.wait_for_everyone()
+
+
+@contextmanager
+def adapter_merged(model: torch.nn.Module) -> Generator[bool]:
+    """Has a model's adapter, if it has one, in its weights inside the block; yields whether it has.
+
+    The block takes a copy of the weights that have an adapter: adding one to weights of half precision and subtracting
+    it again would change them.
+    """
+    named = model.named_parameters()
+    frozen = [(weight, weight.detach().clone()) for name, weight in named if BASE in name]
+    layers = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
+    for layer in layers:
+        layer.merge()
+    try:
+        yield bool(layers)
+    finally:
+        for layer in layers:
+            layer.unmerge()
+        for weight, before in frozen:
+            weight.data.copy_(before)
 
 
 def _strip_adapter(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

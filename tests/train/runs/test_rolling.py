@@ -6,19 +6,24 @@ import asyncio
 import resource
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
+from peft import get_peft_model
+from peft.tuners.lora import LoraLayer
 from tests.train.runs.tiny import write_run
 
 from memagent.errors import ConfigError
 from memagent.messages import Sampling
 from memagent.runstore import RunStore
+from memagent_train.config.sections import LoraSettings
 from memagent_train.config.train import load_train
 from memagent_train.errors import DiskFull
 from memagent_train.rollout.roll import RolloutRequest
 from memagent_train.rollouts import Status
-from memagent_train.runs.policy import load_model, load_tokenizer
+from memagent_train.runs.policy import adapter_settings, load_model, load_tokenizer
 from memagent_train.runs.rolling import Rolling
 from memagent_train.runs.signals import Signalled
 from memagent_train.smoke.task import Relay
@@ -52,6 +57,31 @@ def test_rollouts_come_in_the_order_of_requests_with_their_rewards(rolling: Roll
     names = [request.rollout_id for request in REQUESTS]
     assert [one.rollout_id for one in rollouts] == names == sorted(ended)
     assert all(one.status is Status.SCORED for one in rollouts)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+def test_an_adapter_is_in_the_weights_while_rollouts_are_drawn(settings: Path) -> None:
+    config = load_train(settings)
+    base = load_model(config.model).to(torch.bfloat16)  # pyright: ignore[reportArgumentType]
+    policy = get_peft_model(base, adapter_settings(LoraSettings(rank=4)))
+    for name, weight in policy.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.01)
+    before = {name: weight.clone() for name, weight in policy.state_dict().items()}
+
+    def merged() -> set[bool]:
+        return {bool(part.merged) for part in policy.modules() if isinstance(part, LoraLayer)}
+
+    with closing(Rolling(config, None)) as rolling:
+        rolling.attach(
+            base, load_tokenizer(config.model)
+        )  # as in training: the adapter lies in its layers
+        seen: list[set[bool]] = []
+        drawn = rolling.policy(DRAWN)
+        rolling.roll(REQUESTS, drawn, kept=False, on_done=lambda _: seen.append(merged()))
+    assert seen == [{True}] * len(REQUESTS)
+    assert merged() == {False}
+    assert all(torch.equal(weight, before[name]) for name, weight in policy.state_dict().items())
 
 
 @pytest.mark.parametrize("kept", [True, False])
