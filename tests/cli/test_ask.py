@@ -226,7 +226,8 @@ def test_estimate_for_people(invoke: Invoke, book: Path) -> None:
     assert invoke("runs", "--display", "json").stdout == "[]\n"  # nothing is kept of it
     ahead = ("--gate", "update", "--read-ahead", "4", "--temperature", "0")
     assert (
-        "(calls may be in vain)" in invoke("estimate", book, QUESTION, *EXTRACTIVE, *ahead).stdout
+        "(calls sent ahead may be in vain)"
+        in invoke("estimate", book, QUESTION, *EXTRACTIVE, *ahead).stdout
     )
 
 
