@@ -1,4 +1,4 @@
-"""Drafts the next tokens from the text so far, since a model that rewrites its memory repeats most of it.
+"""Draws the replies of a batch, with drafts of what comes next: a model that rewrites its memory repeats most of it.
 
 One pass verifies a whole draft, and the output is unchanged: speculative decoding (Leviathan et al. 2023) with
 n-grams of the prompt as the draft model (Saxena 2023, "prompt lookup decoding").
@@ -32,18 +32,25 @@ RIGHT = 4.0
 """Prior number of right draft ids, against one wrong one: with memories copied sentence by sentence, passes took 4%
 less time than with 1, and 8 saved little more."""
 TRIED = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
-"""Architectures tested with drafts. Others may use the cache differently, or not at all."""
+"""Architectures tested with `draw_replies`. Others may use the cache differently, or not at all."""
 
 
 def verifies(model: PreTrainedModel) -> bool:
     """Whether drafts can be verified without affecting replies.
 
-    Not in half precision, where a pass over many ids rounds differently from passes over each; not if a position's
-    rotation depends on the text's length; and not with sliding windows and recurrent layers, whose caches cannot
-    drop an id.
+    Not in half precision, where a pass over many ids rounds differently from passes over each.
+    """
+    return model.dtype == torch.float32
+
+
+def draws(model: PreTrainedModel) -> bool:
+    """Whether `draw_replies` can be used.
+
+    Not if a position's rotation depends on the text's length, and not with sliding windows and recurrent layers, whose
+    caches cannot drop an id.
     """
     config: Any = model.config
-    if config.model_type not in TRIED or model.dtype != torch.float32:
+    if config.model_type not in TRIED:
         return False
     rope: Any = getattr(config, "rope_parameters", None) or {}
     layers = DynamicCache(config=config).layers
@@ -113,13 +120,19 @@ class _Row:
         return right + 1
 
 
-def draw_with_drafts(
-    model: PreTrainedModel, batch: Sequence[Request], ends: Sequence[int], pad: int
+def draw_replies(
+    model: PreTrainedModel,
+    batch: Sequence[Request],
+    ends: Sequence[int],
+    pad: int,
+    *,
+    drafting: bool,
 ) -> list[tuple[list[int], list[float]]]:
-    """Draws B replies with one sampling from a model that `verifies`, in eval mode; returns their ids and log-probs.
+    """Draws B replies with one sampling from a model in eval mode that `draws`; returns their ids and log-probs.
 
-    A prompt shared by several requests is processed once. Each further pass covers the last id of a row and its draft.
-    Wrong draft ids are cut from the cache, or masked if they were right for another row.
+    A prompt shared by several requests is processed once, and rows leave the batch at their end. If `drafting`, each
+    further pass covers the last id of a row and its draft. Wrong draft ids are cut from the cache, or masked if they
+    were right for another row.
     """
     rows = [_Row(request) for request in batch]
     prompts = list(dict.fromkeys(row.text for row in rows))
@@ -164,7 +177,7 @@ def draw_with_drafts(
             chosen = torch.tensor(staying, device=device)
             cache.batch_select_indices(chosen)
             mask_BS, going = mask_BS[chosen], [going[at] for at in staying]
-        width = _draft(going, LOGITS // (len(going) * vocabulary))
+        width = _draft(going, LOGITS // (len(going) * vocabulary)) if drafting else 1
         fed = [[row.ids[-1], *map(ord, row.draft[: width - 1])] for row in going]
         ids_BW = torch.tensor([[*ids, *[pad] * (width - len(ids))] for ids in fed], device=device)
         new_BW = torch.tensor(

@@ -13,7 +13,7 @@ from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokeniz
 from memagent.errors import ConfigError
 from memagent.messages import Sampling
 from memagent_engines.transformers.batching import Batcher, Request
-from memagent_engines.transformers.drafts import draw_with_drafts, verifies
+from memagent_engines.transformers.drafts import draw_replies, draws, verifies
 from memagent_engines.transformers.drawing import Drawing, generation_settings, left_padded
 from memagent_engines.transformers.sampler import (
     Sampled,
@@ -61,7 +61,7 @@ class PaddedSampler:
         self._pad = pad_id(tokenizer, self._ends)
         self._max_batch, self._max_batch_tokens = max_batch, max_batch_tokens
         self._batcher: Batcher | None = None
-        self._drafts = verifies(model)
+        self._draws, self._drafts = draws(model), verifies(model)
 
     @contextmanager
     def generating(self) -> Generator[None]:
@@ -112,8 +112,8 @@ class PaddedSampler:
     def serve(self, batch: Sequence[Request]) -> list[Sampled | Exception]:
         """Generates one batch with one sampling. Blocks."""
         drawn = (
-            draw_with_drafts(self._model, batch, self._ends, self._pad)
-            if self._drafts
+            draw_replies(self._model, batch, self._ends, self._pad, drafting=self._drafts)
+            if self._draws
             else self._generate(batch)
         )
         return [
@@ -122,7 +122,7 @@ class PaddedSampler:
         ]
 
     def _generate(self, batch: Sequence[Request]) -> list[tuple[list[int], list[float]]]:
-        """Like `draw_with_drafts`, for any model."""
+        """Like `draw_replies`, for any model."""
         inputs = left_padded(
             [request.prompt_ids for request in batch], self._pad, self._model.device
         )
