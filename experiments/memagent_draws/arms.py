@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memagent_draws.material import DROP, GAMES, GRPO, SFT, WHOLE, WIDE, WINDOW, lay_out, record
+from memagent_draws.material import DROP, GRPO, SFT, WHOLE, WIDE, Start, lay_out, record
+from memagent_engines.smol import smol_folder
 from memagent_train.config.sft import load_sft
 from memagent_train.config.train import load_train
 from memagent_train.runs.evaluate import evaluate
@@ -17,10 +18,45 @@ from memagent_train.runs.sft import warm_start
 from memagent_train.runs.target import Target
 
 WARM, MORE = "warm", "more"
-LONG = "long"
-"""Folder of the arm with a wide window: its material, and the start of its own."""
+LONG, LANGUAGE = "long", "smol"
+"""Starts with a folder of their own: a window that holds a game, and a language model."""
 ANOTHER = 10**3
 """Added to a seed: games that the warm start didn't imitate."""
+
+
+SMOL: dict[str, Any] = {
+    "games": 150,
+    "window": 1024,
+    "play": (
+        "model.dtype=bfloat16",
+        "lora={rank=16,alpha=32}",
+        # Four draws again: a message takes five tokens more than the toy's.
+        "agent.tools.working_context=340",
+        "agent.tools.summary_tokens=6",
+        "agent.tools.reply_tokens=6",
+        "rollout.concurrency=32",
+        "rollout.max_batch=32",
+        "batch.groups=4",
+        "batch.micro_batches=256",
+        "optimizer.steps=20",
+        "optimizer.learning_rate=3e-4",
+        "optimizer.precision=bf16",
+        "evaluation.n=64",
+        "checkpoints.every=1",
+    ),
+    "imitate": (
+        "model.dtype=bfloat16",
+        "lora={rank=16,alpha=32}",
+        "traces.window=1024",
+        "batch.rows=16",
+        "batch.micro_batches=16",
+        "optimizer.steps=60",
+        "optimizer.learning_rate=2e-3",
+        "optimizer.precision=bf16",
+        "checkpoints.every=20",
+    ),
+}
+"""What differs with a language model of 135M weights: a day of steps would not fit."""
 
 
 class Arm(NamedTuple):
@@ -30,8 +66,8 @@ class Arm(NamedTuple):
     settings: tuple[str, ...] = ()
     """What differs from the file."""
     file: str = GRPO
-    wide: bool = False
-    """Whether its window holds a whole game."""
+    start: str = ""
+    """Its start, if it has another."""
 
 
 ARMS = {
@@ -41,7 +77,8 @@ ARMS = {
     "summaries": Arm("summaries alone", ("algorithm.weights={act=0}",)),
     "drop": Arm("oldest draws dropped", file=DROP),
     MORE: Arm("more imitation"),
-    "whole": Arm("whole history, window of 1,024", WHOLE, wide=True),
+    "whole": Arm("whole history, window of 1,024", WHOLE, start=LONG),
+    "smol": Arm("SUPO, a language model of 135M weights", start=LANGUAGE),
     # Where every session is overlong a mask would leave nothing to train.
     "none": Arm(
         "whole history, same window",
@@ -64,39 +101,51 @@ def perform(folder: Path, name: str, *, seed: int) -> None:
     if (folder / name / FIGURES).exists():
         return
     arm = ARMS[name]
-    base = folder / LONG if arm.wide else folder
-    _prepare(base, seed=seed, wide=arm.wide)
-    found = _imitate(folder, seed) if name == MORE else _reinforce(base, folder / name, arm, seed)
+    start, base = make_start(arm.start), folder / arm.start
+    _prepare(base, start, seed=seed)
+    found = (
+        _imitate(folder, start, seed)
+        if name == MORE
+        else _reinforce(base, folder / name, arm, start, seed)
+    )
     (folder / name / FIGURES).write_text(json.dumps(found), encoding="utf-8")
 
 
-def _prepare(base: Path, *, seed: int, wide: bool) -> None:
+def make_start(name: str) -> Start:
+    """A start by its name; that of a language model downloads it if need be."""
+    if name == LONG:
+        # As many tokens: a row has the four conversations of a game in one.
+        return Start(window=WIDE, play=WHOLE, imitate=(f"traces.window={WIDE}", "batch.rows=16"))
+    if name == LANGUAGE:
+        return Start(**SMOL, model=smol_folder())
+    return Start()
+
+
+def _prepare(base: Path, start: Start, *, seed: int) -> None:
     """Makes the start: the material and a warm start on it, exported to `warm`."""
     if (base / WARM).exists():
         return
-    # As many tokens: a wide row has the four conversations of a game in one.
-    rows = ("traces.window=1024", "batch.rows=16") if wide else ()
     if not (base / SFT).exists():
-        lay_out(base, seed=seed, window=WIDE if wide else WINDOW, settings=WHOLE if wide else ())
-    config = load_sft(base / SFT, [f"optimizer.seed={seed}", *rows])
+        lay_out(base, start, seed=seed)
+    config = load_sft(base / SFT, [f"optimizer.seed={seed}", *start.imitate])
     warm_start(config, base / "sft", watch=PlainWatcher)
     export(base / "sft", base / WARM)
 
 
-def _reinforce(base: Path, out: Path, arm: Arm, seed: int) -> dict[str, Any]:
+def _reinforce(base: Path, out: Path, arm: Arm, start: Start, seed: int) -> dict[str, Any]:
     """Evaluations by step: mean reward, ends of the 95% interval, n."""
-    given = [f"optimizer.seed={seed}", f"data.seed={seed}", *arm.settings]
+    given = [f"optimizer.seed={seed}", f"data.seed={seed}", *start.play, *arm.settings]
     config = load_train(base / arm.file, given)
     trained = train(config, out, watch=PlainWatcher)
     (length,) = map(str, config.evaluation.lengths)
     return {str(step): found[length] for step, found in trained.evaluations.items()}
 
 
-def _imitate(folder: Path, seed: int) -> dict[str, Any]:
+def _imitate(folder: Path, start: Start, seed: int) -> dict[str, Any]:
     """Continues to imitate, other games of the same expert, and evaluates as `_reinforce` does."""
     traces = folder / "more.parquet"
     if not traces.exists():
-        record(folder, traces.name, seed=ANOTHER + seed, games=GAMES, window=WINDOW)
+        record(folder, traces.name, start, seed=ANOTHER + seed)
     given = [f"model.path={folder / WARM}", f"optimizer.seed={ANOTHER + seed}"]
     given.append(f'traces.source=[{{kind="rollouts",path="{traces}",min_reward=0.0}}]')
     warm_start(load_sft(folder / SFT, given), folder / MORE, watch=PlainWatcher)

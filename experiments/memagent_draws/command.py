@@ -21,14 +21,15 @@ def command(
     ],
     seeds: Annotated[str, typer.Option(metavar="LIST", help="Such as 0,1,2.")] = "0",
     only: Annotated[
-        str, typer.Option(metavar="LIST", help="Arms. Default: all.", show_default=False)
+        str,
+        typer.Option(metavar="LIST", help="Arms. Default: all but smol.", show_default=False),
     ] = "",
 ) -> None:
-    """Train a tiny policy to play a game in a context that holds a third of it."""
+    """Train a policy to play a game in a context that holds a third of it."""
     with training(Going()):
-        from memagent_draws.arms import ARMS, perform
+        from memagent_draws.arms import ARMS, LANGUAGE, perform
 
-        names = only.split(",") if only else list(ARMS)
+        names = only.split(",") if only else [name for name in ARMS if name != LANGUAGE]
         if unknown := set(names) - set(ARMS):
             raise ConfigError(f"there is no arm {sorted(unknown)}; the arms are {', '.join(ARMS)}")
         for seed in map(int, seeds.split(",")):

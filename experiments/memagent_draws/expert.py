@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from transformers import PreTrainedTokenizerFast
-
 from memagent.messages import FinishReason, Sampling
 from memagent_draws.game import LAST
 from memagent_draws.tokenizer import CALL
 from memagent_engines.transformers.sampler import Sampled
-from memagent_train.smoke.tokenizer import END, KINDS, NOTHING
+from memagent_train.smoke.tokenizer import KINDS, NOTHING
 
 SUM_UP, NOTE = "write", "note"
 """Words of prompts.toml: the request for a summary, and what precedes one."""
@@ -29,10 +27,8 @@ class Expert:
         seed: seed of the forgetting.
     """
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, *, window: int, forgets: float, seed: int
-    ) -> None:
-        self._tokenizer: Any = tokenizer
+    def __init__(self, tokenizer: Any, *, window: int, forgets: float, seed: int) -> None:
+        self._tokenizer = tokenizer
         self.window = window
         self._forgets, self._seed = forgets, seed
 
@@ -45,12 +41,13 @@ class Expert:
     ) -> Sampled:
         """The expert's reply in ids, with log-probabilities of 0."""
         text = self._tokenizer.decode(list(prompt_ids))
-        ids: list[int] = self._tokenizer.convert_tokens_to_ids([self.reply(text), END])
+        reply: list[int] = self._tokenizer.encode(self.reply(text), add_special_tokens=False)
+        ids = [*reply, self._tokenizer.eos_token_id]
         return Sampled(tuple(ids), (0.0,) * len(ids), FinishReason.STOP)
 
     def reply(self, prompt: str) -> str:
         """A call, the answer, or a summary: one word."""
-        said = [message.split() for message in prompt.split(END)]
+        said = [message.split() for message in prompt.split(self._tokenizer.eos_token)]
         task = next(words for words in said if "ask" in words)
         values = KINDS[task[task.index("ask") + 1]]
         known = next((word for word in _seen(said, task) if word in values), NOTHING)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
-from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
+from transformers import AutoTokenizer
 
 from memagent.errors import ConfigError
 from memagent.tokens import load_counter
@@ -43,22 +43,28 @@ WHOLE = (f"agent.tools.working_context={WIDE}", "agent.tools.max_summaries=0")
 """Settings of sessions without summaries in such a window."""
 
 
-def lay_out(
-    folder: Path,
-    *,
-    seed: int,
-    games: int = GAMES,
-    window: int = WINDOW,
-    settings: Sequence[str] = (),
-) -> list[Rollout]:
-    """Writes the settings, the wording, a model with random weights, and the rollouts of an expert.
+class Start(NamedTuple):
+    """What arms begin with: a model, and an expert that it imitates."""
+
+    games: int = GAMES
+    """Games that the expert plays."""
+    window: int = WINDOW
+    """Tokens of prompt plus reply."""
+    play: tuple[str, ...] = ()
+    """What differs from grpo.toml, for the expert too."""
+    imitate: tuple[str, ...] = ()
+    """What differs from sft.toml."""
+    model: Path | None = None
+    """A folder with a language model; None for a tiny one with random weights."""
+
+
+def lay_out(folder: Path, start: Start, *, seed: int) -> list[Rollout]:
+    """Writes the settings, the wording, a model, and the rollouts of an expert.
 
     Args:
         folder: new or empty.
-        seed: seed of the weights, and of what the expert plays and forgets.
-        games: number of games that it plays.
-        window: positions of the model.
-        settings: what differs from grpo.toml when the expert plays.
+        start: what is written.
+        seed: seed of random weights, and of what the expert plays and forgets.
 
     Returns:
         The expert's rollouts.
@@ -75,33 +81,31 @@ def lay_out(
     dropping = tomllib.loads((folder / GRPO).read_text(encoding="utf-8"))
     dropping["agent"] = {"use": "memagent_draws.drop:play"}
     (folder / DROP).write_text(tomli_w.dumps(dropping), encoding="utf-8")
-    tokenizer: Any = draws_tokenizer()
-    tokenizer.save_pretrained(folder / START)
-    tiny_model(tokenizer, seed=seed, window=window).save_pretrained(folder / START)
-    return record(folder, TRACES, seed=seed, games=games, window=window, settings=settings)
+    if start.model is None:
+        tokenizer: Any = draws_tokenizer()
+        tokenizer.save_pretrained(folder / START)
+        tiny_model(tokenizer, seed=seed, window=start.window).save_pretrained(folder / START)
+    else:
+        (folder / START).symlink_to(start.model, target_is_directory=True)
+    return record(folder, TRACES, start, seed=seed)
 
 
-def record(
-    folder: Path, name: str, *, seed: int, games: int, window: int, settings: Sequence[str] = ()
-) -> list[Rollout]:
+def record(folder: Path, name: str, start: Start, *, seed: int) -> list[Rollout]:
     """Writes the rollouts of an expert into a file, and returns them; see `lay_out` for the arguments."""
-    rollouts = _play(folder, seed, games, window, settings)
-    tokenizer: Any = draws_tokenizer()
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder / START)
+    rollouts = _play(folder, start, tokenizer, seed)
     write_rollouts(folder / name, 0, rollouts, advantages={}, decode=tokenizer.decode)
     return rollouts
 
 
-def _play(
-    folder: Path, seed: int, games: int, window: int, settings: Sequence[str]
-) -> list[Rollout]:
+def _play(folder: Path, start: Start, tokenizer: Any, seed: int) -> list[Rollout]:
     """The expert's rollouts, by the training's own agent and reward."""
-    config = load_train(folder / GRPO, [f"data.seed={UNTRAINED + seed}", *settings])
-    tokenizer = draws_tokenizer()
-    expert = Expert(tokenizer, window=window, forgets=FORGETS, seed=seed)
+    config = load_train(folder / GRPO, [f"data.seed={UNTRAINED + seed}", *start.play])
+    expert = Expert(tokenizer, window=start.window, forgets=FORGETS, seed=seed)
     data = open_data(config.data, counter=load_counter(folder / START))
     asked = [
         RolloutRequest(data.sample(index), f"game-{index}", f"expert-{index}", index)
-        for index in range(games)
+        for index in range(start.games)
     ]
     playing = roll(
         asked,

@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
 from memagent_bench.perf import measure
-from memagent_draws.material import START, TRACES, lay_out
+from memagent_draws.material import START, TRACES, Start, lay_out
 from memagent_train.advantages import TrainingRow
 from memagent_train.batches import tensors
 from memagent_train.rollouts import Row
@@ -124,7 +124,7 @@ def main() -> int:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as made:
         if given.rollouts is None:
-            lay_out(Path(made) / "draws", seed=0, games=64)
+            lay_out(Path(made) / "draws", Start(games=64), seed=0)
             given.model, given.rollouts = (Path(made) / "draws" / name for name in (START, TRACES))
         rows = rows_of(given.rollouts)
         kind = getattr(torch, given.dtype)

@@ -14,7 +14,7 @@ from memagent_draws.drop import play
 from memagent_draws.expert import Expert
 from memagent_draws.game import LAST, WORDS, Draws
 from memagent_draws.kept import count_kept
-from memagent_draws.material import GRPO, SFT, START, TRACES, WHOLE, WIDE, WINDOW, lay_out
+from memagent_draws.material import GRPO, SFT, START, TRACES, WHOLE, WIDE, WINDOW, Start, lay_out
 from memagent_draws.tokenizer import draws_tokenizer
 from memagent_train.config.sft import load_sft
 from memagent_train.config.train import load_train
@@ -26,6 +26,8 @@ from memagent_train.rollouts import Rollout, Status
 from memagent_train.runs.policy import load_tokenizer
 from memagent_train.runs.traces import read_traces
 from memagent_train.smoke.tokenizer import KINDS
+
+TOKENIZER = Path(__file__).parents[2] / "data" / "tokenizer"
 
 
 def test_one_draw_shows_the_value_and_draws_do_not_come_back() -> None:
@@ -67,7 +69,7 @@ def perfect(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Rollou
     folder = tmp_path_factory.mktemp("draws") / "0"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(material, "FORGETS", 0.0)
-        return folder, lay_out(folder, seed=0, games=16)
+        return folder, lay_out(folder, Start(games=16), seed=0)
 
 
 def test_the_expert_is_right_and_its_context_holds_four_draws(
@@ -96,17 +98,33 @@ def test_what_it_did_is_imitated_and_every_arm_loads(
         assert agent.use == ("tools" if arm.file == GRPO else "memagent_draws.drop:play")
     assert (folder / TRACES).is_file()
     with pytest.raises(ConfigError, match="not empty"):
-        lay_out(folder, seed=0, games=1)
+        lay_out(folder, Start(games=1), seed=0)
 
 
 def test_an_expert_that_forgets_is_wrong_sometimes(tmp_path: Path) -> None:
-    rewards = [one.reward for one in lay_out(tmp_path / "0", seed=0, games=24)]
+    rewards = [one.reward for one in lay_out(tmp_path / "0", Start(games=24), seed=0)]
     assert 0.4 < sum(reward or 0.0 for reward in rewards) / len(rewards) < 1.0
 
 
 def test_a_whole_game_fits_the_wide_window(tmp_path: Path) -> None:
-    played = lay_out(tmp_path / "0", seed=0, games=8, window=WIDE, settings=WHOLE)
+    played = lay_out(tmp_path / "0", Start(games=8, window=WIDE, play=WHOLE), seed=0)
     assert {(one.reward, len(one.rows), one.scores["summaries"]) for one in played} == {(1.0, 1, 0)}
+
+
+def test_the_expert_speaks_the_language_of_any_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(material, "FORGETS", 0.0)
+    replies = ("agent.tools.summary_tokens=12", "agent.tools.reply_tokens=12")
+    start = Start(
+        games=4,
+        window=1024,
+        play=("agent.tools.working_context=800", *replies),
+        model=TOKENIZER,
+    )
+    for one in lay_out(tmp_path / "0", start, seed=0):
+        assert (one.reward, one.overlong) == (1.0, False)
+        assert 1 <= one.scores["summaries"] <= 5
 
 
 def test_dropping_needs_no_summary_and_loses_what_was_drawn_early(
@@ -138,6 +156,6 @@ def test_summaries_that_kept_the_value_are_counted(
 ) -> None:
     kept, shown = count_kept(perfect[0] / TRACES)
     assert kept == shown > 16
-    lay_out(tmp_path / "0", seed=0, games=24)
+    lay_out(tmp_path / "0", Start(games=24), seed=0)
     kept, shown = count_kept(tmp_path / "0" / TRACES)
     assert 0.6 < kept / shown < 1.0
