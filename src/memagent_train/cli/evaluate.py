@@ -68,7 +68,9 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Output file: JSON lines, one per sample.", show_default=False
+            metavar="FILE",
+            help="Output file: JSON lines, one per sample; .parquet for all conversations, to imitate the right ones.",
+            show_default=False,
         ),
     ] = None,
     display: opt.DisplayOption = None,

@@ -21,8 +21,11 @@ from memagent_train.rollouts import Rollout
 from memagent_train.runs.evaluation import by_length, questions, summary
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.rolling import Rolling
+from memagent_train.runs.rollout_log import write_rollouts
 from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.target import Target
+
+PARQUET = ".parquet"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ def evaluate(
         config: data, agent, reward, and the sampling of evaluations.
         lengths: in tokens; 0 for samples at their natural length.
         n: samples per length: the first ones that a training with `evaluation.n` of at least n holds out.
-        out: JSON lines, one per sample; an existing file is replaced.
+        out: JSON lines, one per sample; or, if it ends in `.parquet`, all conversations as in `rollouts/`, which
+            `[[traces.source]]` can imitate. An existing file is replaced.
         on_done: called with each finished sample.
 
     Raises:
@@ -73,7 +77,10 @@ def evaluate(
             seed = config.optimizer.seed
             asked = questions(samples, range(n), length=length, step=step, seed=seed)
             found[length] = rolling.roll(asked, policy, kept=False, on_done=on_done)
-        if out is not None:
+        if out is not None and out.suffix == PARQUET:
+            answered = [rollout for of_length in found.values() for rollout in of_length]
+            write_rollouts(out, step, answered, advantages={}, decode=tokenizer.decode)
+        elif out is not None:
             _write(out, target, found)
     return cells(found)
 

@@ -9,11 +9,15 @@ import pytest
 from tests.train.runs.test_rollout_log import SAMPLE
 from tests.train.runs.tiny import write_run
 
+from memagent_train.config.sft import RolloutSource, TraceSettings
 from memagent_train.config.train import TrainConfig, load_train
+from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Rollout, Status
 from memagent_train.runs.evaluate import cells, evaluate
 from memagent_train.runs.grpo import TrainingResult, train
+from memagent_train.runs.policy import load_tokenizer
 from memagent_train.runs.target import Target, run_target
+from memagent_train.runs.traces import read_traces
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +52,24 @@ def test_a_checkpoint_does_as_well_as_its_training_said(
     assert lines[0]["step"] == 1
     assert lines[0]["conversations"] >= 5
     assert lines[0]["scores"].keys() == {"words"}
+
+
+def test_its_conversations_can_be_imitated(
+    config: TrainConfig, trained: TrainingResult, tmp_path: Path
+) -> None:
+    out = tmp_path / "rollouts.parquet"
+    seen: list[Rollout] = []
+    evaluate(run_target(trained.out), config, lengths=[0], n=3, out=out, on_done=seen.append)
+    tokenizer = load_tokenizer(config.model)
+    for least in (0.0, 0.5):
+        source = RolloutSource(kind="rollouts", path=out, min_reward=least)
+        settings = TraceSettings(source=(source,), window=10_000)
+        right = [one for one in seen if one.reward is not None and one.reward >= least]
+        conversations = sum(len(one.rows) for one in right)
+        if conversations:
+            found = read_traces(settings, Template(tokenizer), tokenizer.eos_token_id)
+            assert len(found.rows) == conversations
+    assert conversations < sum(len(one.rows) for one in seen)
 
 
 def test_a_model_that_no_run_made(config: TrainConfig, trained: TrainingResult) -> None:
