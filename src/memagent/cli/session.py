@@ -1,8 +1,10 @@
 """What every command line shares: an app, one event loop, signals, and the library's warnings."""
 
 import asyncio
+import inspect
 import logging
 import os
+import re
 import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
@@ -63,6 +65,12 @@ def show_warnings() -> None:
 
 
 class _Group(TyperGroup):
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:  # rich would keep the line breaks of later paragraphs
+            found.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(found.help or ""))
+        return found
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
