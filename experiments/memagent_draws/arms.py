@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from memagent.errors import ConfigError
 from memagent_draws.material import DROP, GRPO, SFT, WHOLE, WIDE, Start, lay_out, record
 from memagent_engines.smol import smol_folder
 from memagent_train.config.sft import load_sft
@@ -18,7 +19,7 @@ from memagent_train.runs.sft import warm_start
 from memagent_train.runs.target import Target
 
 WARM, MORE = "warm", "more"
-LONG, LANGUAGE = "long", "smol"
+LONG, LANGUAGE = "long", "language"
 """Starts with a folder of their own: a window that holds a game, and a language model."""
 ANOTHER = 10**3
 """Added to a seed: games that the warm start didn't imitate."""
@@ -56,7 +57,7 @@ SMOL: dict[str, Any] = {
         "checkpoints.every=20",
     ),
 }
-"""What differs with a language model of 135M weights: a day of steps would not fit."""
+"""Of the start with a language model: fewer and smaller steps, since each takes 100 times as long."""
 
 
 class Arm(NamedTuple):
@@ -112,12 +113,18 @@ def perform(folder: Path, name: str, *, seed: int) -> None:
 
 
 def make_start(name: str) -> Start:
-    """A start by its name; that of a language model downloads it if need be."""
+    """A start by its name.
+
+    Raises:
+        ConfigError: the language model has not been fetched.
+    """
     if name == LONG:
         # As many tokens: a row has the four conversations of a game in one.
         return Start(window=WIDE, play=WHOLE, imitate=(f"traces.window={WIDE}", "batch.rows=16"))
     if name == LANGUAGE:
-        return Start(**SMOL, model=smol_folder())
+        if not (model := smol_folder()).is_dir():
+            raise ConfigError("the model 'smol' is not on this machine yet: memagent fetch smol")
+        return Start(**SMOL, model=model)
     return Start()
 
 

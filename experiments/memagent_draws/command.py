@@ -29,7 +29,7 @@ def command(
     with training(Going()):
         from memagent_draws.arms import ARMS, LANGUAGE, perform
 
-        names = only.split(",") if only else [name for name in ARMS if name != LANGUAGE]
+        names = only.split(",") if only else [n for n, arm in ARMS.items() if arm.start != LANGUAGE]
         if unknown := set(names) - set(ARMS):
             raise ConfigError(f"there is no arm {sorted(unknown)}; the arms are {', '.join(ARMS)}")
         for seed in map(int, seeds.split(",")):
