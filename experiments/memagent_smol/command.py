@@ -119,6 +119,18 @@ def measure(
         leave(drive(run(grid, out, adapter=adapter, trained=not small)))
 
 
+@app.command("table")
+def show_table(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Records, one an arm.")],
+) -> None:
+    """Print the right answers of all arms, in Markdown."""
+    from memagent_nano.asked import report_end
+    from memagent_smol.table import table
+
+    with report_end():
+        typer.echo("\n".join(table(folders)))
+
+
 @app.command("verdict")
 def show_verdict(
     rewarded: Annotated[

@@ -17,6 +17,7 @@ from memagent_bench.records import read_records
 from memagent_smol import measure as measuring
 from memagent_smol import verdict as judging
 from memagent_smol.measure import CELLS, Cell, measure, plan_held_out
+from memagent_smol.table import table
 from memagent_smol.verdict import BM25, scores, verdict
 
 SMALL = {
@@ -105,6 +106,25 @@ def test_it_is_positive_if_both_differences_are(
     assert found.more.mean == pytest.approx(rewarded - more)
     assert found.bm25.mean == pytest.approx(rewarded - bm25)
     assert found.more.n == 16
+
+
+def test_the_table_has_a_row_for_each_arm_and_system(tmp_path: Path) -> None:
+    a = records_of(tmp_path / "a", 0.5, *PAIR)
+    records_of(a, 1.0, "long", systems=(BM25,))
+    b = records_of(tmp_path / "b", 0.0, "short")
+    titles, _, *rows = [line.split(" | ") for line in table([a, b])]
+    assert [title.strip("| ") for title in titles[2:]] == [
+        "changes_16, 4K",
+        "changes_4, 2K",
+        "changes_8, 2K",
+    ]
+    assert [row[:2] for row in rows] == [
+        ["| a", "`memory-gate`"],
+        ["| a", f"`{BM25}`"],
+        ["| b", "`memory-gate`"],
+    ]
+    assert rows[0][3] == "0.500 [0.215, 0.785] (n=8)"
+    assert rows[1][3] == rows[2][2] == "-"
 
 
 def test_a_missing_sample_is_named(tmp_path: Path) -> None:
