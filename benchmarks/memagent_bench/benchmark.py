@@ -15,10 +15,10 @@ from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
 from memagent.prompts import PromptSet
 from memagent.threads import in_thread
 from memagent_bench.costs import Forecast, Share, tokens_ratio
-from memagent_bench.folder import Folder, binding_of, check_folder, open_folder
+from memagent_bench.folder import Binding, Folder, binding_of, check_folder, open_folder
 from memagent_bench.grid import Cell, Facts, Grid, Job, Key
 from memagent_bench.meter import Meter
-from memagent_bench.provenance import provenance
+from memagent_bench.provenance import extra_body_of, provenance
 from memagent_bench.records import RESULTS, every_record
 from memagent_bench.runner import Runner, Summary
 from memagent_bench.systems.base import Setting, Status, System
@@ -71,10 +71,13 @@ class Benchmark:
             RunMismatch: they were made with different ones.
         """
         if plan is not None:
-            check_folder(self.out, binding_of(plan, self.grid.options))
+            check_folder(self.out, self._binding(plan))
         if not (self.out / RESULTS).exists():
             return list(self.grid.jobs())
         return list(self.grid.jobs(_read_known(self.out, self.grid.suite)[0]))
+
+    def _binding(self, plan: MemoryPlan) -> Binding:
+        return binding_of(plan, self.grid.options, extra_body_of(self.model))
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[OpenBenchmark]:
@@ -86,7 +89,7 @@ class Benchmark:
             MemagentError: see `plan` and `open_folder`.
         """
         plan = await self.plan()
-        binding = await in_thread(binding_of, plan, self.grid.options)
+        binding = await in_thread(self._binding, plan)
         held = open_folder(self.out, binding)
         folder = await in_thread(held.__enter__)
         try:

@@ -97,7 +97,8 @@ class Forecast:
             calls = Sizes.of(self.plan).bound_calls(chunks)
             prompts = chunks * each + tokens + (calls - chunks) * budget.prompt
         else:
-            calls = chunks + 1
+            again = self.plan.settings.reread
+            calls = chunks + 1 + (min(again, chunks) + 1 if again else 0)
             prompts = calls * (each + budget.memory) + tokens
         return Cost(calls, prompts, calls * budget.output)
 

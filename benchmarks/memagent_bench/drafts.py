@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from memagent.errors import RunMismatch
+from memagent.errors import ConfigError, DocumentError, MemagentError, RunMismatch
 from memagent.runstore import list_differences
 from memagent.tasks import Sample, Task
 from memagent_bench.grid import Cell, Facts, Grid, Job
@@ -78,6 +78,7 @@ class Drafts:
         # One thread: samples are made one by one, so tasks need no locks.
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="memagent-bench-sample")
         self._cell: tuple[Cell, Task] | None = None
+        self._unmade: dict[Cell, MemagentError] = {}
 
     async def begin(self, job: Job, systems: int) -> Draft:
         """Starts making a job's sample as soon as there is room.
@@ -105,7 +106,13 @@ class Drafts:
     def _make(self, job: Job) -> Made:
         if self._cell is None or self._cell[0] != job.cell:
             self._cell = None  # first, so that two haystacks are not held at once
-            task = self._grid.tasks[job.task](job.length, self._grid.options)
+            if (error := self._unmade.get(job.cell)) is not None:
+                raise error
+            try:
+                task = self._grid.tasks[job.task](job.length, self._grid.options)
+            except (ConfigError, DocumentError) as error:
+                self._unmade[job.cell] = error
+                raise
             self._compare(job, task.facts)
             self._cell = (job.cell, task)
         task = self._cell[1]

@@ -27,6 +27,7 @@ from memagent_bench.records import RESULTS, RecordFile
 
 logger = logging.getLogger("memagent.bench")
 
+NOTHING: Mapping[str, object] = {}
 SETTINGS, RUNS, SPENT = "run.json", "runs.sqlite", "spent.json"
 FORMAT = 1
 
@@ -128,12 +129,15 @@ def check_folder(path: Path, binding: Binding) -> None:
         _compare(before, binding, path)
 
 
-def binding_of(plan: MemoryPlan, options: DataOptions) -> Binding:
+def binding_of(
+    plan: MemoryPlan, options: DataOptions, extra_body: Mapping[str, object] = NOTHING
+) -> Binding:
     """What the records of one folder have in common. Blocks: data files are read.
 
     Args:
         plan: of a nominal question.
         options: what the samples depend on.
+        extra_body: fields that every request has.
 
     Raises:
         ConfigError: a data file cannot be read.
@@ -158,8 +162,11 @@ def binding_of(plan: MemoryPlan, options: DataOptions) -> Binding:
         "hotpotqa": [_content(file) for file in options.hotpotqa],
         "squad": None if options.squad is None else _content(options.squad),
         "paragraphs": [_content(file) for file in options.paragraphs],
-        # Run ids hang on the binding: those of other suites stay as they are.
+        # Run ids hang on the binding: what few folders have is in theirs alone.
         **({} if options.sample_file is None else {"sample_file": _content(options.sample_file)}),
+        **({"reread": settings.reread} if settings.reread else {}),
+        **({"degenerate": settings.degenerate} if settings.degenerate != "retry" else {}),
+        **({"extra_body": dict(extra_body)} if extra_body else {}),
     }
 
 

@@ -36,13 +36,13 @@ def write_samples(
     facts = task.facts
     with _open(out) as file:
         for index in range(n):
-            text = line(task.sample(index), facts)
+            text = line(task.sample(index), task.scorer, facts)
             with _translate_errors(out):
                 file.write(text)
             written(index + 1)
 
 
-def line(sample: Sample, facts: dict[str, str | int | bool]) -> bytes:
+def line(sample: Sample, scorer: str, facts: dict[str, str | int | bool]) -> bytes:
     """One sample as a line of JSON.
 
     `index`, `input`, `outputs`, `length` and `answer_prefix` are RULER's: a model gets `input` and `answer_prefix`,
@@ -61,6 +61,7 @@ def line(sample: Sample, facts: dict[str, str | int | bool]) -> bytes:
         "question": sample.question,
         "context_span": [start, start + len(sample.context)],
         "task": sample.task,
+        "scorer": scorer,
         "facts": facts,
     }
     # Half a surrogate pair becomes the escape that JSON has for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -71,31 +72,33 @@ class PredictionLine(Line):
 L = TypeVar("L", bound=Line)
 
 
-def read_lines(path: Path, kind: type[L]) -> Iterator[tuple[int, L]]:
-    """The lines of a file, each with the byte that it begins at. Empty ones are left out.
+def read_lines(
+    path: Path, kind: type[L], scorer: str | None = None
+) -> Iterator[tuple[int, L, str, str]]:
+    """The lines of a file, each with the byte that it begins at, its task and its scorer. Empty ones are left out.
+
+    Args:
+        path: a file of JSON lines in UTF-8.
+        kind: of lines.
+        scorer: of all lines; None: each line's own, else that of its task.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is not such an object; the message has its number.
+        ConfigError: the file cannot be read, or a line is not such an object, or its scorer is unknown or can't use its
+            references; the message has its number.
     """
     at = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield at, _parse(line, kind, path, number)
+                mark = len(BOM_UTF8) if number == 1 and line.startswith(BOM_UTF8) else 0
+                if line[mark:].strip():
+                    yield at + mark, *_parse(line[mark:], kind, scorer, path, number)
                 at += len(line)
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
-def scorer_of(line: Line, task: str) -> str:
-    """The scorer of a line's task.
-
-    Raises:
-        ConfigError: there is none of that name, or none is named and it is not clear which it is.
-    """
-    if line.scorer is not None:
-        return one_of(line.scorer, SCORERS, "scorer")
+def _scorer_of(line: Line, task: str) -> str:
     if task in RULER_TASKS:
         return "string_match_part" if task.startswith(QA_TASKS) else "string_match_all"
     if len(line.outputs) == 1:
@@ -107,10 +110,19 @@ def scorer_of(line: Line, task: str) -> str:
     )
 
 
-def _parse(line: bytes, kind: type[L], path: Path, number: int) -> L:
+def _parse(
+    text: bytes, kind: type[L], scorer: str | None, path: Path, number: int
+) -> tuple[L, str, str]:
     try:
-        return kind.model_validate_json(line)
+        line = kind.model_validate_json(text)
+        task = line.task or path.stem
+        name = scorer or line.scorer or _scorer_of(line, task)
+        # Now, and not once a model has answered: the scorer may be unable to use a reference.
+        SCORERS[one_of(name, SCORERS, "scorer")]("", line.outputs)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the line"
         raise ConfigError(f"{str(path)!r}, line {number}: {where}: {first['msg']}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{str(path)!r}, line {number}: {error}") from error
+    return line, task, name

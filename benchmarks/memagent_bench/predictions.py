@@ -10,8 +10,7 @@ from pathlib import Path
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS
 from memagent.tasks.statistics import Estimate, estimate
-from memagent_bench.lines import PredictionLine, read_lines, scorer_of
-from memagent_bench.suites import one_of
+from memagent_bench.lines import PredictionLine, read_lines
 
 MEAN = "(mean)"
 
@@ -41,9 +40,7 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
     found: dict[int | None, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
     names: dict[tuple[int | None, str], dict[str, None]] = defaultdict(dict)
     for path in files:
-        for _, line in read_lines(path, PredictionLine):
-            task = line.task or path.stem
-            name = one_of(scorer, SCORERS, "scorer") if scorer else scorer_of(line, task)
+        for _, line, task, name in read_lines(path, PredictionLine, scorer):
             names[line.max_length, task][name] = None
             text = line.prediction
             found[line.max_length][task].append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 
 from memagent.memory.plan import MemoryPlan
@@ -75,9 +76,18 @@ async def server_of(model: ChatModel) -> str | None:
 
 def servers_of(model: ChatModel) -> list[Server]:
     """The servers behind a model; none for one in this process."""
+    return served.servers if (served := _served(model)) else []
+
+
+def extra_body_of(model: ChatModel) -> Mapping[str, object]:
+    """Fields that every request of a model has; none for one in this process."""
+    return served.extra_body if (served := _served(model)) else {}
+
+
+def _served(model: ChatModel) -> OpenAIModel | None:
     while isinstance(model, Wrapper):
         model = model.inner
-    return model.servers if isinstance(model, OpenAIModel) else []
+    return model if isinstance(model, OpenAIModel) else None
 
 
 async def _server(server: Server) -> str:

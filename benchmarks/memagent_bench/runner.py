@@ -12,10 +12,12 @@ from typing import cast
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
+    ContextOverflow,
     DocumentError,
     MemagentError,
     ModelError,
     ModelNotFound,
+    PromptTruncated,
     StoreCorrupt,
     StoreFull,
     StoreReadOnly,
@@ -36,6 +38,8 @@ IN_A_ROW = 5
 the retries of `memagent.models.retry`, so this isn't chance."""
 FATAL = (AuthenticationFailed, ModelNotFound, StoreCorrupt, StoreFull, StoreReadOnly)
 """Every other sample would fail the same way: nothing is recorded of this one."""
+TOO_LONG = (ContextOverflow, PromptTruncated)
+"""A sample doesn't fit the server: that says nothing about the others, which may be shorter or put in parts."""
 
 
 @dataclass
@@ -44,8 +48,8 @@ class Summary:
 
     missing: list[Record] = field(default_factory=list[Record])
     """Samples of this session without an answer."""
-    impossible: dict[Cell, str] = field(default_factory=dict[Cell, str])
-    """Why the samples of a cell, or those from an index on, cannot be made."""
+    impossible: dict[Cell, dict[int, str]] = field(default_factory=dict[Cell, dict[int, str]])
+    """By cell and index: why samples cannot be made."""
     cut: int = 0
     """Samples that a limit ended before they had an answer; they have no record."""
     limit: str | None = None
@@ -100,10 +104,6 @@ class Runner:
                 for several in jobs:
                     if self._meter.reached:
                         break
-                    if (why := self._summary.impossible.get(several[0].cell)) is not None:
-                        for job in several:
-                            self._watcher.drop(job, why)
-                        continue
                     draft = await self._drafts.begin(several[0], len(several))
                     for job in several:
                         await self._turns.acquire()
@@ -122,7 +122,8 @@ class Runner:
         try:
             made = await draft.get()
         except (ConfigError, DocumentError) as error:
-            self._summary.impossible.setdefault(job.cell, str(error))
+            reasons = self._summary.impossible.setdefault(job.cell, {})
+            reasons[job.index] = str(error)
             self._watcher.drop(job, str(error))
         else:
             await self._measure(job, made)
@@ -151,7 +152,7 @@ class Runner:
             *(job, made, outcome),
             seconds=time.monotonic() - begun,
             resumed=resumed,
-            started=started.isoformat(timespec="seconds"),
+            started=started.isoformat(timespec="milliseconds"),
             provenance=self._provenance,
         )
         await in_thread(self._folder.records.append, record)
@@ -180,6 +181,8 @@ class Runner:
         """Gives up where the model does nothing but fail."""
         if record.status is not Status.ANSWERED:
             self._summary.missing.append(record)
+        if isinstance(failure, TOO_LONG):
+            return
         if not isinstance(failure, ModelError):
             if record.system not in WITHOUT_MODEL:
                 self._in_a_row = 0

@@ -11,7 +11,7 @@ from memagent.errors import ConfigError
 from memagent.tasks import Sample
 from memagent_bench.grid import Grid
 from memagent_bench.lengths import K
-from memagent_bench.lines import SampleLine, read_lines, scorer_of
+from memagent_bench.lines import SampleLine, read_lines
 from memagent_bench.options import DataOptions
 
 SUITE = "samples"
@@ -80,16 +80,14 @@ def grid_of_file(path: Path, systems: Sequence[str], options: DataOptions) -> Gr
     """
     starts: dict[str, dict[int, list[int]]] = {}
     scorers: dict[str, str] = {}
-    for at, line in read_lines(path, SampleLine):
-        task = line.task or path.stem
+    for at, line, task, scorer in read_lines(path, SampleLine):
         if line.parts is None:
             raise ConfigError(
                 f"{str(path)!r}: a sample of {task!r} has no document: give `context`, or `input` and `context_span`"
             )
-        scorer = scorers.setdefault(task, scorer_of(line, task))
-        if scorer != scorer_of(line, task):
+        if (first := scorers.setdefault(task, scorer)) != scorer:
             raise ConfigError(
-                f"{str(path)!r}: samples of {task!r} name the scorers {scorer!r} and {scorer_of(line, task)!r}: "
+                f"{str(path)!r}: samples of {task!r} name the scorers {first!r} and {scorer!r}: "
                 f"give them different `task` names"
             )
         tokens = options.counter.count("".join(line.parts)) + line.tokens_to_generate

@@ -13,7 +13,7 @@ from memagent import terminal
 from memagent.cli.options import Display
 from memagent.terminal import amount, duration, on_terminal, say, shorten
 from memagent.texts import plural, show_length
-from memagent_bench.grid import Job
+from memagent_bench.grid import Cell, Job
 from memagent_bench.meter import Account, Meter
 from memagent_bench.record import Record
 from memagent_bench.systems.base import Status
@@ -179,7 +179,7 @@ class SilentWatcher:
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self._said: set[tuple[str, str]] = set()
+        self._said: set[Cell | tuple[str, str]] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -196,12 +196,13 @@ class SilentWatcher:
         self.board.end(job, record)
 
     def drop(self, job: Job, why: str) -> None:
-        """Its sample can't be made. Reported at once, not after hours, and once per task."""
+        """Its sample can't be made. Reported at once, not after hours, and once per cell or reason."""
         self.board.end(job, None)
-        if (job.task, why) not in self._said:
-            self._said.add((job.task, why))
-            where = f"{job.task} at {show_length(job.length)} cannot be made:"
+        said: set[Cell | tuple[str, str]] = {job.cell, (job.task, why)}
+        if not said & self._said:
+            where = f"sample {job.index} of {job.task} at {show_length(job.length)} cannot be made:"
             say(where, why, style="yellow")
+        self._said |= said
 
 
 class PlainWatcher(SilentWatcher):

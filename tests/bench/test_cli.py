@@ -266,6 +266,22 @@ def test_a_wrong_key_ends_it_at_once(
     assert len(server.bodies) <= 16
 
 
+def test_the_command_that_resumes_tells_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [
+        "qa",
+        "--base-url",
+        "http://me:s3cret@host/v1",
+        "--header",
+        "X-Key: s3cret",
+        "--header=A: s3cret",
+    ]
+    monkeypatch.setattr(sys, "argv", ["memagent-bench", *given])
+    shown = Going(Display.PLAIN, begun=True).resume_command(None)
+    assert (
+        shown == "memagent-bench qa --base-url http://…@host/v1 --header 'X-Key: …' '--header=A: …'"
+    )
+
+
 def test_a_limit_says_how_to_go_on(invoke: Invoke, tmp_path: Path) -> None:
     # One sample: of two, the second may or may not have begun.
     one = ("--tasks", "chain", "--lengths", "3000", "-n", "1")

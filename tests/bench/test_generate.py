@@ -73,7 +73,7 @@ def test_the_same_options_write_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_text_that_utf8_cannot_hold_is_escaped() -> None:
-    text = line(Small().sample(3), Small().facts).decode("utf-8")
+    text = line(Small().sample(3), "f1", Small().facts).decode("utf-8")
     assert text.endswith("\n")
     assert "Ünit 3 \\ud83d says “3”." in text
     assert json.loads(text)["input"] == Small().sample(3).prompt

@@ -27,6 +27,7 @@ from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
     ConnectionFailed,
+    ContextOverflow,
     ModelError,
     RunBusy,
     RunMismatch,
@@ -40,6 +41,7 @@ from memagent_bench.folder import RUNS, SETTINGS, SPENT
 from memagent_bench.grid import Job
 from memagent_bench.records import every_record, read_records
 from memagent_bench.systems.base import Outcome, Status
+from memagent_bench.systems.registry import open_system
 from memagent_bench.watch import Board
 
 TWO_TASKS = toys("a", "b")
@@ -283,10 +285,52 @@ async def test_samples_that_cannot_be_made_are_said_and_left_out(tmp_path: Path)
 
     bench = benchmark(tmp_path, model=model(), grid=grid(tasks=tasks, samples=4), concurrency=1)
     summary = await run(bench, watch=listen)
-    assert summary.impossible == {("short", 1000): "short has 2 samples, and no sample 2"}
+    reasons = {index: f"short has 2 samples, and no sample {index}" for index in (2, 3)}
+    assert summary.impossible == {("short", 1000): reasons}
     assert len(await asyncio.to_thread(read_records, tmp_path)) == 4 + 2
     assert told[0].board.ended == 8
     assert told[0].board.fraction == 1
+
+
+async def test_one_sample_that_cannot_be_made_leaves_the_rest_of_its_cell(tmp_path: Path) -> None:
+    class Gap(Toy):
+        def sample(self, index: int):
+            if index == 1:
+                raise ConfigError("the question is too long")
+            return super().sample(index)
+
+    tasks = {"a": lambda length, options: Gap("a", length)}
+    summary = await run(benchmark(tmp_path, model=model(), grid=grid(tasks=tasks, samples=5)))
+    assert summary.impossible == {("a", 1000): {1: "the question is too long"}}
+    assert len(await asyncio.to_thread(read_records, tmp_path)) == 4
+
+
+async def test_a_task_that_cannot_be_built_is_built_once(tmp_path: Path) -> None:
+    built: list[int] = []
+
+    def build(length: int, options: object) -> Toy:
+        built.append(length)
+        raise ConfigError("there is no data")
+
+    summary = await run(
+        benchmark(tmp_path, model=model(), grid=grid(tasks={"a": build}, samples=9))
+    )
+    assert built == [1000]
+    assert set(summary.impossible["a", 1000]) == set(range(9))
+
+
+async def test_prompts_over_the_window_end_no_other_sample(tmp_path: Path) -> None:
+    too_long = Raising(*[ContextOverflow("32K into 8K")] * 9)
+    asked = grid(samples=9, systems=("raising", "memory"))
+    bench = benchmark(tmp_path, model=model(), grid=asked, concurrency=1)
+
+    def open_either(name: str, setting: Any) -> Any:
+        return too_long if name == "raising" else open_system(name, setting)
+
+    summary = await run(bench, open_system=open_either)
+    assert len(summary.missing) == 9
+    records = await asyncio.to_thread(read_records, tmp_path)
+    assert sum(record.status is Status.ANSWERED for record in records) == 9
 
 
 async def test_an_answer_that_cannot_be_scored_is_a_failure(tmp_path: Path) -> None:
@@ -484,3 +528,12 @@ async def test_the_store_keeps_what_diagnosis_needs(tmp_path: Path) -> None:
     assert events[0].type == "run_started"
     settings = json.loads((tmp_path / SETTINGS).read_text())["settings"]
     assert settings["counter"] == "utf8-bytes"
+
+
+@pytest.mark.parametrize("changed", [{"reread": 2}, {"degenerate": "take"}])
+async def test_settings_that_change_answers_need_another_folder(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    await run(benchmark(tmp_path, model=model(), grid=grid()))
+    with pytest.raises(RunMismatch, match=f"{next(iter(changed))} was None, is"):
+        await run(benchmark(tmp_path, model=model(), grid=grid(samples=3), **changed))

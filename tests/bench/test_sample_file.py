@@ -15,6 +15,7 @@ from memagent.errors import ConfigError
 from memagent_bench.predictions import score_predictions
 from memagent_bench.records import read_records
 from memagent_bench.sample_file import grid_of_file
+from memagent_bench.suites import tasks_of
 
 Invoke = Callable[..., Result]
 SHORT = {
@@ -60,6 +61,41 @@ def test_lines_of_generate_are_samples(invoke: Invoke, tmp_path: Path) -> None:
     assert sample.prompt == first["input"] + first["answer_prefix"]
     assert sample.context == first["input"][slice(*first["context_span"])]
     assert sample.outputs == tuple(first["outputs"])
+
+
+@pytest.mark.parametrize("task", ["counter", "tally", "ledger"])
+def test_lines_of_generate_keep_their_scorer(invoke: Invoke, tmp_path: Path, task: str) -> None:
+    made = tmp_path / "made.jsonl"
+    args = ("--task", task, "--length", "2k", "-n", "1", "--out", made)
+    assert invoke("generate", "tracking", *args).exit_code == 0
+    grid = grid_of_file(made, ["memory"], OPTIONS)
+    scorer = tasks_of("tracking")[task](2048, OPTIONS).scorer
+    assert grid.tasks[task](grid.lengths[0], OPTIONS).scorer == scorer
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (SHORT | {"outputs": [" "]}, "line 2.*none blank"),
+        (SHORT | {"outputs": ["many"], "scorer": "number_match"}, "line 2.*number_match needs one"),
+        (SHORT | {"scorer": "exact"}, "line 2: there is no scorer 'exact'"),
+    ],
+)
+def test_references_are_checked_before_the_first_call(
+    tmp_path: Path, line: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        grid_of_file(write(tmp_path / "mine.jsonl", SHORT, line), ["memory"], OPTIONS)
+    predicted = line | {"prediction": "4711"}
+    with pytest.raises(ConfigError, match=words):
+        score_predictions([write(tmp_path / "p.jsonl", SHORT | {"prediction": "4711"}, predicted)])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    file = write(tmp_path / "mine.jsonl", SHORT, SHORT)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    task = grid_of_file(file, ["memory"], OPTIONS).tasks["mine"](1024, OPTIONS)
+    assert task.sample(0).context == task.sample(1).context == SHORT["context"]
 
 
 def test_own_samples_are_measured(invoke: Invoke, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_what_cannot_be_made_is_said_at_once_and_once_a_task(
     shown = SilentWatcher(board)
     for job in JOBS:
         shown.drop(job, "there is no data")
-    assert capsys.readouterr().err == "a at 1000 cannot be made: there is no data\n"
+    assert capsys.readouterr().err == "sample 0 of a at 1000 cannot be made: there is no data\n"
     assert (board.fraction, board.done) == (1.0, 6)
 
 

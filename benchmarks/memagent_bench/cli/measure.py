@@ -39,9 +39,17 @@ class Going(Outcome):
     """Whether there is a folder to resume from."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The same command line, without passwords in URLs, which resumes the run."""
-        line = shlex.join(["memagent-bench", *sys.argv[1:]])
+        """The same command line, without passwords in URLs and values of headers, which resumes the run."""
+        words = map(_mask_header, sys.argv, sys.argv[1:])
+        line = shlex.join(["memagent-bench", *words])
         return re.sub(r"//[^/@\s]+@", "//…@", line) if self.begun else None
+
+
+def _mask_header(before: str, word: str) -> str:
+    """A word of the command line; of a header only the name."""
+    if before == "--header" or word.startswith("--header="):
+        return f"{word.partition(':')[0]}: …"
+    return word
 
 
 def measure(suite: str, doc: str) -> Callable[[Measure], None]:

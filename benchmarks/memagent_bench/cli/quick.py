@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from memagent_bench.lengths import parse_lengths
 
 if TYPE_CHECKING:
     from memagent_bench.benchmark import Benchmark
-    from memagent_bench.grid import Grid
+    from memagent_bench.grid import Cell, Grid
     from memagent_bench.quick import Row
     from memagent_bench.record import Record
     from memagent_bench.runner import Summary
@@ -216,7 +217,10 @@ class Rounds:
         """Prints what is missing, and how to continue. Returns whether answers are missing or a limit was hit."""
         limited = self._limit is not None and "seconds=" not in self._limit
         missing = [record for summary in self._summaries for record in summary.missing]
-        impossible = {k: why for s in self._summaries for k, why in s.impossible.items()}
+        impossible: dict[Cell, dict[int, str]] = defaultdict(dict)
+        for summary in self._summaries:
+            for cell, reasons in summary.impossible.items():
+                impossible[cell] |= reasons
         if self._limit is not None and not limited and not self._rounds:
             self._say_slow("takes longer")
         if self._summaries:

@@ -136,7 +136,10 @@ def _records(bench: Benchmark) -> list[Record]:
 def show_gaps(summary: Summary, again: str | None) -> None:
     """Prints on standard error what a reader of the means should know, and how to resume."""
     if summary.impossible:
-        cells = [f"{task} at {show_length(length)}" for task, length in summary.impossible]
+        cells = [
+            f"{task} at {show_length(length)} ({plural(len(reasons), 'sample')} left out)"
+            for (task, length), reasons in summary.impossible.items()
+        ]
         say("not measured in full:", f"{', '.join(cells)}; see above", style="yellow")
     if summary.missing:
         say(
@@ -189,8 +192,9 @@ def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
             for r in summary.missing
         ],
         "impossible": [
-            {"task": task, "length": length, "why": why}
-            for (task, length), why in summary.impossible.items()
+            {"task": task, "length": length, "index": index, "why": why}
+            for (task, length), reasons in summary.impossible.items()
+            for index, why in reasons.items()
         ],
         "limit": summary.limit,
         "cut": summary.cut,

@@ -11,6 +11,7 @@ from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.facts import PROVENANCE
 from memagent_bench.report.words import join_words, share, suite_title
+from memagent_bench.suites import CONTROL
 
 FEW = 100
 """Samples of a task and length below which its score is good to no better than about ±10 points."""
@@ -82,13 +83,13 @@ def _warn_of_unscored(suite: Suite) -> Iterator[str]:
 
 
 def _warn_of_samples(suite: Suite) -> Iterator[str]:
-    """Systems that did not get the same samples, or not all of them."""
+    """Systems that did not get the same samples, or not all of them; controls have none."""
     other: list[str] = []
     fewer: list[str] = []
     for task in suite.tasks:
         for length in suite.lengths:
             cells = [suite.cells.get((label, task, length), ()) for label in suite.labels]
-            given = [records for records in cells if records]
+            given = [of for of in cells if of and not of[0].task.endswith(CONTROL)]
             if _conflict(given):
                 other.append(f"{task} at {show_length(length)}")
             elif len({frozenset(r.index for r in records) for records in given}) > 1:

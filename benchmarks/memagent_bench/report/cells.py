@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memagent.terminal import clean
 from memagent_bench.published import ONE_SHOT, RULER_TASKS
 from memagent_bench.record import Record
+from memagent_bench.suites import CONTROL
 from memagent_bench.systems.registry import SYSTEMS
 
 
@@ -73,7 +74,11 @@ def sort_records(folders: Mapping[str, Sequence[Record]]) -> list[Suite]:
     for folder, records in folders.items():
         for record in records:
             label = names[folder, record.provenance.model, record.system]
-            cell = (label, _one_line(record.task), record.length)
+            task = record.task
+            if task.endswith(CONTROL):
+                # A system of its own: answers without a text are no part of a mean over tasks.
+                label, task = f"{label} (no context)", task.removesuffix(CONTROL)
+            cell = (label, _one_line(task), record.length)
             found.setdefault(_one_line(record.suite), {}).setdefault(cell, []).append(record)
     return [_suite(name, cells) for name, cells in found.items()]
 

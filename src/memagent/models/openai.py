@@ -90,14 +90,14 @@ class OpenAIModel:
         """Dialect and model, `vllm:Qwen/Qwen3-4B`; `openai:` for plain servers too."""
         self._window = window
         self._tokenizer = tokenizer
-        self._extra_body = dict(extra_body or {})
+        self.extra_body = dict(extra_body or {})
         self._tokens = tokens
         every = [Clients(self.name, url, api_key, default_headers or {}, timeout) for url in urls]
         self._route([self._server(model, clients, DIALECTS[dialect]) for clients in every])
 
     def _route(self, servers: Sequence[Server]) -> None:
         self.router = Router(servers)
-        self._counting = Counting(self.model, self.router, self._tokenizer, self._extra_body)
+        self._counting = Counting(self.model, self.router, self._tokenizer, self.extra_body)
 
     @property
     def servers(self) -> list[Server]:
@@ -170,9 +170,9 @@ class OpenAIModel:
             "messages": [write_message(message) for message in request.messages],
             **dialect.fields(request, tokens=self._tokens),
         }
-        if self._extra_body.get(dialect.limit, 0) is None:
+        if self.extra_body.get(dialect.limit, 0) is None:
             fields[OTHER_LIMIT[dialect.limit]] = request.max_tokens
-        fields = merge_fields(fields, self._extra_body)
+        fields = merge_fields(fields, self.extra_body)
         fields = {name: value for name, value in fields.items() if value is not None}
         if prompt:
             # Use the value that is sent: extra_body may ask for more.

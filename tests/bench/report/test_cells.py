@@ -41,6 +41,14 @@ def test_folders_that_complete_each_other_are_one_run() -> None:
     assert suite.lengths == (8 * K, 128 * K)
 
 
+def test_answers_without_a_text_are_no_part_of_a_mean() -> None:
+    own = [record(task, suite="qa") for task in ("squad", "squad_no_context")]
+    (suite,) = sort_records({"run": own})
+    assert suite.labels == ("memory", "memory (no context)")
+    assert suite.tasks == ("squad",)
+    assert [len(suite.of(label)) for label in suite.labels] == [1, 1]
+
+
 def test_suites_stand_apart() -> None:
     ruler, own = sort_records(
         {"run": [record("vt"), record("mine", suite="own"), record("cwe"), record("niah_single_1")]}
