@@ -67,6 +67,7 @@ class RolloutTrainer(GRPOTrainer):
         batch: BatchSettings,
         generate: Generate,
         size: int,
+        ahead: bool = False,
         peft_config: PeftConfig | None = None,
         callbacks: list[TrainerCallback] | None = None,
         on_batch: OnBatch | None = None,
@@ -81,6 +82,7 @@ class RolloutTrainer(GRPOTrainer):
             batch: what a step rolls out.
             generate: makes the rollouts.
             size: number of samples in the data.
+            ahead: whether rollouts may be of the weights before the last update.
             peft_config: trains an adapter; the reference is then the model without it.
             callbacks: transformers' callbacks.
             on_batch: called once per step, after its rollouts and before its first update.
@@ -94,6 +96,7 @@ class RolloutTrainer(GRPOTrainer):
         self.algorithm, self.batch = algorithm, batch
         self._generate_rollouts = generate
         self._on_batch = on_batch
+        self._merges = batch.updates_per_step == 1 and not ahead
         self.order = DataOrder(size, batch.groups * args.world_size, args.seed)
         self._scored_logps = torch.zeros(0)
         self._gap = EngineGap(self.largest_gap)
@@ -235,7 +238,7 @@ class RolloutTrainer(GRPOTrainer):
         self.state.num_input_tokens_seen += sum(r.tokens for g in told for r in g.rollouts)
         passes = (self.step + 1) * self.order.per_step / self.order.size  # without refills
         self.note(figures(told) | {"rows": float(len(rows)), "data/passes": passes})
-        if self.batch.updates_per_step == 1:
+        if self._merges:
             rows, numbers = advantages.merge_rows(rows, numbers)
             self.note({"rows/different": float(len(rows))})
         self.note({"tokens/seen": float(self.state.num_input_tokens_seen)})

@@ -195,6 +195,15 @@ def test_conversations_that_are_alike_are_trained_on_once(
     assert distances[0] < LIMIT
 
 
+def test_but_not_where_older_weights_sampled_them(tmp_path: Path) -> None:
+    same = {"noise": 0.5, "change": alike}
+    distances, clipped = compared(tmp_path / "a", Reference(), BATCH, ahead=True, **same)
+    assert clipped[0]
+    assert distances[0] < LIMIT
+    merged, _ = compared(tmp_path / "b", Reference(), BATCH, **same)
+    assert merged[0] > 0.05, "clipping depends on the sign of the advantage"
+
+
 @pytest.mark.parametrize("ratio", ["rollout", "recomputed", "truncated"])
 def test_and_that_of_later_iterations_where_ratios_are_clipped(tmp_path: Path, ratio: str) -> None:
     reference = Reference(ratio=ratio, beta=0.05)

@@ -15,7 +15,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from memagent_engines.transformers.batching import Request
-from memagent_engines.transformers.drawing import draw, left_padded
+from memagent_engines.transformers.drawing import draw, left_padded, uniform
 
 NGRAMS = (6, 5, 4, 3, 2)
 """Lengths of the suffixes to look up in the text, longest first."""
@@ -205,7 +205,7 @@ def _draw_ids(
     sampling, width = rows[0].request.sampling, logits_BWV.shape[1]
     if sampling.temperature:
         logits_BWV = logits_BWV / sampling.temperature
-        uniforms_BW = torch.tensor([row.uniforms(width) for row in rows])
+        uniforms_BW = uniform(row.uniforms(width) for row in rows)
         uniforms_N = uniforms_BW.flatten().to(logits_BWV.device)
         logprobs_NV = torch.log_softmax(logits_BWV.flatten(0, 1), -1)
         ids_BW1 = draw(logprobs_NV, sampling.top_p, uniforms_N).reshape(len(rows), width, 1)

@@ -3,8 +3,9 @@
 # ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -67,7 +68,7 @@ class Drawing(LogitsProcessor):
         temperature, top_p = self._batch[0].sampling.temperature, self._batch[0].sampling.top_p
         logprobs_BV = torch.log_softmax(scores / (temperature or 1.0), dim=-1)
         if temperature:
-            uniforms_B = torch.tensor([stream.random() for stream in self._streams])
+            uniforms_B = uniform(stream.random() for stream in self._streams)
             chosen_B1 = draw(logprobs_BV, top_p, uniforms_B.to(scores.device))
         else:
             chosen_B1 = scores.argmax(dim=-1, keepdim=True)
@@ -92,6 +93,11 @@ class Drawing(LogitsProcessor):
         logprobs_BT = torch.cat(self._steps, dim=-1)
         rows = zip(self._lengths, ids_BT.tolist(), logprobs_BT.tolist(), strict=True)
         return [(ids[:length], logprobs[:length]) for length, ids, logprobs in rows]
+
+
+def uniform(numbers: Iterable[Any]) -> torch.Tensor:
+    """Numbers from [0, 1), or lists of them; float32 would round some of them to 1."""
+    return torch.tensor(list(numbers), dtype=torch.float64)
 
 
 def draw(logprobs_BV: torch.Tensor, top_p: float, uniforms_B: torch.Tensor) -> torch.Tensor:

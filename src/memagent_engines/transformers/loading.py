@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
@@ -71,12 +72,7 @@ def load(
     finally:
         if bars:
             logging.enable_progress_bar()
-    missing = sorted(found["missing_keys"])
-    if missing:  # transformers would draw them at random
-        raise ConfigError(
-            f"the weights of {name!r} lack {len(missing)} tensors, such as {missing[0]!r}: they don't belong to the "
-            f"model that its config.json describes"
-        )
+    check_whole(name, found)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise ConfigError(
@@ -86,6 +82,20 @@ def load(
     if adapter is not None:
         merge_adapter(model, Path(name), adapter)
     return model, tokenizer
+
+
+def check_whole(name: str, info: Mapping[str, Any]) -> None:
+    """Raises a ConfigError if tensors were missing; transformers draws these at random.
+
+    Args:
+        name: of the model.
+        info: what `from_pretrained` says with `output_loading_info`.
+    """
+    if missing := sorted(info["missing_keys"]):
+        raise ConfigError(
+            f"the weights of {name!r} lack {len(missing)} tensors, such as {missing[0]!r}: they don't belong to the "
+            f"model that its config.json describes"
+        )
 
 
 def load_counter(name: str) -> TokenizerFile:

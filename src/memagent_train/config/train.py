@@ -44,14 +44,6 @@ FREE = (
 )
 """What may change when a run is resumed: how long, how fast and what is logged, but not what is learnt."""
 
-LATER = (
-    ("algorithm", "weights"),
-    ("algorithm", "rejected"),
-    ("rollout", "ahead"),
-    ("rollout", "engine_settings"),
-)
-"""Settings that earlier versions lack: left out where they aren't given, so that their runs resume."""
-
 
 class TrainConfig(Leaf):
     """The settings of `memagent-train grpo`, section by section."""
@@ -76,6 +68,11 @@ class TrainConfig(Leaf):
             raise ConfigError(
                 "algorithm.ratio='recomputed' doesn't correct rollouts for older weights, which rollout.ahead=true "
                 "brings: use 'truncated' or 'rollout'"
+            )
+        if self.lora is not None and self.lora.dropout:
+            raise ConfigError(
+                f"lora.dropout={self.lora.dropout!r} would train another policy than the one that samples: leave it "
+                f"out (`memagent-train sft` takes it)"
             )
         if self.rollout.engine in IN_PROCESS and self.resources.processes > 1:
             raise ConfigError(
@@ -124,9 +121,6 @@ def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
 def dump_config(config: TrainConfig) -> dict[str, Any]:
     """The settings as plain data that reads back the same; None is left out, since TOML doesn't have it."""
     dumped = config.model_dump(mode="json", exclude_none=True)
-    for section, name in LATER:
-        if name not in getattr(config, section).model_fields_set:
-            del dumped[section][name]
     if config.agent.use != MEMORY:
         dumped["agent"] = config.agent.model_dump(mode="json", exclude_unset=True)
     return {name: section for name, section in dumped.items() if not _is_empty(section)}

@@ -104,7 +104,7 @@ def _document(value: Any, name: str) -> str:
 
 
 def _answers(value: Any, name: str) -> tuple[str, ...]:
-    single = isinstance(value, str) or not isinstance(value, Sequence)
+    single = isinstance(value, str | bytes) or not isinstance(value, Sequence)
     answers = tuple(_answer(item, name) for item in ([value] if single else value))
     if not answers:
         raise BadRow(f"column {name!r} has no answer")

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, cast
 
 from memagent.errors import ConfigError, MemagentError
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit
 from memagent.run.result import RunResult, SessionResult
 from memagent.tasks import Sample
+from memagent.texts import repair_surrogates
 from memagent_train.agents import AgentFunction, GatedResult
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.rows import RolloutRecorder, with_reads
@@ -132,7 +133,7 @@ async def _run(
             rows=_salvage_rows(recorder),
             answer=None,
             status=Status.FAILED,
-            error=f"{type(error).__name__}: {error}",
+            error=repair_surrogates(f"{type(error).__name__}: {error}"),
         )
     finally:
         ROLLOUT.reset(before)
@@ -141,7 +142,7 @@ async def _run(
         rollout_id=request.rollout_id,
         sample=request.sample,
         rows=rows,
-        answer=outcome.answer,
+        answer=None if outcome.answer is None else repair_surrogates(outcome.answer),
         status=Status.UNSCORED,
         reward=outcome.reward,
         scores=dict(outcome.scores),
@@ -162,7 +163,7 @@ def read_outcome(returned: object, *, cut_off: bool) -> Outcome:
     """
     match returned:
         case Outcome():
-            return returned
+            return _check(returned)
         case SessionResult(answer=answer, stop_reason=reason, truncated=truncated):
             return Outcome(answer, overlong=truncated or reason in OVERLONG)
         case RunResult(answer=answer, stop_reason=reason):
@@ -174,6 +175,20 @@ def read_outcome(returned: object, *, cut_off: bool) -> Outcome:
                 f"the agent returned {returned!r}: return the answer as a text, None if there is none, an Outcome, or "
                 f"the result of a memagent agent"
             )
+
+
+def _check(outcome: Outcome) -> Outcome:
+    """Whatever an agent of one's own put in: a wrong type would end the training once it is logged."""
+    figures: list[object] = [*dict(outcome.scores).values()]
+    if outcome.reward is not None:
+        figures.append(outcome.reward)
+    if not isinstance(cast("object", outcome.answer), str | None):
+        wrong = f"answer={outcome.answer!r:.80}; give a text, or None"
+    elif not all(isinstance(figure, int | float) for figure in figures):
+        wrong = f"reward={outcome.reward!r:.80} and scores={outcome.scores!r:.200}; give numbers"
+    else:
+        return outcome
+    raise ConfigError(f"the agent returned an Outcome with {wrong}")
 
 
 def _salvage_rows(recorder: RolloutRecorder) -> tuple[Row, ...]:

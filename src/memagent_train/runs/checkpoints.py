@@ -31,7 +31,7 @@ class Checkpoint:
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """The complete checkpoints in a folder, oldest first; a missing folder has none."""
-    found = [_read(path) for path in _folders(folder)]
+    found = [_read(path) for path in list_folders(folder)]
     return sorted((one for one in found if one is not None), key=lambda one: one.updates)
 
 
@@ -59,7 +59,7 @@ def mark_complete(path: Path, step: int) -> None:
 
 def discard_incomplete(folder: Path) -> list[Path]:
     """Removes partial and damaged checkpoints; returns what was removed."""
-    broken = [path for path in _folders(folder) if _read(path) is None]
+    broken = [path for path in list_folders(folder) if _read(path) is None]
     for path in broken:
         shutil.rmtree(path)
     return broken
@@ -74,7 +74,8 @@ def prune(folder: Path, keep: int) -> None:
         shutil.rmtree(old.path)
 
 
-def _folders(folder: Path) -> list[Path]:
+def list_folders(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, complete or not."""
     if not folder.is_dir():
         return []
     return [path for path in folder.iterdir() if path.is_dir() and NAME.fullmatch(path.name)]

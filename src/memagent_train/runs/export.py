@@ -70,8 +70,9 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
         _write(model, tokenizer, half)
-        prompts = _write_reading(run, half, _window(model, agent))
-        (half / README).write_text(_readme(target, model, agent, prompts), encoding="utf-8")
+        window = _window(settings) or min(window_of(model), 8192)
+        prompts = _write_reading(run, half, window)
+        (half / README).write_text(_readme(target, window, agent, prompts), encoding="utf-8")
         check_export(model, half)
         if out.exists():
             out.rmdir()
@@ -118,8 +119,7 @@ def export_adapter(
         half.mkdir(parents=True)
         save_file(weights, half / WEIGHTS, metadata={"format": "pt"} | bound)
         (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        window = read_toml(RunFolder(run).settings).get("agent", {}).get("window")
-        prompts = _write_reading(run, half, window)
+        prompts = _write_reading(run, half, _window(read_toml(RunFolder(run).settings)))
         if out.exists():
             out.rmdir()
         half.replace(out)
@@ -177,8 +177,10 @@ def check_export(model: PreTrainedModel, folder: Path) -> None:
         )
 
 
-def _window(model: PreTrainedModel, agent: dict[str, Any]) -> int:
-    return agent.get("window", min(window_of(model), 8192))
+def _window(settings: dict[str, Any]) -> int | None:
+    """The window that was trained with, if the settings say one: the agent's, but at most that of rollouts."""
+    sizes = [settings.get(section, {}).get("window") for section in ("agent", "rollout")]
+    return min((size for size in sizes if size), default=None)
 
 
 def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
@@ -200,9 +202,9 @@ def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
     return True
 
 
-def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], prompts: bool) -> str:
+def _readme(target: Target, window: int, agent: dict[str, Any], prompts: bool) -> str:
     assert target.checkpoint is not None
-    window, base = _window(model, agent), target.model.path
+    base = target.model.path
     # A folder's path on this machine means nothing elsewhere.
     base = Path(base).name if Path(base).is_dir() else base
     parts = [
@@ -211,7 +213,7 @@ def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], promp
         f"```\nvllm serve . --served-model-name policy --max-model-len {window}\n```\n",
     ]
     if prompts:
-        usual = ReadingSettings().model_dump()
+        usual, agent = ReadingSettings().model_dump(), agent | {"window": window}
         given = [
             f"--{name.replace('_', '-')} {agent[name]}"
             for name in OPTIONS

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+from pydantic import BaseModel, ValidationError
 
 from memagent.errors import ConfigError, StoreReadOnly
 from memagent.runstore import RunStore, hold_folder, list_differences
@@ -21,6 +22,7 @@ from memagent_train.runs.checkpoints import (
     Checkpoint,
     discard_incomplete,
     list_checkpoints,
+    list_folders,
 )
 from memagent_train.runs.ids import is_repeated
 from memagent_train.runs.provenance import note_provenance
@@ -118,7 +120,11 @@ class RunFolder:
 
 @contextmanager
 def open_run(
-    path: Path, settings: Mapping[str, Any], *, free: Collection[str]
+    path: Path,
+    settings: Mapping[str, Any],
+    *,
+    free: Collection[str],
+    kind: type[BaseModel] | None = None,
 ) -> Generator[RunFolder]:
     """Creates the folder of a run, or reopens it at its newest complete checkpoint. Blocks.
 
@@ -129,6 +135,7 @@ def open_run(
         path: the folder.
         settings: plain data, with a table for each section.
         free: settings that may change between two sessions: `section.key`, or `section`.
+        kind: class of the settings, whose defaults stand for those that aren't given.
 
     Raises:
         RunBusy: another process is using it.
@@ -142,7 +149,7 @@ def open_run(
     except OSError as error:
         raise StoreReadOnly(f"cannot create the folder {str(path)!r}: {error.strerror}") from error
     with hold_folder(path):
-        _compare(folder, settings, free)
+        _compare(folder, settings, free, kind)
         # First, because it frees disk space that may be needed.
         _return_to_checkpoint(folder)
         new = folder.settings.with_suffix(".new")
@@ -152,11 +159,18 @@ def open_run(
         yield folder
 
 
-def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[str]) -> None:
+def _compare(
+    folder: RunFolder,
+    settings: Mapping[str, Any],
+    free: Collection[str],
+    kind: type[BaseModel] | None,
+) -> None:
     """Without a checkpoint nothing is lost: a wrong setting may be corrected."""
     whole = folder.find_newest() is not None
     if not folder.settings.exists():
-        if whole:
+        if list_folders(
+            folder.checkpoints
+        ):  # another program's: an incomplete one isn't ours to remove
             raise CheckpointMismatch(
                 f"{str(folder.path)!r} has checkpoints, but no {SETTINGS} to tell how they were made: use another --out"
             )
@@ -168,7 +182,11 @@ def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[st
             raise
         folder.start_over()
         return
-    old, new = _select_bound(before, free), _select_bound(settings, free)
+    both = [before, settings]
+    if kind is not None:
+        with suppress(ValidationError):  # an earlier version may have had other settings
+            both = [kind.model_validate_json(json.dumps(one)).model_dump() for one in both]
+    old, new = (_select_bound(one, free) for one in both)
     # What an earlier version didn't have is off there.
     said = list_differences(old, {key: new[key] for key in new if new[key] or key in old})
     if said and whole:

@@ -63,7 +63,7 @@ def train(
     _check_sharding(config)
     # No progress is reported for it.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    run = open_shared(out, dump_config(config), FREE, process, config.resources)
+    run = open_shared(out, dump_config(config), FREE, process, config.resources, TrainConfig)
     with stop_on_signals(), translate_faults(out), run as folder:
         from memagent_train.runs.training import Training
 

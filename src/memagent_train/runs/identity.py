@@ -11,7 +11,7 @@ from memagent_engines.transformers.adapter import weights_sha256
 from memagent_train.config.train import TrainConfig
 
 DIGITS = 16
-ADDED = ("agent_code", "reward_code", "weights", "adapter")
+ADDED = ("agent_code", "reward_code", "judge_prompt", "weights", "adapter")
 """What `identify` returns; earlier versions recorded none of it."""
 
 
@@ -25,9 +25,11 @@ def identify(config: TrainConfig) -> dict[str, str]:
         OSError: a file can't be read.
     """
     start = None if config.lora is None else config.lora.start
+    prompt = config.reward.judge.prompt
     return {
         "agent_code": digest_code(config.agent.use, "agent"),
         "reward_code": digest_code(config.reward.use.strip(), "reward"),
+        "judge_prompt": "" if prompt is None else _digest(prompt.read_bytes()),
         "weights": digest_weights(Path(config.model.path)),
         "adapter": "" if start is None else digest_weights(start),
     }
@@ -39,9 +41,13 @@ def digest_code(spec: str, what: str) -> str:
         return ""
     load_function(spec, what)
     file = sys.modules[spec.partition(":")[0]].__file__
-    return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()[:DIGITS]
+    return "" if file is None else _digest(Path(file).read_bytes())
 
 
 def digest_weights(folder: Path) -> str:
     """First hex digits of the SHA-256 of the tensors in a folder; empty for a name on a hub. Blocks."""
     return weights_sha256(folder)[:DIGITS] if folder.is_dir() else ""
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGITS]

@@ -11,6 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from memagent.errors import ConfigError
+from memagent_engines.lora import WEIGHTS
+from memagent_engines.transformers.adapter import check_base
+from memagent_engines.transformers.loading import check_whole
 from memagent_train.config.sections import LoraSettings, ModelSettings
 from memagent_train.runs.faults import first_line
 
@@ -43,7 +46,9 @@ def load_model(settings: ModelSettings) -> PreTrainedModel:
     if settings.revision is not None:
         options["revision"] = settings.revision
     try:
-        return AutoModelForCausalLM.from_pretrained(settings.path, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            settings.path, output_loading_info=True, **options
+        )
     except MemoryError:
         raise
     except Exception as error:  # whatever a hub, a file or a model's code raises
@@ -51,6 +56,9 @@ def load_model(settings: ModelSettings) -> PreTrainedModel:
             f"model.path = {settings.path!r} cannot be loaded ({first_line(error)}): give a folder as transformers "
             f"writes it, or a name on the hub; check dtype and attention too"
         ) from error
+    model, found = loaded
+    check_whole(settings.path, found)
+    return model
 
 
 def load_tokenizer(settings: ModelSettings, *, offline: bool = False) -> Tokenizer:
@@ -137,6 +145,8 @@ def with_adapter(
     from peft import PeftConfig, PeftModel
 
     start = str(settings.start)
+    if (base := Path(model.name_or_path)).is_dir() and (settings.start / WEIGHTS).is_file():
+        check_base(base, settings.start)
     try:
         found: Any = PeftConfig.from_pretrained(start)
         shape = (found.r, found.lora_alpha)

@@ -11,6 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from memagent.errors import ConfigError
 from memagent_train.config.sections import ResourceSettings
 from memagent_train.runs.folder import RunFolder, open_run
@@ -52,6 +54,7 @@ def open_shared(
     free: Collection[str],
     process: Process,
     resources: ResourceSettings,
+    kind: type[BaseModel] | None = None,
 ) -> Generator[RunFolder]:
     """The folder of a run: the first process opens it (see `open_run`), the others wait until it is ready."""
     if process.count > 1:
@@ -62,7 +65,7 @@ def open_shared(
             cpu=resources.device == "cpu", timeout=timedelta(seconds=resources.ddp_timeout)
         )
     if process.first:
-        with open_run(path, settings, free=free) as folder:
+        with open_run(path, settings, free=free, kind=kind) as folder:
             _wait_for_all(process)
             yield folder
     else:

@@ -26,12 +26,18 @@ from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.identity import ADDED, digest_weights
 from memagent_train.runs.keeping import Keeper
-from memagent_train.runs.policy import check_fit, load_model, load_tokenizer, with_adapter
+from memagent_train.runs.policy import (
+    check_fit,
+    embeddings,
+    load_model,
+    load_tokenizer,
+    with_adapter,
+)
 from memagent_train.runs.processes import open_shared, this_process
 from memagent_train.runs.progress import Board, SilentWatcher
 from memagent_train.runs.reports import report_targets
 from memagent_train.runs.signals import stop_on_signals
-from memagent_train.runs.traces import TraceRow, Traces, read_traces
+from memagent_train.runs.traces import TraceRow, Traces, check_ids, read_traces
 from memagent_train.sharding import shard_gradients
 
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear"}
@@ -75,7 +81,7 @@ def warm_start(
     reports = report_targets(config.logging)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     plain = config.model_dump(mode="json", exclude_none=True)
-    run = open_shared(out, plain, FREE_SFT, process, config.resources)
+    run = open_shared(out, plain, FREE_SFT, process, config.resources, SftConfig)
     with stop_on_signals(), translate_faults(out), run as folder:
         tokenizer = load_tokenizer(config.model)
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
@@ -89,6 +95,7 @@ def warm_start(
         if board.done < board.steps:
             model = load_model(config.model)
             check_fit(model, tokenizer)
+            check_ids(traces.rows, embeddings(model))
             policy, adapter = with_adapter(model, config.lora)
             with watch(board) as watching:
                 trainer = ReplyTrainer(

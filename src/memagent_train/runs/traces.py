@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,6 +101,17 @@ def read_traces(settings: TraceSettings, template: Template, end: int) -> Traces
     return Traces(tuple(rows), len(overlong))
 
 
+def check_ids(rows: Sequence[TraceRow], count: int) -> None:
+    """Raises a DataError if a row has an id that none of a model's `count` embeddings belongs to."""
+    for row in rows:
+        for one in (*row.prompt_ids, *row.response_ids):
+            if not 0 <= one < count:
+                raise DataError(
+                    f"a trace has the id {one!r}, but the model's are 0 to {count - 1}: it was made with another "
+                    f"tokenizer"
+                )
+
+
 def render_trace(messages: list[Message], template: Template, end: int) -> TraceRow:
     """A conversation whose last message is the reply: only that is learnt.
 
@@ -191,6 +202,12 @@ def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[Tra
                 continue
             for question in range(len(record.binding["questions"])):
                 for conversation in store.conversations(record.id, question):
+                    if any(one.tool_calls for one in conversation.messages):
+                        raise DataError(
+                            f"the run {record.id!r} in {str(source.store)!r} called tools, and of a run store only "
+                            f"replies of readings are imitated: name a prefix that leaves it out, or imitate a tool "
+                            f"agent's rollouts (kind = 'rollouts')"
+                        )
                     yield render_trace(list(conversation.messages), template, end)
     finally:
         store.close()

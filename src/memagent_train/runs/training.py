@@ -40,6 +40,9 @@ from memagent_train.runs.rollout_log import log_path, write_rollouts
 from memagent_train.sessions import SessionSettings
 from memagent_train.trainer import RolloutTrainer
 
+FURTHER = 1_000_000
+"""Epochs of the groups that replace others, one a step: beyond those of any training."""
+
 
 class Training:
     """The parts of a session. Close it after use.
@@ -144,6 +147,7 @@ class Training:
             batch=config.batch,
             generate=self.generate,
             size=len(self.data),
+            ahead=config.rollout.ahead,
             peft_config=adapter,
             callbacks=[keeper],
             on_batch=self.log_rollouts,
@@ -211,16 +215,23 @@ class Training:
     def _requests(self, step: int, indices: Sequence[int], group_size: int) -> list[RolloutRequest]:
         """Of the next groups of a step."""
         requests: list[RolloutRequest] = []
-        passes = (step - 1) * self.config.batch.groups * self.process.count // len(self.data)
         for index in indices:
             group = group_id(step, self._groups * self.process.count + self.process.index)
+            sample = self.data.sample(index, self._epoch(step))
             self._groups += 1
-            sample = self.data.sample(index, passes)
             for place in range(group_size):
                 name = rollout_id(group, place)
                 seed = seed_of(self.config.optimizer.seed, name)
                 requests.append(RolloutRequest(sample, group, name, seed))
         return requests
+
+    def _epoch(self, step: int) -> int:
+        """Of the next group of a step: no sample comes twice in one, also where it replaces a group."""
+        share = self.config.batch.groups
+        if self._groups >= share:
+            return FURTHER + step
+        first = ((step - 1) * self.process.count + self.process.index) * share
+        return (first + self._groups) // len(self.data)
 
     def _keeps(self, step: int) -> bool:
         """Whether a step's runs stay in the store."""

@@ -76,6 +76,7 @@ def test_a_dot_goes_into_a_column_unless_one_has_that_name() -> None:
         ({}, {"question": b"q"}, r"must be a text, got b'q' \(bytes\)"),
         ({}, {"answers": []}, "'answers' has no answer"),
         ({}, {"answers": None}, r"'answers' has None"),
+        ({}, {"answers": b"yes"}, r"'answers' has b'yes' \(bytes\)"),
         ({}, {"answers": True}, r"'answers' has True \(bool\)"),
         ({}, {"answers": ["a", " "]}, "'answers' is blank"),
         ({}, {"answers": [["a"]]}, r"'answers' has \['a'\] \(list\)"),

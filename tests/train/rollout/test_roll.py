@@ -272,6 +272,19 @@ async def returns(model: ChatModel, sample: Sample) -> Any:
     return 42
 
 
+def outcome(*values: Any, said: bool = False, **named: Any) -> AgentFunction:
+    async def agent(model: ChatModel, sample: Sample) -> Outcome:
+        if said:
+            await talk(model, [sample.question])
+        return Outcome(*values, **named)
+
+    return agent
+
+
+async def raises_half_a_character(model: ChatModel, sample: Sample) -> str:
+    raise OSError("cannot read \udcff")
+
+
 async def cancels(model: ChatModel, sample: Sample) -> str:
     raise asyncio.CancelledError
 
@@ -291,6 +304,10 @@ async def overflows(model: ChatModel, sample: Sample) -> str:
     [
         (raises, "ZeroDivisionError: by zero"),
         (returns, "the agent returned 42: return the answer as a text"),
+        (outcome(42), "an Outcome with answer=42; give a text, or None"),
+        (outcome("a", reward="1.0"), "reward='1.0'"),
+        (outcome("a", scores={"steps": None}), "scores={'steps': None}; give numbers"),
+        (raises_half_a_character, "OSError: cannot read \ufffd"),
         (cancels, "CancelledError"),
         (times_out, "TimeoutError"),
         (overflows, "ContextOverflow: policy"),
@@ -354,6 +371,11 @@ def test_an_outcome_says_what_became_of_the_rollout() -> None:
     (one,) = run(agent, asked=requests(1), verifier=Unpaid())
     assert (one.status, one.answer, one.reward) == (Status.UNSCORED, None, 0.25)
     assert (one.overlong, one.scores) == (True, {"steps": 9.0})
+
+
+def test_half_a_character_in_an_answer_can_be_logged() -> None:
+    (one,) = run(outcome("\ud800 blue", said=True), asked=requests(1))
+    assert one.answer == "\ufffd blue"
 
 
 @pytest.mark.parametrize("overlong", [False, True])

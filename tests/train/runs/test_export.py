@@ -55,6 +55,18 @@ def test_an_export_loads_as_the_policy_of_the_checkpoint(run: Path, tmp_path: Pa
     assert not torch.allclose(logits[0], logits[2], atol=1e-3)
 
 
+def test_the_window_is_the_one_of_rollouts(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"window": None, "chunk_tokens": None, "memory_tokens": None}
+    file = write_run(tmp_path, agent=sizes, rollout={"window": 96}, optimizer={"steps": 1})
+    made = export(train(load_train(file), tmp_path / "run").out, tmp_path / "out")
+    found = Policy.load(made.out)
+    assert found is not None
+    assert found.window == 96
+    readme = (made.out / "README.md").read_text()
+    assert "--max-model-len 96" in readme
+    assert "--window 96" in readme
+
+
 @pytest.mark.parametrize(("dtype", "gap"), [(None, 1e-5), ("bfloat16", 0.05)])
 def test_an_adapter_is_exported_by_itself(
     run: Path, tmp_path: Path, dtype: str | None, gap: float

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from memagent.errors import ConfigError, RunBusy, StoreReadOnly
 from memagent.runstore import RunStore
@@ -94,6 +95,37 @@ def test_a_run_goes_on_with_a_version_that_has_more_settings(tmp_path: Path) -> 
     begun(tmp_path)
     with open_run(tmp_path, changed("model", since_then=0), free=FREE) as folder:
         assert folder.find_newest() is not None
+
+
+class Settings(BaseModel):
+    """Settings with a default that isn't off."""
+
+    summaries: int = 7
+    model: dict[str, str] = {}
+    optimizer: dict[str, float] = {}
+    evaluation: dict[str, list[int]] = {}
+
+
+def test_settings_that_are_not_given_are_the_defaults(tmp_path: Path) -> None:
+    begun(tmp_path)
+    with open_run(tmp_path, SETTINGS | {"summaries": 7}, free=FREE, kind=Settings):
+        pass
+    with (
+        pytest.raises(CheckpointMismatch, match=r"summaries was 7, is 0"),
+        open_run(tmp_path, SETTINGS | {"summaries": 0}, free=FREE, kind=Settings),
+    ):
+        pass
+
+
+def test_checkpoints_of_another_program_stay(tmp_path: Path) -> None:
+    theirs = tmp_path / "checkpoints" / "checkpoint-500"
+    theirs.mkdir(parents=True)
+    with (
+        pytest.raises(CheckpointMismatch, match=r"has checkpoints, but no config\.toml"),
+        open_run(tmp_path, SETTINGS, free=FREE),
+    ):
+        pass
+    assert theirs.is_dir()
 
 
 def test_before_the_first_checkpoint_a_wrong_setting_may_be_put_right(tmp_path: Path) -> None:

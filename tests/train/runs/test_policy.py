@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from peft import get_peft_model
+from safetensors.torch import load_file, save_file
 from tests.train.runs.tiny import write_model
 from transformers import AutoTokenizer
 
@@ -17,6 +19,7 @@ from memagent_train.runs.policy import (
     check_fit,
     load_model,
     load_tokenizer,
+    with_adapter,
     with_checkpoint,
 )
 
@@ -52,6 +55,27 @@ def test_a_model_has_the_type_that_was_asked_for(folder: Path, dtype: str) -> No
 def test_what_cannot_be_loaded_is_named(folder: Path, settings: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         load_model(ModelSettings.model_validate({"path": str(folder)} | settings))
+
+
+def test_weights_that_lack_tensors_are_refused(folder: Path, tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    shutil.copytree(folder, half)
+    weights = load_file(half / "model.safetensors")
+    left = {name: weight for name, weight in weights.items() if "layers.1" not in name}
+    save_file(left, half / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"half' lack \d+ tensors, such as 'model.layers.1"):
+        load_model(ModelSettings(path=str(half)))
+
+
+@pytest.mark.filterwarnings(PEFT)
+def test_an_adapter_of_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
+    lora = LoraSettings(rank=2, alpha=4.0, start=tmp_path)
+    model = load_model(ModelSettings(path=str(folder)))
+    get_peft_model(model, adapter_settings(lora)).save_pretrained(str(tmp_path))
+    weights = load_file(tmp_path / "adapter_model.safetensors")
+    save_file(weights, tmp_path / "adapter_model.safetensors", metadata={"base_sha256": "0" * 64})
+    with pytest.raises(ConfigError, match="was not trained on"):
+        with_adapter(load_model(ModelSettings(path=str(folder))), lora)
 
 
 def test_a_tokenizer_of_no_folder_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:

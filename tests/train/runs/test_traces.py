@@ -12,8 +12,8 @@ import pytest
 from tests.train.runs.test_rollout_log import ANSWER, UPDATE, decode, rollout
 from tests.train.runs.tiny import PROMPTS
 
-from memagent import MemoryAgent
-from memagent.messages import ChatRequest, Message
+from memagent import MemoryAgent, ToolAgent
+from memagent.messages import ChatRequest, Completion, Message, ToolCall
 from memagent.models.scripted import ScriptedModel
 from memagent.runstore import RunStore
 from memagent_engines.transformers.padded import PaddedSampler
@@ -28,7 +28,7 @@ from memagent_train.errors import DataError
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.template import Template
 from memagent_train.runs.rollout_log import log_path, write_rollouts
-from memagent_train.runs.traces import TraceRow, Traces, read_traces
+from memagent_train.runs.traces import TraceRow, Traces, check_ids, read_traces
 from memagent_train.smoke.model import tiny_model
 from memagent_train.smoke.tokenizer import word_tokenizer
 
@@ -154,6 +154,26 @@ def test_finished_runs_of_any_model_are_traces(tmp_path: Path) -> None:
     assert replies == ["sun", "rain"]
     with pytest.raises(DataError, match="nothing to learn from"):
         read(RunsSource(kind="runs", store=tmp_path / "runs.sqlite", prefix="other"))
+
+
+def test_sessions_with_tools_are_no_traces(tmp_path: Path) -> None:
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    store = RunStore(tmp_path / "runs.sqlite")
+    call = ToolCall(id="1", name="add", arguments='{"a": 1, "b": 2}')
+    model = ScriptedModel([Completion(text="", tool_calls=(call,)), "3"], window=8192)
+    ToolAgent(model, [add], store=store).run("Add 1 and 2.", run_id="sum")
+    store.close()
+    with pytest.raises(DataError, match=r"the run 'sum' .* called tools"):
+        read(RunsSource(kind="runs", store=tmp_path / "runs.sqlite"))
+
+
+@pytest.mark.parametrize("one", [-1, 9, 2**70])
+def test_ids_that_the_model_lacks_are_refused(one: int) -> None:
+    with pytest.raises(DataError, match=f"a trace has the id {one}, but the model's are 0 to 8"):
+        check_ids([TraceRow((1, 8), (0, one), (1.0, 1.0))], 9)
 
 
 def test_missing_stores_and_files_are_named(tmp_path: Path) -> None:

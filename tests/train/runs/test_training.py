@@ -76,6 +76,18 @@ def test_groups_stand_side_by_side_with_names_and_seeds_of_their_own(
     assert (watch.expected, watch.ended) == ([4, 2], 6)
 
 
+def test_no_sample_of_few_comes_twice_in_a_step(settings: Path, folder: RunFolder) -> None:
+    source = '{kind="task", use="memagent_train.smoke.task:Relay", count=3}'
+    training = session(load(settings, f"data.source=[{source}]", "batch.groups=8"), folder)
+    try:
+        drawn = training.generate(training.trainer.order.batch(0), 2)
+        again = training.generate(training.trainer.order.draw_further(0), 2)
+    finally:
+        training.close()
+    samples = [one.sample.index for one in (*drawn, *again)][::2]
+    assert len(set(samples)) == 8 + 3
+
+
 def test_processes_take_turns_at_names_of_groups(settings: Path, folder: RunFolder) -> None:
     config = load(settings, "resources.processes=2")
     training = session(config, folder, Process(1, 2))

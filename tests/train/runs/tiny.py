@@ -75,7 +75,7 @@ def write_run(folder: Path, **sections: dict[str, Any]) -> Path:
     """Writes model and settings, and returns the settings' file.
 
     Args:
-        sections: in the place of the defaults' keys.
+        sections: in the place of the defaults' keys; None leaves one out.
     """
     write_model(folder / "model")
     tables: dict[str, dict[str, Any]] = {
@@ -99,7 +99,8 @@ def write_run(folder: Path, **sections: dict[str, Any]) -> Path:
         "resources": {"device": "cpu"},
     }
     for name, keys in sections.items():
-        tables[name] = tables.get(name, {}) | keys
+        both = tables.get(name, {}) | keys
+        tables[name] = {key: value for key, value in both.items() if value is not None}
     file = folder / "train.toml"
     file.write_text(tomli_w.dumps(tables), encoding="utf-8")
     return file
