@@ -145,8 +145,9 @@ def with_adapter(
     from peft import PeftConfig, PeftModel
 
     start = str(settings.start)
-    if (base := Path(model.name_or_path)).is_dir() and (settings.start / WEIGHTS).is_file():
-        check_base(base, settings.start)
+    base = model.name_or_path
+    if base and Path(base).is_dir() and (settings.start / WEIGHTS).is_file():
+        check_base(Path(base), settings.start)
     try:
         found: Any = PeftConfig.from_pretrained(start)
         shape = (found.r, found.lora_alpha)
