@@ -65,6 +65,14 @@ def test_the_same_settings_give_the_same_run_at_the_price_of_the_rest(store: Run
     assert list(map(bare, rest)) == list(map(bare, list(store.events("old"))[1:]))
 
 
+def test_its_events_are_numbered_anew(store: RunStore) -> None:
+    agent(store, limits=Limits(calls=2)).ask(TEXT, "Which number?", run_id="old")
+    agent(store).resume("old", TEXT)  # which leaves an event that is not copied
+    branch(store, 4)
+    seqs = [event.seq for event in store.events("new")]
+    assert seqs == list(range(len(seqs)))
+
+
 def test_the_old_run_stays_and_may_be_removed(store: RunStore) -> None:
     before = ask(store).to_dict(), list(store.events("old"))
     branch(store, 2)

@@ -302,9 +302,9 @@ class RunStore(Branching, Spending):
             "(?3 IS NULL OR json_extract(body, '$.type') = ?3) ORDER BY seq LIMIT 256"
         )
         while found := self._db.read(page, (run_id, after, kind)):
-            for _, body in found:
-                yield event_adapter.validate_json(body)
-            after = found[-1][0]
+            for after, body in found:
+                # The copies of a branch have the seq of their origin in the body.
+                yield event_adapter.validate_json(body).model_copy(update={"seq": after})
 
     def last_seq(self, run_id: str) -> int:
         """The `seq` of the run's last event; -1 if there is none."""
