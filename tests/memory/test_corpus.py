@@ -1,6 +1,7 @@
 """`MemoryAgent.map`: many documents, each with a run of its own."""
 
 import asyncio
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -68,6 +69,45 @@ def test_results_come_as_they_come(store: RunStore) -> None:
     found = list(agent(store, uneven).map(texts, QUESTION, concurrency=2))
     assert [item.index for item in found][-1] == 0
     assert [item.name for item in found][-1] == "document 0"
+
+
+def test_results_come_while_the_next_document_is_waited_for(store: RunStore) -> None:
+    known = threading.Event()
+
+    def documents() -> Iterator[str]:
+        for name in NAMES[:3]:
+            yield f"in this house lives {name}."
+            assert known.wait(10)
+            known.clear()
+
+    for item in agent(store).map(documents(), QUESTION):
+        assert item.error is None
+        known.set()
+
+
+@pytest.mark.timeout(60)
+def test_documents_may_be_chosen_with_the_agent_itself(store: RunStore) -> None:
+    texts = [f"in this house lives {name}." for name in NAMES]
+    reader = agent(store)
+    short = (text for text in texts if reader.estimate(text, QUESTION).chunks == 1)
+    assert len(list(reader.map(short, QUESTION))) == 6
+
+
+def test_an_iterator_that_ended_is_not_asked_again(store: RunStore) -> None:
+    class Last:
+        asked = 0
+
+        def __iter__(self) -> Iterator[str]:
+            return self
+
+        def __next__(self) -> str:
+            self.asked += 1
+            if self.asked == 1:
+                return "in this house lives Anna."
+            raise StopIteration
+
+    assert len(list(agent(store).map(last := Last(), QUESTION))) == 1
+    assert last.asked == 2
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])

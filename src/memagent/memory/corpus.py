@@ -65,20 +65,27 @@ async def read_all(
             f"documents={documents!r:.80} is a single document: give a list, or use ask"
         )
     check_run_id(f"{prefix}-")
-    upcoming = enumerate(documents)
-    running = set[asyncio.Task[Mapped]]()
+    upcoming, turn, ended = enumerate(documents), asyncio.Lock(), False
+
+    async def read_next() -> Mapped | None:
+        nonlocal ended
+        async with turn:
+            # Not in one of the few threads that readings need: a generator of documents may wait long, or for them.
+            found = None if ended else await asyncio.to_thread(next, upcoming, None)
+            ended = found is None
+        return None if found is None else await _read(agent, *found, question, prefix)
+
+    running = set[asyncio.Task[Mapped | None]]()
     try:
         while True:
-            while len(running) < concurrency:
-                # In a thread: a generator of documents may read a folder or a network.
-                if (found := await in_thread(next, upcoming, None)) is None:
-                    break
-                running.add(asyncio.create_task(_read(agent, *found, question, prefix)))
+            while not ended and len(running) < concurrency:
+                running.add(asyncio.create_task(read_next()))
             if not running:
                 return
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                yield await task
+                if (mapped := await task) is not None:
+                    yield mapped
     finally:
         for task in running:
             task.cancel()
