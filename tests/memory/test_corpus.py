@@ -14,6 +14,7 @@ from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
+    DocumentNotFound,
     EmptyDocument,
     MemagentError,
     RunMismatch,
@@ -154,6 +155,23 @@ def test_a_document_that_fails_leaves_the_others_alone(store: RunStore, tmp_path
     fails = False
     again = {item.index: item.result for item in reader.map(paths[:6], QUESTION)}
     assert [again[n].answer for n in range(6) if again[n] is not None] == NAMES  # type: ignore[union-attr]
+
+
+def test_equal_documents_are_read_once(store: RunStore) -> None:
+    async def slow(request: ChatRequest) -> str:
+        await asyncio.sleep(0.01)
+        return reply(request)
+
+    reader = agent(store, model := ScriptedModel(slow, window=2048))
+    found = list(reader.map(["in this house lives Anna."] * 3, QUESTION))
+    assert [item.result and item.result.answer for item in found] == ["Anna"] * 3
+    assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("path", ["~$report.docx", "~nobody-here/*.md"])
+def test_a_path_that_begins_with_a_tilde_is_an_error_of_its_own(store: RunStore, path: str) -> None:
+    found = list(agent(store).map([Path(path), "in this house lives Anna."], QUESTION))
+    assert {item.index: type(item.error) for item in found if item.error} == {0: DocumentNotFound}
 
 
 def test_what_is_finished_is_not_asked_again(store: RunStore, tmp_path: Path) -> None:

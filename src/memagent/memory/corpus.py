@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from memagent.documents import Source, open_document
 from memagent.errors import (
@@ -66,6 +67,7 @@ async def read_all(
         )
     check_run_id(f"{prefix}-")
     upcoming, turn, ended = enumerate(documents), asyncio.Lock(), False
+    locks = WeakValueDictionary[str, asyncio.Lock]()
 
     async def read_next() -> Mapped | None:
         nonlocal ended
@@ -73,7 +75,11 @@ async def read_all(
             # Not in one of the few threads that readings need: a generator of documents may wait long, or for them.
             found = None if ended else await asyncio.to_thread(next, upcoming, None)
             ended = found is None
-        return None if found is None else await _read(agent, *found, question, prefix)
+        if found is None:
+            return None
+        run_id = await in_thread(name_run, agent, found[1], question, prefix)
+        async with locks.setdefault(run_id, asyncio.Lock()):  # equal documents are one run
+            return await _read(agent, *found, question, run_id)
 
     running = set[asyncio.Task[Mapped | None]]()
     try:
@@ -93,9 +99,8 @@ async def read_all(
 
 
 async def _read(
-    agent: MemoryAgent, index: int, source: Source, question: str, prefix: str
+    agent: MemoryAgent, index: int, source: Source, question: str, run_id: str
 ) -> Mapped:
-    run_id = await in_thread(name_run, agent, source, question, prefix)
     name = str(source) if isinstance(source, os.PathLike) else f"document {index}"
     try:
         document = await in_thread(open_document, source)
@@ -115,7 +120,7 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
     Documents that can be read only once, and other kinds of document, get a new one.
     """
     if isinstance(source, os.PathLike):
-        what = str(Path(source).expanduser().absolute())
+        what = str(Path(os.path.expanduser(source)).absolute())  # noqa: PTH111 - pathlib's may raise
     elif isinstance(source, str | bytes):
         raw = source.encode(errors="surrogatepass") if isinstance(source, str) else source
         what = hashlib.blake2b(raw, digest_size=16).hexdigest()
