@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
+from memagent import ChatRequest, MemoryAgent, RunStore, Sampling, ScriptedModel
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -172,6 +172,17 @@ def test_equal_documents_are_read_once(store: RunStore) -> None:
 def test_a_path_that_begins_with_a_tilde_is_an_error_of_its_own(store: RunStore, path: str) -> None:
     found = list(agent(store).map([Path(path), "in this house lives Anna."], QUESTION))
     assert {item.index: type(item.error) for item in found if item.error} == {0: DocumentNotFound}
+
+
+def test_the_servers_address_and_reading_ahead_change_no_run(store: RunStore) -> None:
+    def served(url: str | None, ahead: int) -> MemoryAgent:
+        model = ScriptedModel(reply, window=2048)
+        model.recipe = {"model": model.name, "base_url": url, "tokenizer": None}  # type: ignore[attr-defined]
+        return agent(store, model, read_ahead=ahead, sampling=Sampling(temperature=0))
+
+    readers = [served(None, 1), served("http://one/v1", 1), served("http://two/v1", 2)]
+    texts = ["in this house lives Anna."]
+    assert len({item.run_id for each in readers for item in each.map(texts, QUESTION)}) == 1
 
 
 def test_what_is_finished_is_not_asked_again(store: RunStore, tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ async def _read(
 def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> str:
     """The run id of a document: the same for the same path or text, question and settings, so that it is resumed.
 
+    The server's address and how far is read ahead are not among them: runs aren't bound to those either.
     Documents that can be read only once, and other kinds of document, get a new one.
     """
     if isinstance(source, os.PathLike):
@@ -126,5 +127,10 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
         what = hashlib.blake2b(raw, digest_size=16).hexdigest()
     else:
         return f"{prefix}-{new_run_id()}"
-    key = json.dumps([what, question, agent.recipe()], sort_keys=True, default=str).encode()
+    recipe = agent.recipe() | {
+        "read_ahead": 1
+    }  # the defaults, which keep the names of earlier versions
+    if "base_url" in recipe:
+        recipe["base_url"] = None
+    key = json.dumps([what, question, recipe], sort_keys=True, default=str).encode()
     return f"{prefix}-{hashlib.blake2b(key, digest_size=8).hexdigest()}"
