@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from memagent.messages import Usage
 from memagent.models.limit import Limits
 from memagent.run.result import Result
 from memagent.runstore import RunStore
@@ -84,8 +85,9 @@ def read_results(
 ) -> list[Result]:
     """One result per question, priced by the limits. Blocks."""
     results: list[Result] = []
+    costs = store.usages(run_id)
     for state in states:
-        usage = store.usage(run_id, state.question)
+        usage = costs.get(state.question, Usage())
         conversations = store.conversations(run_id, state.question)
         reason = state.stopped or (StopReason.SETTLED if state.settled else StopReason.ANSWERED)
         result = Result(
