@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,10 +164,10 @@ def test_a_branch_that_was_killed_before_its_copy_is_made_whole(store: RunStore)
     assert (again.answer, again.usage.calls) == (old.answer, old.usage.calls - 3)
 
 
-@pytest.mark.parametrize("before", [0, -1, 99])
-def test_chunks_that_were_not_read(store: RunStore, before: int) -> None:
+@pytest.mark.parametrize("before", [0, -1, 99, 1.5, "2"])
+def test_chunks_that_were_not_read(store: RunStore, before: Any) -> None:
     ask(store)
-    with pytest.raises(ConfigError, match=f"before={before}: run 'old' read"):
+    with pytest.raises(ConfigError, match=f"before={before!r}: run 'old' read"):
         branch(store, before)
     assert store.find("new") is None
 
