@@ -127,10 +127,7 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
         what = hashlib.blake2b(raw, digest_size=16).hexdigest()
     else:
         return f"{prefix}-{new_run_id()}"
-    recipe = agent.recipe() | {
-        "read_ahead": 1
-    }  # the defaults, which keep the names of earlier versions
-    if "base_url" in recipe:
-        recipe["base_url"] = None
+    recipe = agent.recipe() | {"read_ahead": 1}  # defaults keep the names of earlier versions
+    recipe |= dict.fromkeys({"base_url"} & recipe.keys())
     key = json.dumps([what, question, recipe], sort_keys=True, default=str).encode()
     return f"{prefix}-{hashlib.blake2b(key, digest_size=8).hexdigest()}"

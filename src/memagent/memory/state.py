@@ -56,10 +56,8 @@ def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
         if (found := store.latest(run_id, f"update/q{question}")) is not None:
             number, body = found
             state.step, state.settled = number + 1, body.get("settled", False)
-            state.next_chunk, state.progress = (
-                body.get("next", number + 1),
-                body.get("progress", {}),
-            )
+            state.next_chunk = body.get("next", number + 1)
+            state.progress = body.get("progress", {})
             state.carried = body.get("carried")
         if state.carried is not None:
             written = store.effect(run_id, f"update-{state.carried}/q{question}")

@@ -5,6 +5,7 @@ from memagent.runstore.database import Database
 
 _SUMS = ", ".join(f"COALESCE(SUM(json_extract(usage, '$.{n}')), 0)" for n in Usage.model_fields)
 _QUESTION = "CASE WHEN kind GLOB '*/q[0-9]*' THEN CAST(substr(kind, instr(kind, '/q') + 2) AS INTEGER) ELSE 0 END"
+_COSTS = f"SELECT {_QUESTION}, {_SUMS} FROM effects WHERE run = ? GROUP BY 1"
 _PAID = "SELECT committed, usage FROM effects WHERE run = ? AND json_extract(usage, '$.calls') > 0"
 
 
@@ -19,11 +20,9 @@ class Spending:
         return sum(costs.values(), Usage()) if question is None else costs.get(question, Usage())
 
     def usages(self, run_id: str) -> dict[int, Usage]:
-        """The costs of the questions that cost something."""
-        sums = f"SELECT {_QUESTION}, {_SUMS} FROM effects WHERE run = ? GROUP BY 1"
-        found = self._db.read(sums, (run_id,))
-        fields = Usage.model_fields
-        return {number: Usage(**dict(zip(fields, row, strict=True))) for number, *row in found}
+        """The cost of each question's calls; a question without effects is missing."""
+        names, found = Usage.model_fields, self._db.read(_COSTS, (run_id,))
+        return {number: Usage(**dict(zip(names, row, strict=True))) for number, *row in found}
 
     def payments(self, run_id: str) -> list[tuple[float, Usage]]:
         """When the run's calls were committed, in seconds since the epoch, and their cost; in that order."""

@@ -52,9 +52,7 @@ class RunStore(Branching, Spending):
         try:  # the file itself: a lock beside a link to it would be another one
             self.path = None if path is None else Path(path).expanduser().resolve()
         except (OSError, RuntimeError, ValueError) as error:
-            raise StoreError(
-                f"{str(path)!r} cannot be a run store ({error}): name another --store"
-            ) from error
+            raise StoreError(f"bad path {str(path)!r} ({error}): name another --store") from error
         self._db = Database(self.path, durable=durable)
         self._held: set[str] = set()
 
@@ -91,8 +89,7 @@ class RunStore(Branching, Spending):
 
     def find(self, run_id: str) -> RunRecord | None:
         """The run with that id, or None."""
-        valid = (repair_surrogates(run_id),)  # of no run, if there was anything to repair
-        found = self._db.read("SELECT * FROM runs WHERE id = ?", valid)
+        found = self._db.read("SELECT * FROM runs WHERE id = ?", (repair_surrogates(run_id),))
         return _record(found[0]) if found else None
 
     def get(self, run_id: str) -> RunRecord:

@@ -137,9 +137,7 @@ def find_template(folder: Path) -> ChatTemplate | None:
         try:
             named = {t["name"]: t["template"] for t in cast("list[dict[str, Any]]", source)}
         except (KeyError, TypeError) as error:
-            raise TokenizerError(
-                f"'chat_template' in {str(config_path)!r} is not a list of named templates"
-            ) from error
+            raise TokenizerError(f"{str(config_path)!r} has a malformed chat_template") from error
         source, tool_source = named.get("default"), named.get("tool_use")
     if not isinstance(source, str) or not source:
         return None
