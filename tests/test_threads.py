@@ -216,6 +216,24 @@ def test_errors_come_through_as_they_are() -> None:
         run_sync(fail())
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(3)], ids=repr)
+async def test_what_would_end_the_event_loop_ends_only_its_call(error: BaseException) -> None:
+    async def fail() -> None:
+        await asyncio.ensure_future(in_thread(raising(error)))  # as documents are read
+
+    async def wait() -> bool:
+        waiting.set()
+        return await asyncio.to_thread(ended.wait, 10)
+
+    waiting, ended = threading.Event(), threading.Event()
+    other = asyncio.create_task(in_own_thread(lambda: run_sync(wait())))
+    assert await asyncio.to_thread(waiting.wait, 10)
+    with pytest.raises(ToolError, match=f"{type(error).__name__}: 3"):
+        await asyncio.wait_for(in_own_thread(lambda: run_sync(fail())), 10)
+    ended.set()
+    assert await asyncio.wait_for(other, 10)
+
+
 def test_a_sync_call_from_inside_is_refused_not_deadlocked() -> None:
     async def inside() -> None:
         run_sync(double(1))

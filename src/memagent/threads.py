@@ -102,8 +102,15 @@ def _background() -> asyncio.AbstractEventLoop:
         loop = _loops.get(os.getpid())
         if loop is None:
             loop = _loops[os.getpid()] = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="memagent", daemon=True).start()
+            threading.Thread(target=_serve, args=(loop,), name="memagent", daemon=True).start()
         return loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        # asyncio leaves these in their task, for whoever awaits it, and stops the loop, which serves others too.
+        with suppress(SystemExit, KeyboardInterrupt):
+            return loop.run_forever()
 
 
 async def in_background(work: Coroutine[Any, Any, T]) -> T:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from memagent.chunking import Chunker, ResumePoint, chunk_text, chunks
 from memagent.documents import open_document
+from memagent.documents.streams import IterableSource
 from memagent.errors import DecodingError, EmptyDocument, RunMismatch
 from memagent.tokens import ByteBound, TokenizerFile
 from memagent.tokens.base import Measured
@@ -43,6 +44,17 @@ async def test_errors_of_the_document_and_of_a_resume_pass_through() -> None:
     with pytest.raises(DecodingError):
         await read()
     assert seen  # what came before the bad byte
+
+
+@pytest.mark.parametrize("pieces", [[], [" ", "\n"]])
+async def test_a_document_of_another_class_may_be_empty_too(pieces: list[str]) -> None:
+    class Own(IterableSource):
+        async def pieces(self) -> AsyncGenerator[str]:
+            for piece in pieces:
+                yield piece
+
+    with pytest.raises(EmptyDocument, match="'mine'"):
+        await anext(chunks(Own((), "mine", None, "strict"), Chunker(COUNTER, 300)))
 
 
 async def test_a_document_is_read_no_further_than_it_is_needed(tmp_path: Path) -> None:

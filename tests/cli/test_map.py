@@ -70,8 +70,12 @@ def test_a_file_of_something_else_is_left_alone(
     assert out.read_text() == f"{line}\n"
 
 
-def test_no_file_is_an_error(invoke: Invoke, tmp_path: Path) -> None:
-    done = invoke("map", str(tmp_path / "*.pdf"), QUESTION, "--model", "extractive")
+@pytest.mark.parametrize("pattern", ["*.pdf", "~nobody-here/*.md"])
+def test_no_file_is_an_error(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke("map", pattern, QUESTION, "--model", "extractive")
     assert done.exit_code == 3
     assert "matches no file" in done.stderr
 

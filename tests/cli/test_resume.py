@@ -126,6 +126,9 @@ def test_options_of_the_document_are_remembered(
 
 def test_a_run_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
     assert invoke("resume", "nosuch").exit_code == 5
+    for run, store in (("caf\udce9", []), ("r", ["--store", "~nobody-here/runs.sqlite"])):
+        lost = invoke("resume", run, *store)
+        assert (lost.exit_code, "bug" in lost.stderr) == (5, False)
     typo = tmp_path / "typo.sqlite"
     done = invoke("resume", "nosuch", "--store", typo)
     assert (done.exit_code, typo.exists()) == (5, False)

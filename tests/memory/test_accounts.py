@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from memagent import (
 )
 from memagent.errors import ConnectionFailed
 from memagent.messages import Failure
+from memagent.runstore.database import Database
 from memagent.tokens import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -51,6 +53,21 @@ def test_sessions_that_end_by_themselves_repeat_nothing(store: RunStore) -> None
     limited = agent(store, fine, limits=Limits(calls=9 + 2)).ask(TEXT, "Who?", run_id="r1")
     assert (limited.stop_reason, limited.usage.calls) == (StopReason.LIMIT, 2)
     assert agent(store, fine).ask(TEXT, "Who?", run_id="r1").usage.repeated == 0
+
+
+def test_costs_of_many_questions_are_added_up_in_one_pass(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries, read = list[str](), Database.read
+
+    def counting(self: Database, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        queries.append(sql)
+        return read(self, sql, values)
+
+    monkeypatch.setattr(Database, "read", counting)
+    results = agent(store, fine).ask_many(TEXT, ["Who?", "Where?", "When?"], run_id="r1")
+    assert [result.usage.calls for result in results] == [result.chunks + 1 for result in results]
+    assert sum("SUM(" in sql for sql in queries) == 1
 
 
 def test_what_was_paid_before_a_limit_or_a_failure_is_counted(store: RunStore) -> None:

@@ -237,6 +237,20 @@ def test_an_estimate_bounds_what_is_sent(store: RunStore) -> None:
     )
 
 
+def test_an_estimate_bounds_what_is_sent_after_other_questions_are_settled(store: RunStore) -> None:
+    changing = keeping(1.0)
+
+    def reply(request: ChatRequest) -> str:
+        settled = request.kind == "update" and request.parts["question"] != "q0"
+        return "A note.\n[done]" if settled else changing(request)
+
+    questions = [f"q{number}" for number in range(6)]
+    reader = agent(store, model := ScriptedModel(reply, window=1600), 16, gate="exit")
+    estimate = reader.estimate(TEXT, questions)
+    reader.ask_many(TEXT, questions)
+    assert estimate.calls_min < len(model.requests) <= estimate.calls_max
+
+
 @pytest.mark.parametrize("ahead", [2, "auto"])
 def test_a_temperature_is_refused(store: RunStore, ahead: Any) -> None:
     with pytest.raises(ConfigError, match=r"read_ahead=.* needs greedy decoding.*temperature=0"):

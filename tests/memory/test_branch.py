@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_the_same_settings_give_the_same_run_at_the_price_of_the_rest(store: Run
         return event.model_copy(update={"seq": 0} | ({"usage": Usage()} if paid else {}))
 
     assert list(map(bare, rest)) == list(map(bare, list(store.events("old"))[1:]))
+
+
+def test_its_events_are_numbered_anew(store: RunStore) -> None:
+    agent(store, limits=Limits(calls=2)).ask(TEXT, "Which number?", run_id="old")
+    agent(store).resume("old", TEXT)  # which leaves an event that is not copied
+    branch(store, 4)
+    seqs = [event.seq for event in store.events("new")]
+    assert seqs == list(range(len(seqs)))
 
 
 def test_the_old_run_stays_and_may_be_removed(store: RunStore) -> None:
@@ -155,10 +164,10 @@ def test_a_branch_that_was_killed_before_its_copy_is_made_whole(store: RunStore)
     assert (again.answer, again.usage.calls) == (old.answer, old.usage.calls - 3)
 
 
-@pytest.mark.parametrize("before", [0, -1, 99])
-def test_chunks_that_were_not_read(store: RunStore, before: int) -> None:
+@pytest.mark.parametrize("before", [0, -1, 99, 1.5, "2"])
+def test_chunks_that_were_not_read(store: RunStore, before: Any) -> None:
     ask(store)
-    with pytest.raises(ConfigError, match=f"before={before}: run 'old' read"):
+    with pytest.raises(ConfigError, match=f"before={before!r}: run 'old' read"):
         branch(store, before)
     assert store.find("new") is None
 

@@ -1,6 +1,7 @@
 """`MemoryAgent.map`: many documents, each with a run of its own."""
 
 import asyncio
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
+from memagent import ChatRequest, MemoryAgent, RunStore, Sampling, ScriptedModel
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
+    DocumentNotFound,
     EmptyDocument,
     MemagentError,
     RunMismatch,
@@ -70,6 +72,45 @@ def test_results_come_as_they_come(store: RunStore) -> None:
     assert [item.name for item in found][-1] == "document 0"
 
 
+def test_results_come_while_the_next_document_is_waited_for(store: RunStore) -> None:
+    known = threading.Event()
+
+    def documents() -> Iterator[str]:
+        for name in NAMES[:3]:
+            yield f"in this house lives {name}."
+            assert known.wait(10)
+            known.clear()
+
+    for item in agent(store).map(documents(), QUESTION):
+        assert item.error is None
+        known.set()
+
+
+@pytest.mark.timeout(60)
+def test_documents_may_be_chosen_with_the_agent_itself(store: RunStore) -> None:
+    texts = [f"in this house lives {name}." for name in NAMES]
+    reader = agent(store)
+    short = (text for text in texts if reader.estimate(text, QUESTION).chunks == 1)
+    assert len(list(reader.map(short, QUESTION))) == 6
+
+
+def test_an_iterator_that_ended_is_not_asked_again(store: RunStore) -> None:
+    class Last:
+        asked = 0
+
+        def __iter__(self) -> Iterator[str]:
+            return self
+
+        def __next__(self) -> str:
+            self.asked += 1
+            if self.asked == 1:
+                return "in this house lives Anna."
+            raise StopIteration
+
+    assert len(list(agent(store).map(last := Last(), QUESTION))) == 1
+    assert last.asked == 2
+
+
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_so_many_documents_are_read_at_once(store: RunStore, concurrency: int) -> None:
     running = most = taken = 0
@@ -114,6 +155,34 @@ def test_a_document_that_fails_leaves_the_others_alone(store: RunStore, tmp_path
     fails = False
     again = {item.index: item.result for item in reader.map(paths[:6], QUESTION)}
     assert [again[n].answer for n in range(6) if again[n] is not None] == NAMES  # type: ignore[union-attr]
+
+
+def test_equal_documents_are_read_once(store: RunStore) -> None:
+    async def slow(request: ChatRequest) -> str:
+        await asyncio.sleep(0.01)
+        return reply(request)
+
+    reader = agent(store, model := ScriptedModel(slow, window=2048))
+    found = list(reader.map(["in this house lives Anna."] * 3, QUESTION))
+    assert [item.result and item.result.answer for item in found] == ["Anna"] * 3
+    assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("path", ["~$report.docx", "~nobody-here/*.md"])
+def test_a_path_that_begins_with_a_tilde_is_an_error_of_its_own(store: RunStore, path: str) -> None:
+    found = list(agent(store).map([Path(path), "in this house lives Anna."], QUESTION))
+    assert {item.index: type(item.error) for item in found if item.error} == {0: DocumentNotFound}
+
+
+def test_the_servers_address_and_reading_ahead_change_no_run(store: RunStore) -> None:
+    def served(url: str | None, ahead: int) -> MemoryAgent:
+        model = ScriptedModel(reply, window=2048)
+        model.recipe = {"model": model.name, "base_url": url, "tokenizer": None}  # type: ignore[attr-defined]
+        return agent(store, model, read_ahead=ahead, sampling=Sampling(temperature=0))
+
+    readers = [served(None, 1), served("http://one/v1", 1), served("http://two/v1", 2)]
+    texts = ["in this house lives Anna."]
+    assert len({item.run_id for each in readers for item in each.map(texts, QUESTION)}) == 1
 
 
 def test_what_is_finished_is_not_asked_again(store: RunStore, tmp_path: Path) -> None:

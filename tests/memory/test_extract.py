@@ -389,6 +389,14 @@ def test_a_summary_is_a_question_with_its_own_wording(style: Any) -> None:
     assert quotes[0].text == "On Monday the heating failed."
 
 
+def test_a_summary_that_fails_says_how_to_resume_it() -> None:
+    reader = agent(["A.", ValueError("no"), "B."], window=4096)
+    with pytest.raises(ValueError, match="no") as error:
+        reader.summarize("Text.", run_id="s")
+    assert error.value.__notes__ == ["Resume the run with agent.summarize(..., run_id='s')."]
+    assert reader.summarize("Text.", run_id="s").answer == "B."
+
+
 def test_summaries_are_async_too_and_have_two_styles() -> None:
     reader = agent(["A.", "B."], window=4096)
     assert asyncio.run(reader.asummarize("Text.")).answer == "B."

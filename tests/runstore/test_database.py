@@ -61,6 +61,15 @@ def test_files_that_are_no_run_store(tmp_path: Path) -> None:
     assert "These are my notes" in text.read_text()
 
 
+@pytest.mark.parametrize("path", ["~nobody-here/runs.sqlite", "a\0b", "loop/runs.sqlite"])
+def test_what_cannot_be_a_path(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    with pytest.raises(StoreError, match="--store") as caught:
+        RunStore(path)
+    assert repr(path)[1:-1] in str(caught.value)
+
+
 def test_a_damaged_store_says_so(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     store = RunStore(path)
@@ -130,8 +139,9 @@ def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
     assert [worker.wait() for worker in workers] == [0] * 6
     store = RunStore(path)
     assert len(store.runs()) == 6
-    with pytest.raises(RunNotFound):
-        store.get("r9")
+    for gone in ("r9", "caf\udce9"):
+        with pytest.raises(RunNotFound):
+            store.get(gone)
     store.close()
 
 

@@ -48,6 +48,15 @@ def test_other_threads_are_rivals_too(tmp_path: Path) -> None:
     assert seen == [RunBusy]
 
 
+def test_a_link_to_a_store_has_its_locks(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.sqlite")
+    (tmp_path / "linked").mkdir()
+    link = tmp_path / "linked" / "other.sqlite"
+    link.symlink_to(tmp_path / "runs.sqlite")
+    with store.hold("r1"), pytest.raises(RunBusy), RunStore(link).hold("r1"):
+        pass
+
+
 def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
     store = tmp_path / "runs.sqlite"
     holder = subprocess.Popen(

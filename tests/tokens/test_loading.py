@@ -46,7 +46,13 @@ def test_a_model_name_is_found_in_the_hub_cache(
     assert counter.name == load_counter(TOKENIZER).name
 
 
-@pytest.mark.parametrize("spec", ["org/none", "no such file.json", "a:b:c", "", Path("gone.json")])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *("org/none", "no such file.json", "a:b:c", "", Path("gone.json")),
+        *("x" * 300, "~nobody-here/tokenizer", Path("~nobody-here")),
+    ],
+)
 def test_what_is_not_there_is_an_error_that_lists_where_it_looked(
     spec: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,8 +34,18 @@ def test_what_hub_templates_use_is_there() -> None:
 def test_a_refusal_names_the_roles() -> None:
     with pytest.raises(TokenizerError, match=r"\['user'\].*no users"):
         render("{{ raise_exception('no users') }}")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("{{ 1 + 'a' }}", "{{ 1 / 0 }}", "{% for i in range(10**9) %}{% endfor %}"),
+        "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+    ],
+)
+def test_a_template_that_fails_is_refused(source: str) -> None:
     with pytest.raises(TokenizerError, match="cannot render"):
-        render("{{ 1 + 'a' }}")
+        render(source)
 
 
 def test_thinking_is_defined_only_where_it_is_said() -> None:
@@ -47,8 +57,9 @@ def test_thinking_is_defined_only_where_it_is_said() -> None:
 
 
 def test_a_template_that_does_not_parse_is_refused() -> None:
-    with pytest.raises(TokenizerError, match="does not parse"):
-        render("{% if %}")
+    for source in ("{% if %}", "{{ " + "(" * 5000):
+        with pytest.raises(TokenizerError, match="does not parse"):
+            render(source)
 
 
 @pytest.mark.parametrize("source", ["{{ messages.__class__.__mro__ }}", "{{ messages.append(1) }}"])
@@ -82,7 +93,13 @@ def test_where_templates_are_found(tmp_path: Path) -> None:
     assert found.render(ASK) == "file <s>"
 
 
-@pytest.mark.parametrize("content", ["{", "[]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{", "[]", '{"chat_template": ["x"]}', '{"chat_template": [{"name": "default"}]}'),
+        '{"chat_template": [{"name": ["a"], "template": "x"}]}',
+    ],
+)
 def test_broken_settings_are_refused_by_name(tmp_path: Path, content: str) -> None:
     (tmp_path / "tokenizer_config.json").write_text(content)
     with pytest.raises(TokenizerError, match=str(tmp_path)):

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 
 from memagent.chunking.chunker import Chunk, Chunker
 from memagent.documents.base import Document
+from memagent.errors import EmptyDocument
 from memagent.threads import in_thread
 
 Pop = Callable[[], Chunk | None]
@@ -22,9 +23,10 @@ async def chunks(
         DocumentError: the document can't be read.
         RunMismatch: the chunker raised it.
     """
-    pieces = document.pieces()
+    pieces, blank = document.pieces(), True
     try:
         async for piece in pieces:
+            blank = blank and not piece.strip()
             chunker.feed(piece)
             while chunker.ready and (chunk := await run(chunker.pop)) is not None:
                 yield chunk
@@ -32,6 +34,8 @@ async def chunks(
         close = getattr(pieces, "aclose", None)  # async generators hold files open
         if close is not None:
             await close()
+    if blank:
+        raise EmptyDocument(f"{document.name!r} holds no text to read")
     chunker.close()
     while (chunk := await run(chunker.pop)) is not None:
         yield chunk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Container
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -125,7 +126,7 @@ def find(pattern: str, out: Path | None) -> list[str]:
     Raises:
         DocumentNotFound: there are none.
     """
-    _, found = list_files(Path(pattern).expanduser())
+    _, found = list_files(Path(os.path.expanduser(pattern)))  # noqa: PTH111 - pathlib's may raise
     own = [out.with_name(out.name + end).resolve() for end in ("", ".lock", ".new")] if out else []
     files = [str(path) for path in found if path.resolve() not in own]
     if not files:

@@ -1,5 +1,6 @@
 """Documents that come from files: text, formats that are converted to text, and several files as one document."""
 
+import os
 import stat
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
@@ -197,7 +198,7 @@ class FolderSource(FilesSource):
     """The files of a folder or a pattern (see `list_files`), each named by its path below the folder."""
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
-        whole = Path(path).expanduser().absolute()
+        whole = Path(os.path.expanduser(path)).absolute()  # noqa: PTH111 - pathlib's may raise
         folder, paths = list_files(whole)
         if not paths:
             raise DocumentNotFound(

@@ -90,7 +90,7 @@ class BranchLoop(MemoryLoop):
                 f"as many, in the same order"
             )
         read = min(state.next_chunk for state in restore(store, origin, asked))
-        if not 1 <= before <= read:
+        if type(before) is not int or not 1 <= before <= read:
             raise ConfigError(
                 f"before={before!r}: run {origin!r} read {plural(read, 'chunk')}, so it must be "
                 f"{'1' if read == 1 else f'1 to {read}'}. To start from nothing, use memagent ask"

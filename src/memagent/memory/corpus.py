@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from memagent.documents import Source, open_document
 from memagent.errors import (
@@ -65,20 +66,32 @@ async def read_all(
             f"documents={documents!r:.80} is a single document: give a list, or use ask"
         )
     check_run_id(f"{prefix}-")
-    upcoming = enumerate(documents)
-    running = set[asyncio.Task[Mapped]]()
+    upcoming, turn, ended = enumerate(documents), asyncio.Lock(), False
+    locks = WeakValueDictionary[str, asyncio.Lock]()
+
+    async def read_next() -> Mapped | None:
+        nonlocal ended
+        async with turn:
+            # Not in one of the few threads that readings need: a generator of documents may wait long, or for them.
+            found = None if ended else await asyncio.to_thread(next, upcoming, None)
+            ended = found is None
+        if found is None:
+            return None
+        run_id = await in_thread(name_run, agent, found[1], question, prefix)
+        async with locks.setdefault(run_id, asyncio.Lock()):  # equal documents are one run
+            return await _read(agent, *found, question, run_id)
+
+    running = set[asyncio.Task[Mapped | None]]()
     try:
         while True:
-            while len(running) < concurrency:
-                # In a thread: a generator of documents may read a folder or a network.
-                if (found := await in_thread(next, upcoming, None)) is None:
-                    break
-                running.add(asyncio.create_task(_read(agent, *found, question, prefix)))
+            while not ended and len(running) < concurrency:
+                running.add(asyncio.create_task(read_next()))
             if not running:
                 return
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                yield await task
+                if (mapped := await task) is not None:
+                    yield mapped
     finally:
         for task in running:
             task.cancel()
@@ -86,9 +99,8 @@ async def read_all(
 
 
 async def _read(
-    agent: MemoryAgent, index: int, source: Source, question: str, prefix: str
+    agent: MemoryAgent, index: int, source: Source, question: str, run_id: str
 ) -> Mapped:
-    run_id = await in_thread(name_run, agent, source, question, prefix)
     name = str(source) if isinstance(source, os.PathLike) else f"document {index}"
     try:
         document = await in_thread(open_document, source)
@@ -105,14 +117,17 @@ async def _read(
 def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> str:
     """The run id of a document: the same for the same path or text, question and settings, so that it is resumed.
 
+    The server's address and how far is read ahead are not among them: runs aren't bound to those either.
     Documents that can be read only once, and other kinds of document, get a new one.
     """
     if isinstance(source, os.PathLike):
-        what = str(Path(source).expanduser().absolute())
+        what = str(Path(os.path.expanduser(source)).absolute())  # noqa: PTH111 - pathlib's may raise
     elif isinstance(source, str | bytes):
         raw = source.encode(errors="surrogatepass") if isinstance(source, str) else source
         what = hashlib.blake2b(raw, digest_size=16).hexdigest()
     else:
         return f"{prefix}-{new_run_id()}"
-    key = json.dumps([what, question, agent.recipe()], sort_keys=True, default=str).encode()
+    recipe = agent.recipe() | {"read_ahead": 1}  # defaults keep the names of earlier versions
+    recipe |= dict.fromkeys({"base_url"} & recipe.keys())
+    key = json.dumps([what, question, recipe], sort_keys=True, default=str).encode()
     return f"{prefix}-{hashlib.blake2b(key, digest_size=8).hexdigest()}"

@@ -127,7 +127,7 @@ class MemoryLoop(Calls):
                     first = min(map(_NEXT, active))
                     while ahead and ahead[0][0].index < first:
                         ahead.popleft()
-                    size = 1 if self._pace is None else self._pace.size(len(active))
+                    size = 1 if self._pace is None else self._pace.size(len(self._states))
                     if not ahead or (len(ahead) < size and not chunk.last):
                         break
                     if self._pace is None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from memagent.messages import Usage
 from memagent.models.limit import Limits
 from memagent.run.result import Result
 from memagent.runstore import RunStore
@@ -55,10 +56,8 @@ def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
         if (found := store.latest(run_id, f"update/q{question}")) is not None:
             number, body = found
             state.step, state.settled = number + 1, body.get("settled", False)
-            state.next_chunk, state.progress = (
-                body.get("next", number + 1),
-                body.get("progress", {}),
-            )
+            state.next_chunk = body.get("next", number + 1)
+            state.progress = body.get("progress", {})
             state.carried = body.get("carried")
         if state.carried is not None:
             written = store.effect(run_id, f"update-{state.carried}/q{question}")
@@ -84,8 +83,9 @@ def read_results(
 ) -> list[Result]:
     """One result per question, priced by the limits. Blocks."""
     results: list[Result] = []
+    costs = store.usages(run_id)
     for state in states:
-        usage = store.usage(run_id, state.question)
+        usage = costs.get(state.question, Usage())
         conversations = store.conversations(run_id, state.question)
         reason = state.stopped or (StopReason.SETTLED if state.settled else StopReason.ANSWERED)
         result = Result(

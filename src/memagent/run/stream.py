@@ -90,6 +90,8 @@ class EventStream(Generic[R]):
 
     def __init__(self, loop: Loop[R], run_id: str | None) -> None:
         self.run_id = new_run_id() if run_id is None else check_run_id(run_id)
+        self.again = loop.again.format(self.run_id)
+        """The call that resumes the run."""
         self._loop = loop
         self._events: Outlet | None = None
         self._task: asyncio.Task[R] | None = None
@@ -129,11 +131,6 @@ class EventStream(Generic[R]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-
-    @property
-    def again(self) -> str:
-        """The call that resumes the run."""
-        return self._loop.again.format(self.run_id)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of run {self.run_id!r}>"

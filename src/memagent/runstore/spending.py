@@ -4,6 +4,8 @@ from memagent.messages import Usage
 from memagent.runstore.database import Database
 
 _SUMS = ", ".join(f"COALESCE(SUM(json_extract(usage, '$.{n}')), 0)" for n in Usage.model_fields)
+_QUESTION = "CASE WHEN kind GLOB '*/q[0-9]*' THEN CAST(substr(kind, instr(kind, '/q') + 2) AS INTEGER) ELSE 0 END"
+_COSTS = f"SELECT {_QUESTION}, {_SUMS} FROM effects WHERE run = ? GROUP BY 1"
 _PAID = "SELECT committed, usage FROM effects WHERE run = ? AND json_extract(usage, '$.calls') > 0"
 
 
@@ -14,12 +16,13 @@ class Spending:
 
     def usage(self, run_id: str, question: int | None = None) -> Usage:
         """The cost of the run's calls, for one question or all. A tool session is one question."""
-        where, values = "FROM effects WHERE run = ?", [run_id]
-        if question is not None:
-            of_session = "OR kind NOT GLOB '*/q[0-9]*'" if question == 0 else ""
-            where, values = f"{where} AND (kind GLOB ? {of_session})", [run_id, f"*/q{question}"]
-        found = self._db.read(f"SELECT {_SUMS} {where}", values)[0]
-        return Usage(**dict(zip(Usage.model_fields, found, strict=True)))
+        costs = self.usages(run_id)
+        return sum(costs.values(), Usage()) if question is None else costs.get(question, Usage())
+
+    def usages(self, run_id: str) -> dict[int, Usage]:
+        """The cost of each question's calls; a question without effects is missing."""
+        names, found = Usage.model_fields, self._db.read(_COSTS, (run_id,))
+        return {number: Usage(**dict(zip(names, row, strict=True))) for number, *row in found}
 
     def payments(self, run_id: str) -> list[tuple[float, Usage]]:
         """When the run's calls were committed, in seconds since the epoch, and their cost; in that order."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from memagent.errors import RunMismatch, RunNotFound
+from memagent.errors import RunMismatch, RunNotFound, StoreError
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
 from memagent.runstore.branching import Branching
@@ -19,6 +19,7 @@ from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, escape_body, split_key
 from memagent.runstore.spending import Spending
+from memagent.texts import repair_surrogates
 from memagent.trajectory import Conversation
 
 _NOTHING = Usage()
@@ -48,7 +49,10 @@ class RunStore(Branching, Spending):
     """
 
     def __init__(self, path: str | Path | None, *, durable: bool = False) -> None:
-        self.path = None if path is None else Path(path).expanduser().absolute()
+        try:  # the file itself: a lock beside a link to it would be another one
+            self.path = None if path is None else Path(path).expanduser().resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise StoreError(f"bad path {str(path)!r} ({error}): name another --store") from error
         self._db = Database(self.path, durable=durable)
         self._held: set[str] = set()
 
@@ -85,7 +89,7 @@ class RunStore(Branching, Spending):
 
     def find(self, run_id: str) -> RunRecord | None:
         """The run with that id, or None."""
-        found = self._db.read("SELECT * FROM runs WHERE id = ?", (run_id,))
+        found = self._db.read("SELECT * FROM runs WHERE id = ?", (repair_surrogates(run_id),))
         return _record(found[0]) if found else None
 
     def get(self, run_id: str) -> RunRecord:
@@ -302,9 +306,9 @@ class RunStore(Branching, Spending):
             "(?3 IS NULL OR json_extract(body, '$.type') = ?3) ORDER BY seq LIMIT 256"
         )
         while found := self._db.read(page, (run_id, after, kind)):
-            for _, body in found:
-                yield event_adapter.validate_json(body)
-            after = found[-1][0]
+            for after, body in found:
+                # The copies of a branch have the seq of their origin in the body.
+                yield event_adapter.validate_json(body).model_copy(update={"seq": after})
 
     def last_seq(self, run_id: str) -> int:
         """The `seq` of the run's last event; -1 if there is none."""

@@ -1,5 +1,6 @@
 """Makes a token counter from a user's setting."""
 
+import os
 from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
@@ -29,9 +30,9 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
             return ByteBound()
         if spec.startswith("tiktoken:"):
             return Tiktoken(spec.removeprefix("tiktoken:"))
-    path = Path(fspath(spec)).expanduser()
-    if path.exists():
-        return TokenizerFile(path)
+    path = os.path.expanduser(spec)  # noqa: PTH111 - pathlib's functions raise for what cannot be a path
+    if os.path.exists(path):  # noqa: PTH110
+        return TokenizerFile(Path(path))
     if isinstance(spec, str):
         from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError

@@ -40,7 +40,7 @@ class ChatTemplate:
         try:
             self._template = _ENVIRONMENT.from_string(source)
             self._tool_template = _ENVIRONMENT.from_string(tool_source or source)
-        except jinja2.TemplateError as error:
+        except (jinja2.TemplateError, RecursionError, ValueError) as error:
             raise TokenizerError(f"the chat template does not parse: {error}") from error
         self._shows_tools = False
 
@@ -78,7 +78,7 @@ class ChatTemplate:
                 **switch,
                 **self.special_tokens,
             )
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+        except Exception as error:  # whatever the template does
             raise TokenizerError(explain_refusal(messages, tools, error)) from error
 
 
@@ -134,7 +134,10 @@ def find_template(folder: Path) -> ChatTemplate | None:
     settings = cast("dict[str, Any]", config)
     source = source or settings.get("chat_template")
     if isinstance(source, list):
-        named = {t.get("name"): t.get("template") for t in cast("list[dict[str, Any]]", source)}
+        try:
+            named = {t["name"]: t["template"] for t in cast("list[dict[str, Any]]", source)}
+        except (KeyError, TypeError) as error:
+            raise TokenizerError(f"{str(config_path)!r} has a malformed chat_template") from error
         source, tool_source = named.get("default"), named.get("tool_use")
     if not isinstance(source, str) or not source:
         return None
