@@ -22,7 +22,7 @@ CALLERS = (ALLOWED["type"], LISTED["type"], PATCHED["type"])
 
 
 def said(number: int) -> list[dict[str, Any]]:
-    """An answer with its reasoning."""
+    """An answer with its reasoning; only the ids tell two of them apart."""
     part = {"type": "output_text", "text": "Done.", "annotations": []}
     message = {"type": "message", "role": "assistant", "id": f"m{number}", "content": [part]}
     return [{"type": "reasoning", "id": f"t{number}", "summary": []}, message]
@@ -36,8 +36,9 @@ def said(number: int) -> list[dict[str, Any]]:
         [SHELL, LISTED | {"call_id": "c"}],
         [SHELL, LISTED | {"id": "c"}],
         [PATCH, PATCHED],
+        [*said(8), USER, *said(9), USER],
     ],
-    ids=["hosted", "approved", "shell", "shell of the API", "patch"],
+    ids=["hosted", "approved", "shell", "shell of the API", "patch", "equal answers"],
 )
 async def test_items_reach_the_model_as_they_came(items: list[Any]) -> None:
     from agents import Agent

@@ -98,6 +98,20 @@ async def test_what_is_sent_as_it_came_is_the_object_that_was_given() -> None:
     assert all(one is other for one, other in zip(sent, history, strict=True))
 
 
+async def test_equal_messages_stay_the_objects_that_were_given() -> None:
+    buffer, history = a_buffer(), [SYSTEM, TASK]
+    for _ in range(30):
+        history += [
+            {"role": "assistant", "content": "Done. " * 30},
+            {"role": "user", "content": "Go on."},
+        ]
+        sent = await buffer.feed(history)
+        came = [id(message) for message in sent if any(message is m for m in history[2:])]
+        assert came == [id(message) for message in history[len(history) - len(came) :]]
+        assert buffer.summaries or len(came) == len(history) - 2
+    assert buffer.summaries > 0 < len(came)
+
+
 async def test_other_fields_and_parts_are_passed_through() -> None:
     picture = {"role": "user", "content": [{"type": "text", "text": "the task"}, IMAGE]}
     shown = {**turn(0, "x")[1], "name": "look", "content": [{"type": "text", "text": "a"}, IMAGE]}

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -202,8 +203,12 @@ class Feeding(Closing):
                 usage = None  # of a request with another prompt
             self._tools, self._history = offered, history
             sent = await self._read(opened, chain, usage)
-        own = dict(zip(messages, given, strict=True))
-        return [own[message] if message in own else message.to_openai() for message in sent]
+        own = defaultdict[Message, list[Any]](list)
+        for message, value in zip(messages, given, strict=True):
+            own[message].append(value)
+        # What stays of equal messages are the last.
+        back = [own[m].pop() if own[m] else m.to_openai() for m in reversed(sent)]
+        return back[::-1]
 
     async def _read(self, opened: Opened, chain: Chain, usage: Usage | None) -> Sequence[Message]:
         """Appends what is new, and returns what to send."""
