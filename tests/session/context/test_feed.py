@@ -11,7 +11,7 @@ from tests.session.context.strict import SHORT, check_strictly
 from memagent.errors import ConfigError, HistoryChanged, ModelError, WindowTooSmall
 from memagent.messages import ChatRequest, Message, ToolSpec, Usage
 from memagent.models.scripted import ScriptedModel
-from memagent.session.context.archive import READ_ARCHIVED
+from memagent.session.context.archive import READ_ARCHIVED, FileArchive
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.tokens.byte_bound import ByteBound
 
@@ -219,6 +219,21 @@ async def test_what_was_clipped_can_be_read_after_a_restart() -> None:
     handle = shown["content"].split(" in ")[1].split("!")[0]
     assert (await buffer.archive_tool.run({"handle": handle})).startswith("needle")
     await buffer.aclose()
+
+
+async def test_what_the_user_said_can_be_read_after_a_restart_with_the_same_archive() -> None:
+    archive, history = FileArchive(), [SYSTEM, TASK]
+    settings: dict[str, Any] = {"tools": [READ_ARCHIVED], "archive": archive}
+    async with a_buffer(working_context=5000, **settings) as first:
+        for number in range(12):
+            said = {"role": "user", "content": f"note {number}: ".ljust(600, ".")}
+            history += [{"role": "assistant", "content": "Yes."}, said]
+            await first.feed(history)
+    async with again(first.state(), working_context=5000, **settings) as buffer:
+        sent = await buffer.feed(history)
+        handle = sent[1]["content"].split(" in ")[1].split("!")[0]
+        assert "note" in await buffer.archive_tool.run({"handle": handle})
+    archive.close()
 
 
 async def test_a_restart_without_the_first_archive_clips_what_is_there() -> None:

@@ -229,6 +229,8 @@ class Feeding(Closing):
     def state(self) -> dict[str, Any]:
         """What `from_state` continues with, as JSON: for another process, or to go back to this point later.
 
+        Texts that left the context aren't in it: `read_archived` finds them there if both buffers have one `archive=`.
+
         Raises:
             ConfigError: nothing was fed.
         """
