@@ -70,7 +70,9 @@ def process_history(buffer: SummaryBuffer) -> ProcessHistory[Any]:
         for call, name in names.items():
             results.setdefault(call, (messages[-1], ToolReturnPart(name, "", call)))
         pieces = [own.get(id(m)) or _write(m, results, messages[-1]) for m in sent[len(frame) :]]
-        if system and isinstance(pieces[0], ModelRequest):
+        if not pieces or not isinstance(pieces[0], ModelRequest):  # nobody said what to do
+            pieces.insert(0, replace(messages[-1], parts=[]))
+        if system:
             pieces[0] = replace(pieces[0], parts=[*system, *pieces[0].parts])
         return [*pieces]
 

@@ -126,6 +126,12 @@ async def test_other_fields_and_parts_are_passed_through() -> None:
     assert buffer.tokens < 10_000  # an image isn't counted as a text
 
 
+@pytest.mark.parametrize("part", ["text", {"type": "caption", "text": 5}])
+async def test_parts_in_other_forms_are_passed_through(part: Any) -> None:
+    history = [SYSTEM, TASK | {"content": [IMAGE, part]}]
+    assert await a_buffer().feed(history) == history
+
+
 async def test_an_image_leaves_with_its_turn() -> None:
     buffer, history = a_buffer(working_context=9000, window=9000), [SYSTEM, TASK]
     for number in range(12):

@@ -313,5 +313,6 @@ def without_media(message: Message) -> Message:
     if message.role == "assistant" or "content" not in message.extra:
         return message
     extra = {name: value for name, value in message.extra.items() if name != "content"}
-    words = (part.get("text") or f"[{part.get('type')}]" for part in _parts(message))
+    parts = ({"text": p} if isinstance(p, str) else p for p in _parts(message))
+    words = (str(part.get("text") or f"[{part.get('type')}]") for part in parts)
     return message.model_copy(update={"content": "\n".join(words), "extra": extra})
