@@ -9,12 +9,6 @@ from memagent.session.context.buffer import SummaryBuffer
 if TYPE_CHECKING:
     from agents.run import CallModelData, ModelInputData
 
-CALLS = {"function_call", "custom_tool_call", "computer_call"}
-CALLS |= {"local_shell_call", "shell_call", "apply_patch_call"}
-"""Items that a result with their `call_id` must follow."""
-ANSWERS = {"mcp_approval_response", "tool_search_output"}
-"""The caller's items without a role: what the model says after them is another message."""
-
 
 def summary_filter(
     buffer: SummaryBuffer,
@@ -60,13 +54,13 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
             read.append(({"role": role, "content": item["content"]}, [item]))
             continue
         last = read[-1] if read else ({"role": ""}, [])
-        if last[0]["role"] != "assistant" or last[1][-1].get("type") in ANSWERS:
+        if last[0]["role"] != "assistant" or last[1][-1].get("type") == "mcp_approval_response":
             read.append(({"role": "assistant", "content": "", "tool_calls": []}, []))
         said, own = read[-1]
         own.append(item)
         if kind == "message":
             said["content"] += _said(item["content"])
-        elif kind in CALLS:
+        elif item.get("call_id"):
             function = {"name": item.get("name", kind), "arguments": item.get("arguments", "{}")}
             call = {"id": item["call_id"], "type": "function", "function": function}
             said["tool_calls"].append(call)
@@ -75,7 +69,7 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
 
 def _find_call(item: dict[str, Any]) -> str | None:
     """The id of the call that an item is the result of; OpenAI names it `id` in a local shell's."""
-    is_result = item.get("type", "").endswith("call_output")
+    is_result = item.get("type", "").endswith(("call_output", "search_output"))
     return item.get("call_id", item.get("id")) if is_result else None
 
 

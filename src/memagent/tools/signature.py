@@ -22,7 +22,6 @@ from pydantic import (
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticUndefined
 
 from memagent.errors import BadArguments, ConfigError
 from memagent.texts import clip, message, quote
@@ -79,12 +78,11 @@ class Signature:
                 if hint is ToolContext or ToolContext in typing.get_args(hint):
                     contexts.append(name)
                     continue
-                default = parameter.default
+                default = ... if parameter.default is parameter.empty else parameter.default
                 if isinstance(default, FieldInfo):
-                    hint, default = typing.Annotated[hint, default], parameter.empty
+                    hint, default = cast("Any", typing.Annotated[hint, default]), default.default
                 # One at a time first, to find the parameter whose hint pydantic doesn't support.
                 TypeAdapter(hint).json_schema(schema_generator=_Schema)
-                default = PydanticUndefined if default is parameter.empty else default
                 about = FieldInfo.from_annotation(hint).description or documented.get(name)
                 fields[f"p{place}"] = hint, Field(default, alias=name, description=about)
             model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)

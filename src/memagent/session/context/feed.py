@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -203,12 +202,12 @@ class Feeding(Closing):
                 usage = None  # of a request with another prompt
             self._tools, self._history = offered, history
             sent = await self._read(opened, chain, usage)
-        own = defaultdict[Message, list[Any]](list)
+        own: dict[Message, list[Any]] = {}
         for message, value in zip(messages, given, strict=True):
-            own[message].append(value)
-        # What stays of equal messages are the last.
-        back = [own[m].pop() if own[m] else m.to_openai() for m in reversed(sent)]
-        return back[::-1]
+            own.setdefault(message, []).append(value)
+        # Of equal messages, those that stay are the last.
+        last_first = [own[m].pop() if own.get(m) else m.to_openai() for m in reversed(sent)]
+        return last_first[::-1]
 
     async def _read(self, opened: Opened, chain: Chain, usage: Usage | None) -> Sequence[Message]:
         """Appends what is new, and returns what to send."""
@@ -228,8 +227,6 @@ class Feeding(Closing):
 
     def state(self) -> dict[str, Any]:
         """What `from_state` continues with, as JSON: for another process, or to go back to this point later.
-
-        Texts that left the context aren't in it: `read_archived` finds them there if both buffers have one `archive=`.
 
         Raises:
             ConfigError: nothing was fed.
