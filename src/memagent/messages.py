@@ -183,6 +183,8 @@ class Message(_Sparse):
             )
         try:
             served = ServedMessage.model_validate(fields)
+            if served.tool_calls and served.role != "assistant":
+                raise ConfigError(f"{quote(fields)}: only an assistant may have tool_calls")
             extra = read_extra(served, "function_call")
             parts = served.content if isinstance(served.content, list) else [served.content or ""]
             if any(isinstance(part, OtherPart) for part in parts):
@@ -190,7 +192,7 @@ class Message(_Sparse):
             texts = [
                 part if isinstance(part, str) else getattr(part, "text", None) for part in parts
             ]
-            read = cls(
+            return cls(
                 role="system" if served.role == "developer" else served.role,
                 content="\n".join(text for text in texts if text is not None),
                 tool_calls=read_calls(served.tool_calls or ()),
@@ -202,9 +204,6 @@ class Message(_Sparse):
                 f"{quote(fields)} is not a chat message ({describe_problem(error)}); give a mapping of "
                 f"JSON values with a role and a content of text"
             ) from error
-        if read.tool_calls and read.role != "assistant":
-            raise ConfigError(f"{quote(fields)}: only an assistant may have tool_calls")
-        return read
 
     def to_openai(self) -> dict[str, Any]:
         """The message in OpenAI's form, with the required keys and those of `extra`.

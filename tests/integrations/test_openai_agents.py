@@ -18,13 +18,8 @@ SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"comm
 LISTED = {"type": "local_shell_call_output", "output": "files"}
 PATCH = {"type": "apply_patch_call", "id": "p", "call_id": "c", "operation": {}}
 PATCHED = {"type": "apply_patch_call_output", "call_id": "c", "status": "completed"}
-SEARCH = {
-    "type": "tool_search_call",
-    "call_id": "c",
-    "execution": "client",
-    "arguments": {"query": "a"},
-}
-FOUND = {"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": []}
+SEARCH = {"type": "tool_search_call", "call_id": "c", "arguments": {"query": "a"}}
+FOUND = {"type": "tool_search_output", "call_id": "c", "tools": []}
 CALLERS = (ALLOWED["type"], LISTED["type"], PATCHED["type"], FOUND["type"])
 
 
@@ -46,16 +41,7 @@ def said(number: int) -> list[dict[str, Any]]:
         [SEARCH, FOUND],
         [*said(8), USER, *said(9), USER],
     ],
-    ids=[
-        "hosted",
-        "approved",
-        "shell",
-        "shell of the API",
-        "patch",
-        "search",
-        "hosted search",
-        "equal answers",
-    ],
+    ids=["hosted", "approved", "shell", "shell of the API", "patch", "search", "equal answers"],
 )
 async def test_items_reach_the_model_as_they_came(items: list[Any]) -> None:
     from agents import Agent

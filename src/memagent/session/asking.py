@@ -44,8 +44,7 @@ class Asking:
         make_room: Callable[[], Awaitable[bool]],
     ) -> None:
         self._plan, self._task, self._caller, self._buffer = plan, task, caller, buffer
-        self._tools, self._output, self._make_room = tools, output, make_room
-        self._rejected = 0
+        self._tools, self._output, self._make_room, self._rejected = tools, output, make_room, 0
 
     async def next(self, step: int) -> tuple[Act, Usage | None]:
         """The model's next usable reply, added to the context if it calls a tool, and what the server said it took.

@@ -16,6 +16,7 @@ from memagent.tools import ToolContext, ToolOutput, Toolset
 from memagent.tools.protocol import read_calls
 
 Check = Callable[[str], str | None]
+"""What to tell the model of a final tool's result that isn't an answer, and so a failure; None if it is one."""
 INTERRUPTED = (
     "{name} was under way when the session was interrupted. Whether it had its effect is not known, and it was not "
     "run again: find out before you repeat it."
@@ -84,10 +85,7 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
 
 
 class ToolCalls:
-    """Runs calls and commits their results; counts what is neutralised in an output.
-
-    `check` says what to tell the model if the result of a final tool isn't the answer: then it is a failure.
-    """
+    """Runs calls and commits their results; counts what is neutralised in an output."""
 
     def __init__(self, tools: Toolset, log: Log, neutraliser: Neutraliser, check: Check) -> None:
         self._tools, self._log, self._neutraliser, self._check = tools, log, neutraliser, check

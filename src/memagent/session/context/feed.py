@@ -206,8 +206,7 @@ class Feeding(Closing):
         for message, value in zip(messages, given, strict=True):
             own.setdefault(message, []).append(value)
         # Of equal messages, those that stay are the last.
-        last_first = [own[m].pop() if own.get(m) else m.to_openai() for m in reversed(sent)]
-        return last_first[::-1]
+        return [own[m].pop() if own.get(m) else m.to_openai() for m in reversed(sent)][::-1]
 
     async def _read(self, opened: Opened, chain: Chain, usage: Usage | None) -> Sequence[Message]:
         """Appends what is new, and returns what to send."""
