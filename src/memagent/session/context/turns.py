@@ -246,13 +246,9 @@ def _home(turns: tuple[Turn, ...], name: str | None, missing: str) -> tuple[int,
                 break
     if not turns or not turns[at].results:
         return None
-    named, last, still = (
-        _find_calls(turns[at], name),
-        len(turns[at].results) - 1,
-        waiting(turns[at]),
-    )
+    named, still = _find_calls(turns[at], name), waiting(turns[at])
     both = [place for place in named if place in still]
-    return at, (*both, *still, *named, last)[0]
+    return at, (*both, *still, *named, len(turns[at].results) - 1)[0]
 
 
 # --- turns become messages
