@@ -189,6 +189,11 @@ def test_what_others_send_is_read(form: dict[str, Any], message: Message) -> Non
         ({"role": "assistant", "function_call": function("f")}, "use tool_calls"),
         (ToolCall(id="1", name="f", arguments="{}"), "role"),
         ({"role": "user" * 10_000}, "role"),
+        (
+            {"role": "user", "content": [{"type": "image", "data": b"png"}]},
+            "not a valid JSON value",
+        ),
+        ({"role": "user", "content": "x", "at": object()}, "extra.at: .*not a valid JSON value"),
     ],
     ids=lambda value: None if not isinstance(value, str) else value[:12],
 )

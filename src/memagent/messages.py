@@ -171,7 +171,7 @@ class Message(_Sparse):
         read as by `read_calls`.
 
         Raises:
-            ConfigError: it isn't a chat message, or has a `function_call`.
+            ConfigError: it isn't a chat message of JSON values, or has a `function_call`.
         """
         if isinstance(fields, Message):
             return fields
@@ -183,25 +183,27 @@ class Message(_Sparse):
             )
         try:
             served = ServedMessage.model_validate(fields)
+            if served.tool_calls and served.role != "assistant":
+                raise ConfigError(f"{quote(fields)}: only an assistant may have tool_calls")
+            extra = read_extra(served, "function_call")
+            parts = served.content if isinstance(served.content, list) else [served.content or ""]
+            if any(isinstance(part, OtherPart) for part in parts):
+                extra["content"] = fields["content"]
+            texts = [
+                part if isinstance(part, str) else getattr(part, "text", None) for part in parts
+            ]
+            return cls(
+                role="system" if served.role == "developer" else served.role,
+                content="\n".join(text for text in texts if text is not None),
+                tool_calls=read_calls(served.tool_calls or ()),
+                tool_call_id=served.tool_call_id,
+                extra=extra,
+            )
         except ValidationError as error:
             raise ConfigError(
-                f"{quote(fields)} is not a chat message ({describe_problem(error)}); give a mapping with a "
-                f"role and a content of text"
+                f"{quote(fields)} is not a chat message ({describe_problem(error)}); give a mapping of "
+                f"JSON values with a role and a content of text"
             ) from error
-        if served.tool_calls and served.role != "assistant":
-            raise ConfigError(f"{quote(fields)}: only an assistant may have tool_calls")
-        extra = read_extra(served, "function_call")
-        parts = served.content if isinstance(served.content, list) else [served.content or ""]
-        if any(isinstance(part, OtherPart) for part in parts):
-            extra["content"] = fields["content"]
-        texts = [part if isinstance(part, str) else getattr(part, "text", None) for part in parts]
-        return cls(
-            role="system" if served.role == "developer" else served.role,
-            content="\n".join(text for text in texts if text is not None),
-            tool_calls=read_calls(served.tool_calls or ()),
-            tool_call_id=served.tool_call_id,
-            extra=extra,
-        )
 
     def to_openai(self) -> dict[str, Any]:
         """The message in OpenAI's form, with the required keys and those of `extra`.

@@ -68,14 +68,7 @@ def write_input(
     """
     if instructions and messages and messages[0]["role"] == "system":
         messages = messages[1:]
-    results = {
-        item["call_id"]: item
-        for items in conversation.items.values()
-        for item in items
-        if "output" in item
-    }
-    written = (conversation.items.get(id(m)) or write_items(m, results) for m in messages)
-    return [item for items in written for item in items]
+    return write_items(messages, conversation.items)
 
 
 def pack(messages: Sequence[Mapping[str, Any]], state: Mapping[str, Any]) -> dict[str, Any]:

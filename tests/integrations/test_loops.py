@@ -7,7 +7,7 @@ import importlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from blockbuster import BlockBuster
@@ -15,6 +15,7 @@ from tests.integrations.book import Book, Player, serving
 from tests.integrations.loops import Case, Played
 
 from memagent import SummaryBuffer, open_model
+from memagent.errors import ConfigError
 
 OTHERS = ("langchain", "openai_agents", "pydantic_ai")
 LOOPS = ["openai", *(pytest.param(name, marks=pytest.mark.extra) for name in OTHERS)]
@@ -162,6 +163,56 @@ async def test_pictures_come_through_pydantic_ai() -> None:
     assert result.output == "done"
     assert max(seen) < 40
     assert all("data" not in str(m.extra) for r in writer.requests for m in r.messages)
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("prompt", ["system_prompt", "instructions"])
+async def test_pydantic_ai_runs_without_a_prompt_of_the_user(prompt: Any) -> None:
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from memagent import ScriptedModel
+    from memagent.integrations.pydantic_ai import process_history
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        told = str(messages[0]) if prompt == "system_prompt" else info.instructions
+        assert "Read a page." in (told or "")
+        done = len(messages) > 2
+        return ModelResponse([TextPart("done") if done else ToolCallPart("read", {})])
+
+    async with SummaryBuffer(ScriptedModel([], window=8192), working_context=8000) as buffer:
+        settings: Any = {prompt: "Read a page.", "capabilities": [process_history(buffer)]}
+        agent = Agent(FunctionModel(model), **settings)
+
+        @agent.tool_plain
+        def read() -> str:
+            """Read a page."""
+            return "page"
+
+        assert (await agent.run()).output == "done"
+
+
+@pytest.mark.extra
+def test_langchain_blocks_that_openai_lacks_come_through() -> None:
+    from langchain.agents.middleware import ModelRequest
+    from langchain_core.messages import HumanMessage
+
+    from memagent import ScriptedModel
+    from memagent.integrations.langchain import SummaryMiddleware
+
+    def send(block: Any) -> None:
+        messages: Any = [HumanMessage([{"type": "text", "text": "See."}, block])]
+        buffer = SummaryBuffer(ScriptedModel([], window=8192), working_context=8000)
+        request = ModelRequest(model=cast("Any", None), messages=messages)
+        sent: list[Any] = []
+        SummaryMiddleware(buffer).wrap_model_call(request, sent.append)
+        assert sent[0].messages[0] is messages[0]
+
+    send({"type": "video", "url": "https://example.com/a.mp4"})
+    send({"type": "image", "file_id": "f1"})
+    with pytest.raises(ConfigError, match="JSON"):
+        send({"type": "image", "source": {"bytes": b"png"}, "format": "png"})
 
 
 def test_the_server_refuses_what_it_should() -> None:

@@ -49,6 +49,21 @@ def test_a_missing_file_is_a_row(tmp_path: Path) -> None:
     assert found["calls"][1] == 0
 
 
+@pytest.mark.parametrize("column", ["path", "text"])
+def test_a_null_is_a_row_without_an_answer(tmp_path: Path, column: str) -> None:
+    (path,) = write(tmp_path, 1)
+    document: Any = path if column == "path" else Path(path).read_text()
+    found = read(tmp_path / "runs.sqlite")({column: [None, document, float("nan")]})
+    assert found["answer"] == [None, "The code of the gate is 1000.", None]
+    assert found["detail"] == [f"this row has no {column}", "", f"this row has no {column}"]
+    assert (found["calls"][0], found["run_id"][0]) == (0, None)
+
+
+def test_a_batch_may_be_empty(tmp_path: Path) -> None:
+    found = read(tmp_path / "runs.sqlite")({"text": []})
+    assert found == {"text": [], "answer": [], "detail": [], "calls": [], "run_id": []}
+
+
 def test_other_columns_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no column 'path' or 'text', only \['body'\]"):
         read(tmp_path / "runs.sqlite")({"body": ["a"]})

@@ -5,6 +5,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -586,7 +587,7 @@ def test_a_wrong_answer_is_shown_to_the_model_and_asked_for_again(store: RunStor
 
 def test_three_wrong_answers_are_an_error_and_resuming_asks_again(store: RunStore) -> None:
     session = agent_of(store, [call(1), "a", "b", "c"]).session("chat")
-    with pytest.raises(OutputInvalid, match=r"not of the output type.*3 times in a row") as caught:
+    with pytest.raises(OutputInvalid, match=r"not of.*3 times in a row; send") as caught:
         session.send("Which?", Ship)
     assert caught.value.run_id == "chat"
     assert session.history == [("Which?", None)]
@@ -648,9 +649,20 @@ def test_a_final_tool_whose_result_has_not_the_form_does_not_end_the_message(
     result = session.send("Which?", Ship)
     assert (result.output, result.steps) == (Ship(name="A", year=1907), 2)
     assert session.send("Thanks.").answer == "Gladly."
+    assert "greater than or equal to 1800" in sent(agent)[1].messages[-1].content
     assert [m.role for m in sent(agent)[-1].messages[-5:]] == [
         "assistant", "tool", "assistant", "tool", "user",
     ]  # fmt: skip
+
+
+def test_three_wrong_results_of_a_final_tool_are_an_error(store: RunStore) -> None:
+    final = replace(tool(look), final=True)
+    with pytest.raises(OutputInvalid, match=r"final tool.*send the message again"):
+        agent_of(store, [call(n) for n in range(9)], [final]).session("chat").send("Which?", Ship)
+    agent = agent_of(store, [call(3), '{"name": "A", "year": 1900}'], [final])
+    result = agent.session("chat").send("Which?", Ship)
+    assert (result.output, result.steps) == (Ship(name="A", year=1900), 4)
+    assert text_of(sent(agent)[-1]).count("Invalid JSON") == 4
 
 
 def test_the_form_survives_summaries(store: RunStore) -> None:

@@ -38,7 +38,7 @@ def calls(*names: str) -> tuple[ToolCall, ...]:
 def opened(store: RunStore, *tools: Tool) -> tuple[ToolCalls, Heard]:
     """As a new session of the run has them."""
     log, heard = session(store)
-    return ToolCalls(Toolset(tools), log, Neutraliser(["call"])), heard
+    return ToolCalls(Toolset(tools), log, Neutraliser(["call"]), lambda answer: None), heard
 
 
 async def outputs(running: ToolCalls, step: int, *names: str) -> list[ToolOutput]:

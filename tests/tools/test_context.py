@@ -105,7 +105,7 @@ def paying(seen: list[ToolContext], hang: asyncio.Event | None = None) -> Tool:
 
 
 def running(store: RunStore, made: Tool) -> ToolCalls:
-    return ToolCalls(Toolset([made]), session(store)[0], Neutraliser(["call"]))
+    return ToolCalls(Toolset([made]), session(store)[0], Neutraliser(["call"]), lambda answer: None)
 
 
 async def run(store: RunStore, made: Tool, step: int = 0, calls: int = 1) -> list[ToolOutput]:

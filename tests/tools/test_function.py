@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
 import pytest
@@ -138,6 +138,10 @@ class Colour(StrEnum):
     RED = "red"
 
 
+class Mode(str, Enum):  # noqa: UP042 - what many still write
+    FAST = "fast"
+
+
 class Point(BaseModel):
     x: int
     at: date
@@ -155,6 +159,7 @@ class Pair:
         ("as it is\n", "as it is\n"),
         ("", ""),
         (Colour.RED, "red"),
+        (Mode.FAST, "fast"),
         (None, NOTHING),
         (3, "3"),
         (True, "true"),
@@ -164,7 +169,7 @@ class Pair:
         (Pair(Decimal("1.50"), (1, 2)), '{"a":"1.50","b":[1,2]}'),
         ({1, 2}, "[1,2]"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_text_is_as_it_is_and_other_values_are_json(value: Any, text: str) -> None:
     assert as_text(value) == text

@@ -167,6 +167,14 @@ async def test_what_goes_wrong_there_is_an_error_here(
     assert await in_process(module.square).run({"n": 2}) == "4"
 
 
+async def test_entries_of_the_path_that_are_not_texts_are_ignored(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries: list[Any] = [*sys.path, tmp_path]
+    monkeypatch.setattr(sys, "path", entries)
+    assert await in_process(module.square).run({"n": 2}) == "4"
+
+
 async def test_a_process_that_is_killed_between_calls_is_not_missed(module: ModuleType) -> None:
     first = int(await module.whoami.run({}))
     os.kill(first, signal.SIGKILL)

@@ -114,6 +114,23 @@ def test_descriptions_come_from_the_annotation_or_the_docstring() -> None:
         call(find, query="abcdef", limit=1)
 
 
+def test_a_field_in_place_of_a_default_is_the_field() -> None:
+    def find(
+        query: str = Field(description="what"),
+        most: Annotated[int, Field(le=9)] = Field(5, ge=1),
+        tags: list[str] = Field(default_factory=lambda: ["all"]),  # noqa: B008
+    ) -> tuple[Any, ...]:
+        return query, most, tags
+
+    schema: Any = Signature.of(find).schema
+    assert schema["required"] == ["query"]
+    assert schema["properties"]["query"]["description"] == "what"
+    assert call(find, query="fog") == ("fog", 5, ["all"])
+    for most in (0, 10):
+        with pytest.raises(BadArguments, match=r"- most: .*equal to"):
+            call(find, query="fog", most=most)
+
+
 def test_a_default_without_a_json_form_is_left_out_of_the_schema() -> None:
     def find(at: Any = Opaque()) -> None: ...  # noqa: B008
 

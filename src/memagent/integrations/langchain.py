@@ -7,6 +7,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
+    BaseMessage,
     SystemMessage,
     convert_to_messages,
     convert_to_openai_messages,
@@ -52,7 +53,7 @@ class _Fed:
     def __init__(self, request: ModelRequest[Any]) -> None:
         system = [] if request.system_message is None else [request.system_message]
         self._request, messages = request, [*system, *request.messages]
-        dicts = [convert_to_openai_messages(message) for message in messages]
+        dicts = list(map(_read, messages))
         self._own = {id(fields): message for fields, message in zip(dicts, messages, strict=True)}
         tools = map(convert_to_openai_tool, request.tools)
         replies = [m.usage_metadata for m in messages if isinstance(m, AIMessage)]
@@ -71,6 +72,15 @@ class _Fed:
         system, *others = messages
         assert isinstance(system, SystemMessage)
         return self._request.override(system_message=system, messages=others)
+
+
+def _read(message: BaseMessage) -> dict[str, Any]:
+    """The message in OpenAI's form; blocks that have none there (a video, a file's id) as they are."""
+    try:
+        return convert_to_openai_messages(message)
+    except ValueError:
+        bare = convert_to_openai_messages(message.model_copy(update={"content": message.text}))
+        return bare | {"content": message.content}
 
 
 def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:

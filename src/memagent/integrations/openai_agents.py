@@ -1,16 +1,13 @@
 """A `SummaryBuffer` in the OpenAI Agents SDK (extra `openai-agents`), and the items of OpenAI's responses."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memagent.session.context.buffer import SummaryBuffer
 
 if TYPE_CHECKING:
     from agents.run import CallModelData, ModelInputData
-
-CALLS = {"function_call", "custom_tool_call", "computer_call", "shell_call", "apply_patch_call"}
-"""Items that a result with their `call_id` must follow."""
 
 
 def summary_filter(
@@ -39,9 +36,7 @@ def summary_filter(
             ],
         )
         own = {id(message): items for message, items in read}
-        results = {i["call_id"]: i for items in own.values() for i in items if "output" in i}
-        kept = (own.get(id(m)) or write_items(m, results) for m in sent[len(system) :])
-        return ModelInputData([item for items in kept for item in items], instructions)
+        return ModelInputData(write_items(sent[len(system) :], own), instructions)
 
     return feed
 
@@ -51,24 +46,31 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
     read: list[tuple[dict[str, Any], list[Any]]] = []
     for item in items:
         kind, role = item.get("type", "message"), item.get("role", "assistant")
-        if "output" in item and "call_id" in item:
-            result = {"role": "tool", "tool_call_id": item["call_id"]}
-            read.append((result | {"content": _result(item["output"])}, [item]))
+        if (call := _find_call(item)) is not None:
+            result = {"role": "tool", "tool_call_id": call}
+            read.append((result | {"content": _result(item.get("output", ""))}, [item]))
             continue
         if role != "assistant":
             read.append(({"role": role, "content": item["content"]}, [item]))
             continue
-        if not read or read[-1][0]["role"] != "assistant":
+        last = read[-1] if read else ({"role": ""}, [])
+        if last[0]["role"] != "assistant" or last[1][-1].get("type") == "mcp_approval_response":
             read.append(({"role": "assistant", "content": "", "tool_calls": []}, []))
         said, own = read[-1]
         own.append(item)
         if kind == "message":
             said["content"] += _said(item["content"])
-        elif kind in CALLS:
+        elif item.get("call_id"):
             function = {"name": item.get("name", kind), "arguments": item.get("arguments", "{}")}
             call = {"id": item["call_id"], "type": "function", "function": function}
             said["tool_calls"].append(call)
     return read
+
+
+def _find_call(item: dict[str, Any]) -> str | None:
+    """The id of the call that an item is the result of; OpenAI names it `id` in a local shell's."""
+    is_result = item.get("type", "").endswith(("call_output", "search_output"))
+    return item.get("call_id", item.get("id")) if is_result else None
 
 
 def _said(content: str | list[dict[str, Any]]) -> str:
@@ -82,8 +84,14 @@ def _result(output: Any) -> Any:
     return output if good else json.dumps(output)
 
 
-def write_items(message: dict[str, Any], results: dict[str, Any]) -> list[Any]:
-    """The items of a message that the buffer made or changed."""
+def write_items(messages: Iterable[dict[str, Any]], own: Mapping[int, list[Any]]) -> list[Any]:
+    """The items of messages: by `id` those that were read, others for what the buffer made or changed."""
+    results = {_find_call(item): item for items in own.values() for item in items}
+    written = (own.get(id(message)) or _write(message, results) for message in messages)
+    return [item for items in written for item in items]
+
+
+def _write(message: dict[str, Any], results: dict[str | None, Any]) -> list[Any]:
     role, content = message["role"], message["content"]
     if role == "tool":
         blank = {"type": "function_call_output", "call_id": message["tool_call_id"]}

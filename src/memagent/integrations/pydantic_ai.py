@@ -41,10 +41,8 @@ def process_history(buffer: SummaryBuffer) -> ProcessHistory[Any]:
     async def process(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
         system, read = _read(messages)
         instructions = messages[-1].instructions if isinstance(messages[-1], ModelRequest) else None
-        texts = [part.content for part in system] + [instructions or ""]
-        frame = (
-            [{"role": "system", "content": "\n\n".join(filter(None, texts))}] if any(texts) else []
-        )
+        text = "\n\n".join(filter(None, [*(part.content for part in system), instructions]))
+        frame = [{"role": "system", "content": text}] if text else []
         replies = [message.usage for message in messages if isinstance(message, ModelResponse)]
         tools = ctx.tool_manager.tool_defs if ctx.tool_manager else []
         sent = await buffer.feed(
@@ -66,11 +64,13 @@ def process_history(buffer: SummaryBuffer) -> ProcessHistory[Any]:
             for part in piece.parts
             if isinstance(part, ToolReturnPart)
         }
-        names = {call["id"]: call["function"]["name"] for m in sent for call in _calls(m)}
-        for call, name in names.items():
-            results.setdefault(call, (messages[-1], ToolReturnPart(name, "", call)))
+        for call in (call for m in sent for call in m.get("tool_calls") or ()):
+            blank = ToolReturnPart(call["function"]["name"], "", call["id"])
+            results.setdefault(call["id"], (messages[-1], blank))
         pieces = [own.get(id(m)) or _write(m, results, messages[-1]) for m in sent[len(frame) :]]
-        if system and isinstance(pieces[0], ModelRequest):
+        if not pieces or not isinstance(pieces[0], ModelRequest):  # nobody said what to do
+            pieces.insert(0, replace(messages[-1], parts=[]))
+        if system:
             pieces[0] = replace(pieces[0], parts=[*system, *pieces[0].parts])
         return [*pieces]
 
@@ -130,10 +130,6 @@ def _read_content(item: UserContent) -> dict[str, Any]:
     return {"type": "file", "item": CONTENT.dump_python(item, mode="json")}
 
 
-def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
-    return message.get("tool_calls") or []
-
-
 def _write(
     message: dict[str, Any],
     results: dict[str, tuple[Piece, ToolReturnPart]],
@@ -144,7 +140,7 @@ def _write(
     if message["role"] == "assistant":
         calls = [
             ToolCallPart(call["function"]["name"], call["function"]["arguments"], call["id"])
-            for call in _calls(message)
+            for call in message.get("tool_calls") or ()
         ]
         return ModelResponse(parts=[*([TextPart(content)] if content else []), *calls])
     if message["role"] == "tool":

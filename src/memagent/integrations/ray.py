@@ -18,8 +18,9 @@ class DocumentReader:
         )
 
     Documents are in the column `path` (files that every node can open) or `text`. The columns `answer`, `detail` (why
-    there is none), `calls` and `run_id` are added. If a worker fails, Ray repeats its batches in another one, which
-    resumes them on the same machine, and reads them again on another: a run store can't be on a network disk.
+    there is none, as for a null), `calls` and `run_id` are added. If a worker fails, Ray repeats its batches in
+    another one, which resumes them on the same machine, and reads them again on another: a run store can't be on a
+    network disk.
 
     Args:
         model: a spec, such as `vllm:NAME`, or a model that can be pickled.
@@ -37,21 +38,24 @@ class DocumentReader:
             ConfigError: there is neither a column `path` nor `text`, or the model was not found.
             RunBusy: a worker that Ray has given up still reads one of them; Ray tries again.
         """
-        if "path" in batch:
-            documents = [Path(path) for path in batch["path"]]
-        elif "text" in batch:
-            documents = [str(text) for text in batch["text"]]
-        else:
+        column = next((name for name in ("path", "text") if name in batch), None)
+        if column is None:
             raise ConfigError(f"the data has no column 'path' or 'text', only {sorted(batch)}")
-        found = self.agent.map(documents, self.question, concurrency=len(documents))
-        rows = sorted(found, key=lambda row: row.index)
-        for row in rows:
+        given, kind = list(batch[column]), Path if column == "path" else str
+        places = [place for place, value in enumerate(given) if isinstance(value, (str, Path))]
+        documents = [kind(given[place]) for place in places]
+        found = self.agent.map(documents, self.question, concurrency=max(1, len(documents)))
+        read = {places[row.index]: row for row in found}
+        for row in read.values():
             if isinstance(row.error, RunBusy):
                 raise row.error
+        rows = [read.get(place) for place in range(len(given))]
+        results = [row and row.result for row in rows]
+        errors = [row.error if row else f"this row has no {column}" for row in rows]
         return {
             **batch,
-            "answer": [row.result and row.result.answer for row in rows],
-            "detail": [row.result.detail if row.result else str(row.error) for row in rows],
-            "calls": [row.result.usage.calls if row.result else 0 for row in rows],
-            "run_id": [row.run_id for row in rows],
+            "answer": [result and result.answer for result in results],
+            "detail": [r.detail if r else str(e) for r, e in zip(results, errors, strict=True)],
+            "calls": [result.usage.calls if result else 0 for result in results],
+            "run_id": [row and row.run_id for row in rows],
         }

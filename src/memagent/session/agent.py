@@ -232,7 +232,7 @@ class Session:
             text: the task, or what to say next. It stays in the context word for word, however often that is
                 summarised, for as long as later messages leave room.
             output_type: a pydantic model: the answer is an instance of it (`result.output`). An answer that doesn't
-                validate is shown to the model with the problem, up to twice.
+                validate is shown to the model with the problem, up to twice; so is a final tool's result.
             on_event: called with each event since the message was sent, in this thread.
 
         Raises:

@@ -7,7 +7,7 @@ from memagent.events import Acted
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
 from memagent.prompts.output import Output
-from memagent.run.caller import Caller
+from memagent.run.caller import UNUSABLE_RETRIES, Caller
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.session.plan import ToolPlan
@@ -15,6 +15,7 @@ from memagent.session.step import Act, read_act
 from memagent.texts import clip
 from memagent.trajectory import StopReason
 
+ASK_AGAIN = "send the message again with the same output_type"
 CUT_OFF = "the reply was cut off by its token limit"
 
 
@@ -43,7 +44,7 @@ class Asking:
         make_room: Callable[[], Awaitable[bool]],
     ) -> None:
         self._plan, self._task, self._caller, self._buffer = plan, task, caller, buffer
-        self._tools, self._output, self._make_room = tools, output, make_room
+        self._tools, self._output, self._make_room, self._rejected = tools, output, make_room, 0
 
     async def next(self, step: int) -> tuple[Act, Usage | None]:
         """The model's next usable reply, added to the context if it calls a tool, and what the server said it took.
@@ -51,6 +52,8 @@ class Asking:
         A reply cut off by its token limit before it called a tool is requested again, once, with as much room as
         possible.
         """
+        if self._rejected > UNUSABLE_RETRIES:
+            raise OutputInvalid(f"step {step}: no final tool's result had the form; {ASK_AGAIN}")
         buffer = self._buffer
         reply = await self._ask(step, f"act-{step}")
         if reply.value.is_cut_off:
@@ -66,6 +69,16 @@ class Asking:
         if not act.answers:
             await buffer.append(act.message, usage=usage)
         return act, usage
+
+    def check(self, answer: str) -> str | None:
+        """What to tell the model of a final tool's result that isn't of the output type; the third is an error."""
+        try:
+            if self._output is not None:
+                self._output.read(answer)
+        except UnusableReply as error:
+            self._rejected += 1
+            return self._plan.prompts.render("invalid", problem=clip(str(error)))
+        return None
 
     async def _ask(self, step: int, key: str, *, after: int | None = None) -> Reply[Act]:
         """Asks what to do next.
@@ -127,7 +140,7 @@ class Asking:
             raise Stop(StopReason.LIMIT, str(limit)) from limit
         except (Unusable, UnusableReply) as error:
             if invalid:
-                raise OutputInvalid(f"step {step}: {error}; resume the run to ask again") from error
+                raise OutputInvalid(f"step {step}: {error}; {ASK_AGAIN}") from error
             raise Stop(StopReason.UNUSABLE_REPLY, f"step {step}: {error}") from error
 
     def _read(self, completion: Completion, step: int, *, final: bool) -> Act:

@@ -11,7 +11,6 @@ from memagent.compaction import conversation_of
 from memagent.errors import CompactionFailed, LimitReached, OutOfSummaries
 from memagent.events import Answered, Compacted, MessageSent, Stopped
 from memagent.messages import Message, Usage
-from memagent.prompts import UnusableReply
 from memagent.prompts.output import Output
 from memagent.run.caller import Caller
 from memagent.run.exchange import Unusable
@@ -214,11 +213,11 @@ class ToolLoop(Loop[SessionResult]):
     async def _act_until_answered(self) -> dict[str, Any]:
         """Makes steps until there is an answer, or a `Stop`; returns the answer's effect."""
         buffer = self._buffer
-        calls = ToolCalls(self._tools, self._log, self.plan.neutraliser)
         output = self._output if self._is_last else None
         room = partial(self._compact, force=True)
         given = (self.plan, self._said.text, self._caller, buffer)
         asking = Asking(*given, tuple(self._tools), output, room)
+        calls = ToolCalls(self._tools, self._log, self.plan.neutraliser, asking.check)
         while True:
             made, most = self._steps - self._said.step, self.plan.settings.max_steps
             if made >= most and self._is_last:
@@ -250,7 +249,9 @@ class ToolLoop(Loop[SessionResult]):
                 (Message(role="tool", content=o.text, tool_call_id=c.id), o.ok, None)
                 for c, o in results
             ]
-            answers = [o.text for c, o in results if calls.ends(c, o) and self._accepts(o.text)]
+            final = (o.text for c, o in results if calls.ends(c, o) and not asking.check(o.text))
+            # Stores from before rejected results were failures have some that look like answers.
+            answers = [a for a in final if self._given is None or self._given["answer"] == a]
             if answers:
                 self._left = told
                 return await self._end(buffer.messages, answers[0], truncated=False)
@@ -260,15 +261,6 @@ class ToolLoop(Loop[SessionResult]):
                 await buffer.append(message, ok=ok)
             if act.problem is not None:
                 await buffer.append(Message(role="user", content=act.problem), ok=False)
-
-    def _accepts(self, answer: str) -> bool:
-        """Whether a final tool's result is the answer."""
-        if not self._is_last:
-            return self._given is None or self._given["answer"] == answer
-        try:
-            return self._output is None or bool(self._output.read(answer))
-        except UnusableReply:
-            return False
 
     # --- the context
 

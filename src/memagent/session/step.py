@@ -1,7 +1,7 @@
 """One step of a session: parses a reply and runs its calls, each only once, whatever happens in between."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from memagent.threads import in_thread
 from memagent.tools import ToolContext, ToolOutput, Toolset
 from memagent.tools.protocol import read_calls
 
+Check = Callable[[str], str | None]
+"""What to tell the model of a final tool's result that isn't an answer, and so a failure; None if it is one."""
 INTERRUPTED = (
     "{name} was under way when the session was interrupted. Whether it had its effect is not known, and it was not "
     "run again: find out before you repeat it."
@@ -85,8 +87,8 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
 class ToolCalls:
     """Runs calls and commits their results; counts what is neutralised in an output."""
 
-    def __init__(self, tools: Toolset, log: Log, neutraliser: Neutraliser) -> None:
-        self._tools, self._log, self._neutraliser = tools, log, neutraliser
+    def __init__(self, tools: Toolset, log: Log, neutraliser: Neutraliser, check: Check) -> None:
+        self._tools, self._log, self._neutraliser, self._check = tools, log, neutraliser, check
 
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
         """Runs the calls of one reply: concurrently if none of them changes anything, else one after the other."""
@@ -109,6 +111,8 @@ class ToolCalls:
             events.append(ToolInterrupted(step=step, call=call))
         else:
             output = await self._tools.run(call, await self._context(call, key, 1 + begun.sent))
+            if self.ends(call, output) and (problem := self._check(output.text)) is not None:
+                output = ToolOutput(f"{output.text}\n\n{problem}", ok=False)
         _, joiners = await in_thread(self._neutraliser, output.text)
         returned = ToolReturned(
             step=step, call=call, output=output.text, ok=output.ok, neutralised=len(joiners)

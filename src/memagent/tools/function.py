@@ -157,7 +157,7 @@ def as_text(value: Any) -> str:
         ToolError: it has no JSON form.
     """
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)  # an enum's text, not its name
     if value is None:
         return NOTHING
     try:

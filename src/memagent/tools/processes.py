@@ -80,13 +80,18 @@ class ProcessCall:
     context: ToolContext | None = None
 
 
+def _path() -> list[str]:
+    """Where Python looks for modules: it ignores entries that aren't texts, which no request could hold."""
+    return [entry for entry in cast("list[object]", sys.path) if isinstance(entry, str)]
+
+
 class _Worker:
     """One process."""
 
     def __init__(self) -> None:
         # A separate session: we handle Ctrl-C, and what the function started is killed with it.
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _START, *sys.path],
+            [sys.executable, "-c", _START, *_path()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -102,7 +107,7 @@ class _Worker:
             ToolError: the process ended.
         """
         request = {
-            "path": sys.path,
+            "path": _path(),
             "place": call.place,
             "arguments": dict(call.arguments),
             "context": call.context and asdict(call.context),

@@ -78,9 +78,11 @@ class Signature:
                 if hint is ToolContext or ToolContext in typing.get_args(hint):
                     contexts.append(name)
                     continue
+                default = ... if parameter.default is parameter.empty else parameter.default
+                if isinstance(default, FieldInfo):
+                    hint, default = cast("Any", typing.Annotated[hint, default]), default.default
                 # One at a time first, to find the parameter whose hint pydantic doesn't support.
                 TypeAdapter(hint).json_schema(schema_generator=_Schema)
-                default = ... if parameter.default is parameter.empty else parameter.default
                 about = FieldInfo.from_annotation(hint).description or documented.get(name)
                 fields[f"p{place}"] = hint, Field(default, alias=name, description=about)
             model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)

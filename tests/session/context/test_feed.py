@@ -11,7 +11,7 @@ from tests.session.context.strict import SHORT, check_strictly
 from memagent.errors import ConfigError, HistoryChanged, ModelError, WindowTooSmall
 from memagent.messages import ChatRequest, Message, ToolSpec, Usage
 from memagent.models.scripted import ScriptedModel
-from memagent.session.context.archive import READ_ARCHIVED
+from memagent.session.context.archive import READ_ARCHIVED, FileArchive
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.tokens.byte_bound import ByteBound
 
@@ -98,6 +98,20 @@ async def test_what_is_sent_as_it_came_is_the_object_that_was_given() -> None:
     assert all(one is other for one, other in zip(sent, history, strict=True))
 
 
+async def test_equal_messages_stay_the_objects_that_were_given() -> None:
+    buffer, history = a_buffer(), [SYSTEM, TASK]
+    for _ in range(30):
+        history += [
+            {"role": "assistant", "content": "Done. " * 30},
+            {"role": "user", "content": "Go on."},
+        ]
+        sent = await buffer.feed(history)
+        came = [id(message) for message in sent if any(message is m for m in history[2:])]
+        assert came == [id(message) for message in history[len(history) - len(came) :]]
+        assert buffer.summaries or len(came) == len(history) - 2
+    assert buffer.summaries > 0 < len(came)
+
+
 async def test_other_fields_and_parts_are_passed_through() -> None:
     picture = {"role": "user", "content": [{"type": "text", "text": "the task"}, IMAGE]}
     shown = {**turn(0, "x")[1], "name": "look", "content": [{"type": "text", "text": "a"}, IMAGE]}
@@ -110,6 +124,12 @@ async def test_other_fields_and_parts_are_passed_through() -> None:
     both = [IMAGE, {"type": "text", "text": "the task"}]
     assert sent[4:] == [{"role": "user", "name": "Pierre", "content": both}]
     assert buffer.tokens < 10_000  # an image isn't counted as a text
+
+
+@pytest.mark.parametrize("part", ["text", {"type": "caption", "text": 5}])
+async def test_parts_in_other_forms_are_passed_through(part: Any) -> None:
+    history = [SYSTEM, TASK | {"content": [IMAGE, part]}]
+    assert await a_buffer().feed(history) == history
 
 
 async def test_an_image_leaves_with_its_turn() -> None:
@@ -205,6 +225,21 @@ async def test_what_was_clipped_can_be_read_after_a_restart() -> None:
     handle = shown["content"].split(" in ")[1].split("!")[0]
     assert (await buffer.archive_tool.run({"handle": handle})).startswith("needle")
     await buffer.aclose()
+
+
+async def test_what_the_user_said_can_be_read_after_a_restart_with_the_same_archive() -> None:
+    archive, history = FileArchive(), [SYSTEM, TASK]
+    settings: dict[str, Any] = {"tools": [READ_ARCHIVED], "archive": archive}
+    async with a_buffer(working_context=5000, **settings) as first:
+        for number in range(12):
+            said = {"role": "user", "content": f"note {number}: ".ljust(600, ".")}
+            history += [{"role": "assistant", "content": "Yes."}, said]
+            await first.feed(history)
+    async with again(first.state(), working_context=5000, **settings) as buffer:
+        sent = await buffer.feed(history)
+        handle = sent[1]["content"].split(" in ")[1].split("!")[0]
+        assert "note" in await buffer.archive_tool.run({"handle": handle})
+    archive.close()
 
 
 async def test_a_restart_without_the_first_archive_clips_what_is_there() -> None:

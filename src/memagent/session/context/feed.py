@@ -202,8 +202,11 @@ class Feeding(Closing):
                 usage = None  # of a request with another prompt
             self._tools, self._history = offered, history
             sent = await self._read(opened, chain, usage)
-        own = dict(zip(messages, given, strict=True))
-        return [own[message] if message in own else message.to_openai() for message in sent]
+        own: dict[Message, list[Any]] = {}
+        for message, value in zip(messages, given, strict=True):
+            own.setdefault(message, []).append(value)
+        # Of equal messages, those that stay are the last.
+        return [own[m].pop() if own.get(m) else m.to_openai() for m in reversed(sent)][::-1]
 
     async def _read(self, opened: Opened, chain: Chain, usage: Usage | None) -> Sequence[Message]:
         """Appends what is new, and returns what to send."""

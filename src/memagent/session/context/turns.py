@@ -246,13 +246,9 @@ def _home(turns: tuple[Turn, ...], name: str | None, missing: str) -> tuple[int,
                 break
     if not turns or not turns[at].results:
         return None
-    named, last, still = (
-        _find_calls(turns[at], name),
-        len(turns[at].results) - 1,
-        waiting(turns[at]),
-    )
+    named, still = _find_calls(turns[at], name), waiting(turns[at])
     both = [place for place in named if place in still]
-    return at, (*both, *still, *named, last)[0]
+    return at, (*both, *still, *named, len(turns[at].results) - 1)[0]
 
 
 # --- turns become messages
@@ -313,5 +309,6 @@ def without_media(message: Message) -> Message:
     if message.role == "assistant" or "content" not in message.extra:
         return message
     extra = {name: value for name, value in message.extra.items() if name != "content"}
-    words = (part.get("text") or f"[{part.get('type')}]" for part in _parts(message))
+    parts = ({"text": p} if isinstance(p, str) else p for p in _parts(message))
+    words = (str(part.get("text") or f"[{part.get('type')}]") for part in parts)
     return message.model_copy(update={"content": "\n".join(words), "extra": extra})

@@ -1,0 +1,62 @@
+"""Items of OpenAI's responses in the Agents SDK: what fits reaches the model as it came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memagent import ScriptedModel, SummaryBuffer
+
+pytestmark = pytest.mark.extra
+
+USER = {"role": "user", "content": "Find it."}
+ASKED = {"type": "mcp_approval_request", "id": "r", "name": "find", "arguments": "{}"}
+ALLOWED = {"type": "mcp_approval_response", "approval_request_id": "r", "approve": True}
+HOSTED = {"type": "mcp_call", "id": "h", "name": "find", "arguments": "{}", "output": "found"}
+SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"command": ["ls"]}}
+LISTED = {"type": "local_shell_call_output", "output": "files"}
+PATCH = {"type": "apply_patch_call", "id": "p", "call_id": "c", "operation": {}}
+PATCHED = {"type": "apply_patch_call_output", "call_id": "c", "status": "completed"}
+SEARCH = {"type": "tool_search_call", "call_id": "c", "arguments": {"query": "a"}}
+FOUND = {"type": "tool_search_output", "call_id": "c", "tools": []}
+CALLERS = (ALLOWED["type"], LISTED["type"], PATCHED["type"], FOUND["type"])
+
+
+def said(number: int) -> list[dict[str, Any]]:
+    """An answer with its reasoning; only the ids tell two of them apart."""
+    part = {"type": "output_text", "text": "Done.", "annotations": []}
+    message = {"type": "message", "role": "assistant", "id": f"m{number}", "content": [part]}
+    return [{"type": "reasoning", "id": f"t{number}", "summary": []}, message]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [HOSTED],
+        [ASKED, ALLOWED, HOSTED],
+        [SHELL, LISTED | {"call_id": "c"}],
+        [SHELL, LISTED | {"id": "c"}],
+        [PATCH, PATCHED],
+        [SEARCH, FOUND],
+        [*said(8), USER, *said(9), USER],
+    ],
+    ids=["hosted", "approved", "shell", "shell of the API", "patch", "search", "equal answers"],
+)
+async def test_items_reach_the_model_as_they_came(items: list[Any]) -> None:
+    from agents import Agent
+    from agents.run import CallModelData, ModelInputData
+
+    from memagent.integrations.openai_agents import summary_filter
+
+    history = [USER, *items, *said(1), USER]
+    writer = ScriptedModel(lambda request: "<summary>s</summary>", window=8192)
+    async with SummaryBuffer(writer, working_context=6000) as buffer:
+        feed = summary_filter(buffer)
+        for end, item in enumerate(history, 1):
+            if item.get("type") not in (None, *CALLERS):
+                continue  # the model isn't done
+            given: Any = ModelInputData(history[:end], "Be brief.")
+            data: Any = CallModelData(model_data=given, agent=Agent("a"), context=None)
+            assert (await feed(data)).input == history[:end]
+    assert buffer.summaries == 0
