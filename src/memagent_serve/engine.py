@@ -7,9 +7,9 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,12 +21,15 @@ from memagent.errors import (
     ConnectionFailed,
     ModelError,
     RequestTimeout,
+    ServerBusy,
+    ServerFailed,
     TokenizerError,
 )
 from memagent.messages import Message, ToolSpec
 from memagent.models import ChatModel, OpenAIModel, Wrapper
 from memagent.models.openai_client import KEEP_SECONDS
-from memagent.models.openai_errors import Endpoint, is_loopback, overflows
+from memagent.models.openai_errors import Endpoint, is_loopback, overflows, translate
+from memagent.models.server import Server
 from memagent.tokens.byte_bound import ByteBound
 from memagent_engines.ollama import OllamaModel
 
@@ -145,6 +148,8 @@ class Engine:
     ) -> AsyncGenerator[Reply]:
         """Sends bytes to the engine; its connection is closed when the block ends.
 
+        If the server is busy, ill or gone, another one that is up is asked, once.
+
         Args:
             path: below the base URL: `/chat/completions`.
             raw: the body.
@@ -160,43 +165,68 @@ class Engine:
         """
         if self._served is None:
             raise ConfigError(f"the model {self.name!r} runs in this process and has no server")
-        async with self._served.router.turn(messages, len(raw) // BYTES_PER_TOKEN) as server:
-            endpoint = server.endpoint
-            client = await server.clients.get()
-            sent = {name: headers[name] for name in FORWARDED if name in headers}
-            sent = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "memagent"} | sent
-            if not packed:
-                sent["accept-encoding"] = "identity"
-            http = self._client(endpoint.base_url)
-            request = http.build_request(
-                "POST",
-                endpoint.base_url.rstrip("/") + path,
-                content=raw,
-                headers=sent | _ours({**client.auth_headers, **client.default_headers}),
-                timeout=httpx.Timeout(endpoint.timeout, connect=CONNECT_SECONDS),
-            )
+        router = self._served.router
+        for others in (True, False):
+            response = refusal = None
             try:
-                response = await http.send(request, stream=True)
-                try:
-                    if response.status_code in (401, 403):
-                        raise AuthenticationFailed(
-                            "the engine refuses the endpoint's key: whoever runs the endpoint has to set it"
-                        )
-                    yield (
-                        await _read_error(response, endpoint)
-                        if response.is_error
-                        else Reply(response)
+                async with (
+                    router.turn(messages, len(raw) // BYTES_PER_TOKEN) as server,
+                    self._post(server, path, raw, headers, packed=packed) as response,
+                ):
+                    if not response.is_error:
+                        yield Reply(response)
+                        return
+                    refusal = await _read_error(response, server.endpoint)
+                    # For the router, which leaves a server out that is at fault.
+                    raise translate(refusal.error, server.endpoint)
+            except ModelError as error:
+                if response is not None and refusal is None:  # the answer broke off
+                    raise
+                at_fault = isinstance(error, (ConnectionFailed, ServerBusy, ServerFailed))
+                if others and at_fault and router.up:
+                    continue
+                if refusal is None:
+                    raise
+            yield refusal
+            return
+
+    @asynccontextmanager
+    async def _post(
+        self, server: Server, path: str, raw: bytes, headers: Mapping[str, str], *, packed: bool
+    ) -> AsyncGenerator[httpx.Response]:
+        """Sends bytes to one server, as `send` does."""
+        endpoint = server.endpoint
+        client = await server.clients.get()
+        sent = {name: headers[name] for name in FORWARDED if name in headers}
+        sent = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "memagent"} | sent
+        if not packed:
+            sent["accept-encoding"] = "identity"
+        http = self._client(endpoint.base_url)
+        request = http.build_request(
+            "POST",
+            endpoint.base_url.rstrip("/") + path,
+            content=raw,
+            headers=sent | _ours({**client.auth_headers, **client.default_headers}),
+            timeout=httpx.Timeout(endpoint.timeout, connect=CONNECT_SECONDS),
+        )
+        try:
+            response = await http.send(request, stream=True)
+            try:
+                if response.status_code in (401, 403):
+                    raise AuthenticationFailed(
+                        "the engine refuses the endpoint's key: whoever runs the endpoint has to set it"
                     )
-                finally:
-                    await response.aclose()
-            except httpx.TimeoutException:
-                raise RequestTimeout(
-                    f"the engine did not answer within {endpoint.timeout:g} s"
-                ) from None
-            except httpx.HTTPError as error:
-                raise ConnectionFailed(
-                    f"the engine cannot be reached, or its response broke off ({type(error).__name__})"
-                ) from None
+                yield response
+            finally:
+                await response.aclose()
+        except httpx.TimeoutException:
+            raise RequestTimeout(
+                f"the engine did not answer within {endpoint.timeout:g} s"
+            ) from None
+        except httpx.HTTPError as error:
+            raise ConnectionFailed(
+                f"the engine cannot be reached, or its response broke off ({type(error).__name__})"
+            ) from None
 
     def _client(self, url: str) -> httpx.AsyncClient:
         env = not is_loopback(urlsplit(url).hostname or "")
@@ -243,19 +273,21 @@ class Reply:
             yield piece
 
     @property
-    def overflows(self) -> bool:
-        """Whether the engine refuses the request as too long for its window."""
-        if self.body is None:
-            return False
-        response = httpx.Response(self.status, headers=self.response.headers, content=self.body)
-        try:
+    def error(self) -> openai.APIStatusError:
+        """What the openai client would raise, if the engine answers with an error."""
+        request, headers = self.response.request, self.response.headers
+        body: Any = None
+        with suppress(ValueError, AttributeError, httpx.DecodingError):
+            response = httpx.Response(self.status, headers=headers, content=self.body)
             fields: Any = response.json()
             body = fields.get("error", fields)
-        except (ValueError, AttributeError, httpx.DecodingError):
-            body = None
-        error: Any = openai.APIError("", cast("Any", None), body=body)
-        error.status_code = self.status
-        return overflows(error)
+        bare: Any = httpx.Response(self.status, headers=headers, request=request)
+        return openai.APIStatusError("", response=bare, body=body)
+
+    @property
+    def overflows(self) -> bool:
+        """Whether the engine refuses the request as too long for its window."""
+        return self.body is not None and overflows(self.error)
 
 
 def _ours(headers: Mapping[str, Any]) -> dict[str, str]:

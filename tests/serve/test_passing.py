@@ -10,8 +10,10 @@ import httpx
 import pytest
 from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI
 from tests.models.chat_server import chat, half_a_body, hang_up, say, send, slow
-from tests.serve.conftest import MODEL, SECRET
-from tests.serve.engine import Engine, broken_stream, in_pieces, refuse
+from tests.serve.conftest import MODEL, SECRET, listening_with
+from tests.serve.engine import Engine, broken_stream, in_pieces, refuse, serving
+
+from memagent import RunStore, open_model
 
 ODD = (
     b'{ "model":"tiny",\n"messages" : [{"role":"user","content":"Caf\\u00e9 \xf0\x9f\x99\x82"}],'
@@ -120,6 +122,23 @@ def test_an_engine_that_is_gone(engine: Engine, client: OpenAI) -> None:
         client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hi"}])
     assert caught.value.status_code == 502
     assert caught.value.type == "server_error"
+
+
+@pytest.mark.parametrize(
+    "fault", [refuse(503, "dead"), refuse(500, "ill"), refuse(429, "busy"), hang_up]
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_another_server_answers_for_an_ill_one(
+    engine: Engine, store: RunStore, http: httpx.Client, fault: Any, first: bool
+) -> None:
+    engine.default = fault
+    with serving() as good:
+        urls = [engine.url, good.url] if first else [good.url, engine.url]
+        with listening_with(open_model(f"vllm:{MODEL}", base_url=urls), store) as url:
+            assert [post(http, url, ODD).status_code for _ in range(10)] == [200] * 10
+            good.default = fault
+            assert post(http, url, ODD).status_code >= 429
+    assert len(engine.raws) < 5
 
 
 @pytest.mark.parametrize("behaviour", [broken_stream, half_a_body])
