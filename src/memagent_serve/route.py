@@ -7,13 +7,14 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from memagent.errors import BadResponse, MemagentError
+from memagent.models.openai_errors import CLIP, server_message
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
 from memagent_serve.forms import Form, Said, edit_stream
@@ -169,7 +170,7 @@ class _Call:
         async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
             if reply.status != 200:
                 came = b"".join([piece async for piece in reply.pieces()])
-                yield event(" ".join(came.decode(errors="replace").split()))
+                yield event(json.dumps(_error_of(reply.status, came)))
                 return
 
             def edit(chunk: dict[str, Any]) -> bool:
@@ -177,3 +178,15 @@ class _Call:
 
             async for line in edit_stream(reply.pieces(), edit):
                 yield line
+
+
+def _error_of(status: int, came: bytes) -> Any:
+    """The engine's error in the form that clients look for in a stream: anything else they take for an empty answer."""
+    try:
+        body: object = json.loads(came)
+    except ValueError:  # a proxy's page
+        body = came.decode(errors="replace")
+    if isinstance(body, dict) and (fields := cast("dict[str, Any]", body)).get("error"):
+        return fields
+    said = " ".join(server_message(cast("object", body)).split())[:CLIP]
+    return Refusal(status, f"the engine answered {status}: {said or '(no message)'}").body()
