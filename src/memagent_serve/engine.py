@@ -37,6 +37,8 @@ logger = logging.getLogger("memagent.serve")
 
 WINDOW_SECONDS = 30.0
 """How long the window is believed: a server that came back with another one is noticed within that time."""
+UNKNOWN_SECONDS = 5.0
+"""Before a server that didn't say its window is asked again."""
 CONNECT_SECONDS = 10.0
 LONG_TOKEN = 128
 """Characters: tokens that are longer (rows of blanks) are rare, so a text of as many for each token of the window
@@ -86,6 +88,7 @@ class Engine:
         self.name = inner.model if isinstance(inner, OpenAIModel) else model.name
         """By which requests name the model: as its server does."""
         self._known: tuple[float, int | None] | None = None
+        """The window, and until when it is believed."""
         self._http = dict[bool, httpx.AsyncClient]()
         """By whether proxies of the environment are used: not for a server on this machine."""
 
@@ -97,16 +100,18 @@ class Engine:
     async def window(self) -> int | None:
         """Tokens of prompt plus output; None if nobody says it."""
         now = time.monotonic()
-        if self._known is None or now - self._known[0] > WINDOW_SECONDS:
+        if self._known is None or now > self._known[0]:
+            until = now + WINDOW_SECONDS
             try:
-                said = await self.model.window()
+                # Once: with the model's retries, a request that fits would wait for a server that is gone.
+                said = await (self._served or self.model).window()
             except ModelError as error:
                 if self._window is None and self._known is None:
                     raise
                 logger.info("the window is that of before: %s", error)
-                said = self._known[1] if self._known else None
+                said, until = self._known[1] if self._known else None, now + UNKNOWN_SECONDS
             self._known = (
-                now,
+                until,
                 min((n for n in (said, self._window) if n is not None), default=None),
             )
         return self._known[1]
