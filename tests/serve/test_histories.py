@@ -134,6 +134,20 @@ def test_a_system_message_larger_than_the_window(engine: Engine, client: OpenAI)
     assert engine.bodies == []
 
 
+def test_short_messages_are_not_counted_one_by_one(engine: Engine, client: OpenAI) -> None:
+    engine.be_vllm(4096, template=CHATML_TOOLS)
+    engine.default = summarise
+    given: Any = [{"role": "system", "content": "Be kind to everybody who asks. " * 110}]
+    for n in range(30):
+        given += [{"role": "user", "content": f"Question {n}: {'what of it? ' * 40}"}]
+        given += [{"role": "assistant", "content": f"Answer {n}. {'Nothing of it. ' * 8}"}]
+    client.chat.completions.create(
+        model=MODEL, messages=[*given, {"role": "user", "content": "And now?"}]
+    )
+    pairs = [body for body in engine.of("/tokenize") if len(body.get("messages", ())) == 2]
+    assert sum(body["messages"][1]["content"].startswith("Question") for body in pairs) < 5
+
+
 def test_histories_can_be_refused(serve: Serve, engine: Engine) -> None:
     engine.default = Player(book := Book(80), WINDOW)
     with (
