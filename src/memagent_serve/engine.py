@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import openai
@@ -28,7 +27,7 @@ from memagent.errors import (
 from memagent.messages import Message, ToolSpec
 from memagent.models import ChatModel, OpenAIModel, Wrapper
 from memagent.models.openai_client import KEEP_SECONDS
-from memagent.models.openai_errors import Endpoint, is_loopback, overflows, translate
+from memagent.models.openai_errors import Endpoint, overflows, translate
 from memagent.models.server import Server
 from memagent.tokens.byte_bound import ByteBound
 from memagent_engines.ollama import OllamaModel
@@ -89,8 +88,8 @@ class Engine:
         """By which requests name the model: as its server does."""
         self._known: tuple[float, int | None] | None = None
         """The window, and until when it is believed."""
-        self._http = dict[bool, httpx.AsyncClient]()
-        """By whether proxies of the environment are used: not for a server on this machine."""
+        self._http = dict[str, httpx.AsyncClient]()
+        """By base URL."""
 
     @property
     def served(self) -> bool:
@@ -166,6 +165,7 @@ class Engine:
             ConnectionFailed: the engine can't be reached, or its response broke off.
             RequestTimeout: it did not answer in time.
             AuthenticationFailed: it refuses the endpoint's key.
+            RequestRefused: it redirects to where the request would be lost.
             ConfigError: the model runs in this process.
         """
         if self._served is None:
@@ -206,7 +206,7 @@ class Engine:
         sent = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "memagent"} | sent
         if not packed:
             sent["accept-encoding"] = "identity"
-        http = self._client(endpoint.base_url)
+        http = self._client(server)
         request = http.build_request(
             "POST",
             endpoint.base_url.rstrip("/") + path,
@@ -233,12 +233,12 @@ class Engine:
                 f"the engine cannot be reached, or its response broke off ({type(error).__name__})"
             ) from None
 
-    def _client(self, url: str) -> httpx.AsyncClient:
-        env = not is_loopback(urlsplit(url).hostname or "")
-        if env not in self._http:
+    def _client(self, server: Server) -> httpx.AsyncClient:
+        url = server.endpoint.base_url
+        if url not in self._http:
             limits = httpx.Limits(max_connections=None, keepalive_expiry=KEEP_SECONDS)
-            self._http[env] = httpx.AsyncClient(trust_env=env, limits=limits)
-        return self._http[env]
+            self._http[url] = httpx.AsyncClient(limits=limits, **server.clients.transport())
+        return self._http[url]
 
     async def aclose(self) -> None:
         """Closes the connections, also those of the model."""
