@@ -4,7 +4,17 @@ import traceback
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Script, chat, half_a_body, hang_up, say, send, slow
+from tests.models.chat_server import (
+    Behaviour,
+    Script,
+    chat,
+    half_a_body,
+    hang_up,
+    say,
+    send,
+    slow,
+    trickle,
+)
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -193,8 +203,9 @@ async def test_nobody_listens(nobody: str) -> None:
     assert nobody in str(caught.value)
 
 
-async def test_timeout(server: Script) -> None:
-    server.replies.append(slow(5))
+@pytest.mark.parametrize("behaviour", [slow(5), trickle])
+async def test_timeout(server: Script, behaviour: Behaviour) -> None:
+    server.replies.append(behaviour)
     with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
         await complete(server, timeout=0.2)
     assert await asyncio.to_thread(server.left.wait, 5)
