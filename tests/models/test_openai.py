@@ -330,6 +330,8 @@ async def test_window_failure_is_not_remembered(server: Script) -> None:
         ({"timeout": 0}, "timeout"),
         ({"base_url": "localhost:8000"}, "http://"),
         ({"api_key": "two words"}, "9 characters"),
+        ({"extra_body": {"top_k": float("nan")}}, r"extra_body\['top_k'\]=nan is not JSON"),
+        ({"extra_body": {"stop": {"a"}}}, r"extra_body\['stop'\]={'a'} is not JSON"),
     ],
 )
 def test_impossible_arguments(fields: dict[str, Any], words: str) -> None:
