@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from typing import Any, cast
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from memagent.errors import BadResponse, MemagentError
@@ -112,8 +112,7 @@ class _Call:
     async def _whole(self, work: _Work) -> Response:
         prepared, said = await work(_tell_nobody)
         if said is not None:
-            whole = self._form.write(said, prepared.report)
-            return JSONResponse(whole, headers=prepared.headers)
+            return _write(self._form.write(said, prepared.report), prepared)
         raw, headers = self._rewritten(prepared)
         async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
             came = b"".join([piece async for piece in reply.pieces()])
@@ -123,7 +122,7 @@ class _Call:
             whole = self._form.add(json.loads(came), self._fields, prepared)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise BadResponse(f"the engine's answer can't be read: {came[:200]!r}") from None
-        return JSONResponse(whole, headers=prepared.headers)
+        return _write(whole, prepared)
 
     async def _own(self, prepared: Prepared) -> Said | None:
         """The answer, unless the engine's server has to give it."""
@@ -178,6 +177,11 @@ class _Call:
 
             async for line in edit_stream(reply.pieces(), edit):
                 yield line
+
+
+def _write(whole: dict[str, Any], prepared: Prepared) -> Response:
+    """A whole answer. It may hold what an engine wrote and strict JSON doesn't have: half a character, infinity."""
+    return Response(json.dumps(whole), headers=prepared.headers, media_type="application/json")
 
 
 def _error_of(status: int, came: bytes) -> Any:

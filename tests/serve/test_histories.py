@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from typing import Any
 
 import pytest
@@ -111,6 +112,19 @@ def test_other_fields_survive(engine: Engine, client: OpenAI) -> None:
     assert engine.bodies[-1]["user"] == "u1"
     assert reply.memagent["summaries"] > 0
     assert reply.choices[0].message.content.endswith("And now?")
+
+
+@pytest.mark.parametrize(
+    "odd", [chat("ok \ud83d"), chat("ok", score=-math.inf)], ids=["half a character", "infinity"]
+)
+def test_answers_need_not_be_strict_json(engine: Engine, client: OpenAI, odd: Any) -> None:
+    def behave(handler: Handler) -> None:
+        (summarise if handler.body.get("max_tokens") else send(200, odd))(handler)
+
+    engine.default = behave
+    reply: Any = client.chat.completions.create(model=MODEL, messages=long_talk())
+    assert reply.choices[0].message.content.startswith("ok")
+    assert reply.memagent["summaries"] > 0
 
 
 def summarise(handler: Handler) -> None:
