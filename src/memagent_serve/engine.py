@@ -131,7 +131,8 @@ class Engine:
             return False
         if sum(len(message.content) for message in messages) > LONG_TOKEN * limit:
             return True
-        if ByteBound().count_messages(messages, tools=tools) + room <= limit:
+        most = await asyncio.to_thread(ByteBound().count_messages, messages, tools=tools)
+        if most + room <= limit:
             return False
         try:
             counter = await self.model.counter()

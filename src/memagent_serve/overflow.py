@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from memagent import Message, Result, Usage
@@ -38,12 +40,14 @@ class Conversation:
     items: Mapping[int, list[Any]] = field(default_factory=dict[int, list[Any]], repr=False)
     """What messages were made of, by their `id()`, if the request isn't in the form of chat completions."""
 
-    @property
-    def read(self) -> tuple[list[Message], list[ToolSpec]]:
+    async def read(self) -> tuple[list[Message], list[ToolSpec]]:
         """Messages and tools as memagent counts them; a `ConfigError` if they aren't any."""
-        return list(map(Message.from_openai, self.messages)), list(
-            map(ToolSpec.from_openai, self.tools)
-        )
+        return await asyncio.to_thread(lambda: self._read)  # there may be hundreds of thousands
+
+    @cached_property
+    def _read(self) -> tuple[list[Message], list[ToolSpec]]:
+        messages = list(map(Message.from_openai, self.messages))
+        return messages, list(map(ToolSpec.from_openai, self.tools))
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class Overflow:
 
     async def _exceeds(self, conversation: Conversation) -> bool:
         try:
-            messages, tools = conversation.read
+            messages, tools = await conversation.read()
             room, limit = await self.room(conversation), await self._limit(conversation)
             return await self._engine.exceeds(messages, tools, room, limit)
         except ConfigError:
@@ -165,7 +169,7 @@ class Overflow:
 
     async def _find_long(self, conversation: Conversation, room: int) -> list[int]:
         """Places of the user's messages that exceed the window even if only the system's stand before them."""
-        messages, _ = conversation.read
+        messages, _ = await conversation.read()
         users = {place: m for place, m in enumerate(messages) if m.role == "user"}
         bounds = {place: ByteBound().count_messages([m]) for place, m in users.items()}
         largest_first = sorted(bounds, key=bounds.__getitem__, reverse=True)
