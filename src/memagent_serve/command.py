@@ -64,6 +64,8 @@ class Serve(Reading):
 
     def list_keys(self) -> tuple[str, ...]:
         """The keys; a ConfigError if the file can't be read, or the address needs keys and there are none."""
+        from memagent_serve.settings import is_local
+
         if self.keys is not None:
             try:
                 lines = self.keys.read_text(encoding="utf-8").splitlines()
@@ -74,18 +76,11 @@ class Serve(Reading):
         found = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
         if self.keys is not None and not found:
             raise ConfigError(f"--keys {str(self.keys)!r} has no key: write one on a line")
-        if not found and not is_loopback_only(self.host):
+        if not found and not is_local(self.host):
             raise ConfigError(
                 f"--host {self.host!r} lets other machines in, which needs keys: give a file (--keys), or {KEYS}"
             )
         return found
-
-
-def is_loopback_only(host: str) -> bool:
-    """Whether only this machine can connect to the address; not so for 0.0.0.0, which is all addresses."""
-    from memagent.models.openai_errors import is_loopback
-
-    return is_loopback(host) and host not in ("0.0.0.0", "::")
 
 
 def serve(given: Serve) -> None:

@@ -7,10 +7,9 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, cast
-from urllib.parse import urlsplit
+from typing import Any
 
 import httpx
 import openai
@@ -21,12 +20,15 @@ from memagent.errors import (
     ConnectionFailed,
     ModelError,
     RequestTimeout,
+    ServerBusy,
+    ServerFailed,
     TokenizerError,
 )
 from memagent.messages import Message, ToolSpec
 from memagent.models import ChatModel, OpenAIModel, Wrapper
 from memagent.models.openai_client import KEEP_SECONDS
-from memagent.models.openai_errors import Endpoint, is_loopback, overflows
+from memagent.models.openai_errors import Endpoint, overflows, translate
+from memagent.models.server import Server
 from memagent.tokens.byte_bound import ByteBound
 from memagent_engines.ollama import OllamaModel
 
@@ -34,6 +36,8 @@ logger = logging.getLogger("memagent.serve")
 
 WINDOW_SECONDS = 30.0
 """How long the window is believed: a server that came back with another one is noticed within that time."""
+UNKNOWN_SECONDS = 5.0
+"""Before a server that didn't say its window is asked again."""
 CONNECT_SECONDS = 10.0
 LONG_TOKEN = 128
 """Characters: tokens that are longer (rows of blanks) are rare, so a text of as many for each token of the window
@@ -83,8 +87,9 @@ class Engine:
         self.name = inner.model if isinstance(inner, OpenAIModel) else model.name
         """By which requests name the model: as its server does."""
         self._known: tuple[float, int | None] | None = None
-        self._http = dict[bool, httpx.AsyncClient]()
-        """By whether proxies of the environment are used: not for a server on this machine."""
+        """The window, and until when it is believed."""
+        self._http = dict[str, httpx.AsyncClient]()
+        """By base URL."""
 
     @property
     def served(self) -> bool:
@@ -94,16 +99,18 @@ class Engine:
     async def window(self) -> int | None:
         """Tokens of prompt plus output; None if nobody says it."""
         now = time.monotonic()
-        if self._known is None or now - self._known[0] > WINDOW_SECONDS:
+        if self._known is None or now > self._known[0]:
+            until = now + WINDOW_SECONDS
             try:
-                said = await self.model.window()
+                # Once: with the model's retries, a request that fits would wait for a server that is gone.
+                said = await (self._served or self.model).window()
             except ModelError as error:
                 if self._window is None and self._known is None:
                     raise
                 logger.info("the window is that of before: %s", error)
-                said = self._known[1] if self._known else None
+                said, until = self._known[1] if self._known else None, now + UNKNOWN_SECONDS
             self._known = (
-                now,
+                until,
                 min((n for n in (said, self._window) if n is not None), default=None),
             )
         return self._known[1]
@@ -124,7 +131,8 @@ class Engine:
             return False
         if sum(len(message.content) for message in messages) > LONG_TOKEN * limit:
             return True
-        if ByteBound().count_messages(messages, tools=tools) + room <= limit:
+        most = await asyncio.to_thread(ByteBound().count_messages, messages, tools=tools)
+        if most + room <= limit:
             return False
         try:
             counter = await self.model.counter()
@@ -145,6 +153,8 @@ class Engine:
     ) -> AsyncGenerator[Reply]:
         """Sends bytes to the engine; its connection is closed when the block ends.
 
+        If the server is busy, ill or gone, another one that is up is asked, once.
+
         Args:
             path: below the base URL: `/chat/completions`.
             raw: the body.
@@ -156,54 +166,80 @@ class Engine:
             ConnectionFailed: the engine can't be reached, or its response broke off.
             RequestTimeout: it did not answer in time.
             AuthenticationFailed: it refuses the endpoint's key.
+            RequestRefused: it redirects to where the request would be lost.
             ConfigError: the model runs in this process.
         """
         if self._served is None:
             raise ConfigError(f"the model {self.name!r} runs in this process and has no server")
-        async with self._served.router.turn(messages, len(raw) // BYTES_PER_TOKEN) as server:
-            endpoint = server.endpoint
-            client = await server.clients.get()
-            sent = {name: headers[name] for name in FORWARDED if name in headers}
-            sent = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "memagent"} | sent
-            if not packed:
-                sent["accept-encoding"] = "identity"
-            http = self._client(endpoint.base_url)
-            request = http.build_request(
-                "POST",
-                endpoint.base_url.rstrip("/") + path,
-                content=raw,
-                headers=sent | _ours({**client.auth_headers, **client.default_headers}),
-                timeout=httpx.Timeout(endpoint.timeout, connect=CONNECT_SECONDS),
-            )
+        router = self._served.router
+        for others in (True, False):
+            response = refusal = None
             try:
-                response = await http.send(request, stream=True)
-                try:
-                    if response.status_code in (401, 403):
-                        raise AuthenticationFailed(
-                            "the engine refuses the endpoint's key: whoever runs the endpoint has to set it"
-                        )
-                    yield (
-                        await _read_error(response, endpoint)
-                        if response.is_error
-                        else Reply(response)
-                    )
-                finally:
-                    await response.aclose()
-            except httpx.TimeoutException:
-                raise RequestTimeout(
-                    f"the engine did not answer within {endpoint.timeout:g} s"
-                ) from None
-            except httpx.HTTPError as error:
-                raise ConnectionFailed(
-                    f"the engine cannot be reached, or its response broke off ({type(error).__name__})"
-                ) from None
+                async with (
+                    router.turn(messages, len(raw) // BYTES_PER_TOKEN) as server,
+                    self._post(server, path, raw, headers, packed=packed) as response,
+                ):
+                    if not response.is_error:
+                        yield Reply(response)
+                        return
+                    refusal = await _read_error(response, server.endpoint)
+                    # For the router, which leaves a server out that is at fault.
+                    raise translate(refusal.error, server.endpoint)
+            except ModelError as error:
+                if response is not None and refusal is None:  # the answer broke off
+                    raise
+                at_fault = isinstance(error, (ConnectionFailed, ServerBusy, ServerFailed))
+                if others and at_fault and router.up:
+                    continue
+                if refusal is None:
+                    raise
+            yield refusal
+            return
 
-    def _client(self, url: str) -> httpx.AsyncClient:
-        env = not is_loopback(urlsplit(url).hostname or "")
-        if env not in self._http:
+    @asynccontextmanager
+    async def _post(
+        self, server: Server, path: str, raw: bytes, headers: Mapping[str, str], *, packed: bool
+    ) -> AsyncGenerator[httpx.Response]:
+        """Sends bytes to one server, as `send` does."""
+        endpoint = server.endpoint
+        client = await server.clients.get()
+        sent = {name: headers[name] for name in FORWARDED if name in headers}
+        sent = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "memagent"} | sent
+        if not packed:
+            sent["accept-encoding"] = "identity"
+        http = self._client(server)
+        request = http.build_request(
+            "POST",
+            endpoint.base_url.rstrip("/") + path,
+            content=raw,
+            headers=sent | _ours({**client.auth_headers, **client.default_headers}),
+            timeout=httpx.Timeout(endpoint.timeout, connect=CONNECT_SECONDS),
+        )
+        try:
+            response = await http.send(request, stream=True)
+            try:
+                if response.status_code in (401, 403):
+                    raise AuthenticationFailed(
+                        "the engine refuses the endpoint's key: whoever runs the endpoint has to set it"
+                    )
+                yield response
+            finally:
+                await response.aclose()
+        except httpx.TimeoutException:
+            raise RequestTimeout(
+                f"the engine did not answer within {endpoint.timeout:g} s"
+            ) from None
+        except httpx.HTTPError as error:
+            raise ConnectionFailed(
+                f"the engine cannot be reached, or its response broke off ({type(error).__name__})"
+            ) from None
+
+    def _client(self, server: Server) -> httpx.AsyncClient:
+        url = server.endpoint.base_url
+        if url not in self._http:
             limits = httpx.Limits(max_connections=None, keepalive_expiry=KEEP_SECONDS)
-            self._http[env] = httpx.AsyncClient(trust_env=env, limits=limits)
-        return self._http[env]
+            self._http[url] = httpx.AsyncClient(limits=limits, **server.clients.transport())
+        return self._http[url]
 
     async def aclose(self) -> None:
         """Closes the connections, also those of the model."""
@@ -243,19 +279,21 @@ class Reply:
             yield piece
 
     @property
-    def overflows(self) -> bool:
-        """Whether the engine refuses the request as too long for its window."""
-        if self.body is None:
-            return False
-        response = httpx.Response(self.status, headers=self.response.headers, content=self.body)
-        try:
+    def error(self) -> openai.APIStatusError:
+        """What the openai client would raise, if the engine answers with an error."""
+        request, headers = self.response.request, self.response.headers
+        body: Any = None
+        with suppress(ValueError, AttributeError, httpx.DecodingError):
+            response = httpx.Response(self.status, headers=headers, content=self.body)
             fields: Any = response.json()
             body = fields.get("error", fields)
-        except (ValueError, AttributeError, httpx.DecodingError):
-            body = None
-        error: Any = openai.APIError("", cast("Any", None), body=body)
-        error.status_code = self.status
-        return overflows(error)
+        bare: Any = httpx.Response(self.status, headers=headers, request=request)
+        return openai.APIStatusError("", response=bare, body=body)
+
+    @property
+    def overflows(self) -> bool:
+        """Whether the engine refuses the request as too long for its window."""
+        return self.body is not None and overflows(self.error)
 
 
 def _ours(headers: Mapping[str, Any]) -> dict[str, str]:

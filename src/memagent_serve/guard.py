@@ -9,12 +9,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memagent_serve.refusals import Refusal
-from memagent_serve.settings import Settings
+from memagent_serve.settings import Settings, is_local
 
 OPEN = "/health"
 """The one path that needs no key and counts as no request: orchestrators ask it, also while the endpoint is full."""
-LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-"""Names of this machine in `Host`. A web page that points its own name here can't use them."""
 BUSY_SECONDS = 1
 """What a client is asked to wait for if too many requests are at work."""
 
@@ -69,7 +67,8 @@ class Guard:
     def _owner(self, headers: Headers) -> str:
         if not self._keys:
             host = headers.getlist("host")
-            if len(host) != 1 or _without_port(host[0]) not in LOCAL_NAMES:
+            # A web page that points its own name here can't use an address, or localhost.
+            if len(host) != 1 or not is_local(_without_port(host[0])):
                 raise Refusal(403, "this endpoint has no keys, so it answers to localhost only")
             return "local"
         given = headers.getlist("authorization")
@@ -94,4 +93,6 @@ def _digest(key: str) -> bytes:
 
 def _without_port(host: str) -> str:
     name = host.strip().lower()
-    return name if name.endswith("]") or ":" not in name else name.rpartition(":")[0]
+    if ":" in name and not name.endswith("]"):
+        name = name.rpartition(":")[0]
+    return name.removeprefix("[").removesuffix("]")

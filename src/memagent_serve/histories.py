@@ -8,7 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from memagent import ChatRequest, Completion, SummaryBuffer, Usage
 from memagent.errors import CompactionFailed, ConfigError, HistoryChanged
@@ -57,6 +59,7 @@ class Histories:
 
     def __init__(self, model: ChatModel, states: States) -> None:
         self._model, self._states = model, states
+        self._locks = WeakValueDictionary[bytes, asyncio.Lock]()
 
     async def continues(self, given: Sequence[Mapping[str, Any]], owner: str) -> bool:
         """Whether a history continues one that was shortened before: then it needn't be counted."""
@@ -90,26 +93,28 @@ class Histories:
             MemagentError: what `SummaryBuffer.feed` raises.
         """
         digests = await asyncio.to_thread(self._digests, given, owner)
-        brought = state is not None
-        if not brought:
-            state = await asyncio.to_thread(self._states.find, digests)
-        model = Spending(self._model)
         settings: dict[str, Any] = {
             "working_context": max(1, window - room),
             "window": window,
             "max_summaries": SUMMARIES,
         }
-        try:
-            done = await self._feed(state, model, settings, messages, tools)
-        except HistoryChanged:
-            done = await self._feed(None, model, settings, messages, tools)
-        except ConfigError:
-            # A stored state may be of another version of memagent.
-            if brought or state is None:
-                raise
-            done = await self._feed(None, model, settings, messages, tools)
-        await asyncio.to_thread(self._states.keep, digests[-1], done.state)
-        return done
+        feed = partial(self._feed, messages, tools, Spending(self._model), settings, digests)
+        # Who asks again while the first request is at work waits for its summaries.
+        async with self._locks.setdefault(digests[-1], asyncio.Lock()):
+            brought = state is not None
+            if not brought:
+                state = await asyncio.to_thread(self._states.find, digests)
+            try:
+                done = await feed(state)
+            except HistoryChanged:
+                done = await feed(None)
+            except ConfigError:
+                # A stored state may be of another version of memagent.
+                if brought or state is None:
+                    raise
+                done = await feed(None)
+            await asyncio.to_thread(self._states.keep, digests[-1], done.state)
+            return done
 
     async def compact(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], window: int
@@ -137,11 +142,12 @@ class Histories:
 
     async def _feed(
         self,
-        state: Mapping[str, Any] | None,
-        model: Spending,
-        settings: dict[str, Any],
         messages: Sequence[dict[str, Any]],
         tools: Sequence[Any],
+        model: Spending,
+        settings: dict[str, Any],
+        digests: Sequence[bytes],
+        state: Mapping[str, Any] | None,
     ) -> Shortened:
         made = (
             SummaryBuffer(model, **settings)
@@ -149,8 +155,25 @@ class Histories:
             else SummaryBuffer.from_state(state, model, **settings)
         )
         async with made as buffer:
-            sent = await buffer.feed(messages, tools=tools)
+            try:
+                sent = await buffer.feed(messages, tools=tools)
+            except BaseException:
+                if model.usage.calls:  # a request that is dropped or fails has paid for summaries
+                    await self._keep_fed(buffer, digests)
+                raise
             return Shortened(sent, buffer.summaries, model.usage, buffer.state())
+
+    async def _keep_fed(self, buffer: SummaryBuffer, digests: Sequence[bytes]) -> None:
+        """Keeps the state of a history that was fed in part."""
+
+        async def read() -> dict[str, Any]:
+            return buffer.state()
+
+        # On the loop on which it was fed: there no message is half fed.
+        state = await in_background(read())
+        history = state["history"]
+        fed: int = len(history["systems"]) + history["fed"]["count"]
+        await asyncio.to_thread(self._states.keep, digests[fed - 1], state)
 
     def _digests(self, messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
         """A digest of each beginning of a history: another model's summaries are not this one's."""

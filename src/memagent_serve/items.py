@@ -51,35 +51,36 @@ def read_input(
         return Conversation([], [], most)  # the engine says what is wrong
     own = {id(message): items for message, items in read}
     messages = [*before, *(message for message, _ in read)]
-    if isinstance(said := fields.get("instructions"), str) and said:
+    if said := _instructions(fields):
         messages.insert(0, {"role": "system", "content": said})
     return Conversation(messages, _tools(fields), most, threshold, state, own)
 
 
 def write_input(
-    messages: Sequence[dict[str, Any]], conversation: Conversation, *, instructions: bool
+    messages: Sequence[dict[str, Any]], conversation: Conversation, fields: Mapping[str, Any]
 ) -> list[Any]:
     """Messages as items: those that were given, where a message is still the same.
 
     Args:
         messages: prepared.
         conversation: as `read_input` returned it.
-        instructions: the request has some, which the first message repeats.
+        fields: of the request.
     """
-    if instructions and messages and messages[0]["role"] == "system":
-        messages = messages[1:]
-    return write_items(messages, conversation.items)
+    return write_items(_said(messages, fields), conversation.items)
 
 
-def pack(messages: Sequence[Mapping[str, Any]], state: Mapping[str, Any]) -> dict[str, Any]:
+def pack(
+    messages: Sequence[dict[str, Any]], state: Mapping[str, Any], fields: Mapping[str, Any]
+) -> dict[str, Any]:
     """A conversation as a compaction item. It isn't encrypted: it holds nothing but the caller's own conversation.
 
     Args:
         messages: that fit.
         state: with which a history continues that begins with them.
+        fields: of the request, whose `instructions` aren't packed: each request brings its own.
     """
-    kept = [m for m in messages if m.get("role") not in ("system", "developer")]
-    raw = zlib.compress(json.dumps({"messages": kept, "state": state}).encode())
+    kept = {"messages": _said(messages, fields), "state": state}
+    raw = zlib.compress(json.dumps(kept).encode())
     text = base64.b85encode(raw).decode()
     return {"type": COMPACTION, "id": f"cmp_{uuid.uuid4().hex}", "encrypted_content": text}
 
@@ -104,6 +105,17 @@ def unpack(item: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, 
             f"a compaction item in the input is not one of this endpoint ({type(error).__name__})",
             param="input",
         ) from None
+
+
+def _instructions(fields: Mapping[str, Any]) -> str:
+    said = fields.get("instructions")
+    return said if isinstance(said, str) else ""
+
+
+def _said(messages: Sequence[dict[str, Any]], fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages of the input: all but the first if the request has `instructions`, which that one repeats."""
+    first = bool(_instructions(fields) and messages and messages[0]["role"] == "system")
+    return [*messages[first:]]
 
 
 def _tools(fields: Mapping[str, Any]) -> list[Any]:

@@ -55,7 +55,7 @@ async def complete(
     for field in LIMITS:
         if fields.get(field) is not None and limit_of(fields[field]) is None:
             raise Refusal(400, f"{field} must be at least 1, got {fields[field]!r}", param=field)
-    messages, _ = conversation.read
+    messages, _ = await conversation.read()
     if not messages:
         raise Refusal(400, "the request has no messages: send at least one", param="messages")
     window, most = await engine.window(), conversation.most

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from memagent import Message, Result, Usage
 from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
+from memagent.tokens.byte_bound import ByteBound
 from memagent_serve.engine import Engine
 from memagent_serve.histories import Histories, Shortened
 from memagent_serve.long_messages import LongMessage, with_notes
@@ -37,12 +40,14 @@ class Conversation:
     items: Mapping[int, list[Any]] = field(default_factory=dict[int, list[Any]], repr=False)
     """What messages were made of, by their `id()`, if the request isn't in the form of chat completions."""
 
-    @property
-    def read(self) -> tuple[list[Message], list[ToolSpec]]:
+    async def read(self) -> tuple[list[Message], list[ToolSpec]]:
         """Messages and tools as memagent counts them; a `ConfigError` if they aren't any."""
-        return list(map(Message.from_openai, self.messages)), list(
-            map(ToolSpec.from_openai, self.tools)
-        )
+        return await asyncio.to_thread(lambda: self._read)  # there may be hundreds of thousands
+
+    @cached_property
+    def _read(self) -> tuple[list[Message], list[ToolSpec]]:
+        messages = list(map(Message.from_openai, self.messages))
+        return messages, list(map(ToolSpec.from_openai, self.tools))
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class Overflow:
 
     async def _exceeds(self, conversation: Conversation) -> bool:
         try:
-            messages, tools = conversation.read
+            messages, tools = await conversation.read()
             room, limit = await self.room(conversation), await self._limit(conversation)
             return await self._engine.exceeds(messages, tools, room, limit)
         except ConfigError:
@@ -119,12 +124,11 @@ class Overflow:
         """
         limit, room = await self._limit(conversation), await self.room(conversation)
         messages, readings, paid = list(conversation.messages), dict[int, Reading](), Usage()
-        for place, message in enumerate(messages):
-            if message.get("role") == "user" and await self._is_long(message, messages, room):
-                found = LongMessage.read(message, place)
-                readings[place] = reading = await self._reader.read(found, asked, progress)
-                paid += reading.paid
-                messages[place] = with_notes(message, reading.result.memory or NOTHING_NOTED)
+        for place in await self._find_long(conversation, room):
+            found = LongMessage.read(message := messages[place], place)
+            readings[place] = reading = await self._reader.read(found, asked, progress)
+            paid += reading.paid
+            messages[place] = with_notes(message, reading.result.memory or NOTHING_NOTED)
         report: dict[str, Any] = {
             "read": [{"message": n, **r.report()} for n, r in readings.items()]
         }
@@ -163,12 +167,22 @@ class Overflow:
             )
         return await self._histories.compact(conversation.messages, conversation.tools, window)
 
-    async def _is_long(
-        self, message: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], room: int
-    ) -> bool:
-        systems = [m for m in messages if m.get("role") in ("system", "developer")]
-        shown = [Message.from_openai(m) for m in (*systems, message)]
-        return await self._engine.exceeds(shown, (), room, await self._engine.window())
+    async def _find_long(self, conversation: Conversation, room: int) -> list[int]:
+        """Places of the user's messages that exceed the window even if only the system's stand before them."""
+        messages, _ = await conversation.read()
+        users = {place: m for place, m in enumerate(messages) if m.role == "user"}
+        bounds = {place: ByteBound().count_messages([m]) for place, m in users.items()}
+        largest_first = sorted(bounds, key=bounds.__getitem__, reverse=True)
+        systems, window = [m for m in messages if m.role == "system"], await self._engine.window()
+        found: list[int] = []
+        for place in largest_first:
+            # A count may be a request: that of the smallest message, with the bytes of this one, mostly settles all.
+            least = [*systems, users[largest_first[-1]]]
+            if not await self._engine.exceeds(least, (), room + bounds[place], window):
+                break
+            if await self._engine.exceeds([*systems, users[place]], (), room, window):
+                found.append(place)
+        return sorted(found)
 
 
 def refuse() -> Refusal:

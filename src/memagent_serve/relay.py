@@ -45,7 +45,7 @@ async def relay(
         ModelError: the engine can't be reached.
     """
     try:
-        messages, _ = conversation.read
+        messages, _ = await conversation.read()
     except ConfigError:
         messages = []
     started = False

@@ -50,8 +50,7 @@ class ResponsesForm:
         self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`."""
-        instructions = bool(fields.get("instructions"))
-        items = write_input(prepared.messages, conversation, instructions=instructions)
+        items = write_input(prepared.messages, conversation, fields)
         rest = {name: value for name, value in fields.items() if name != "context_management"}
         return rest | {"input": items}
 
@@ -113,7 +112,7 @@ class ResponsesForm:
         paid = _usage(prepared.paid)
         usage = {"usage": add_usage(whole["usage"], paid)} if whole.get("usage") else {}
         state = prepared.state if _is_managed(fields, prepared) else None
-        packed = [] if state is None else [pack(prepared.messages, state)]
+        packed = [] if state is None else [pack(prepared.messages, state, fields)]
         report = {FIELD: prepared.report} if prepared.report else {}
         return {**whole, **usage, "output": [*packed, *whole["output"]], **report}
 
@@ -151,7 +150,7 @@ class Compact:
                 "id": f"resp_{uuid.uuid4().hex}",
                 "object": "response.compaction",
                 "created_at": int(time.time()),
-                "output": [pack(done.messages, done.state)],
+                "output": [pack(done.messages, done.state, body.fields)],
                 "usage": _usage(done.paid),
                 FIELD: {"summaries": done.summaries},
             }

@@ -7,13 +7,14 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from memagent.errors import BadResponse, MemagentError
+from memagent.models.openai_errors import CLIP, server_message
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
 from memagent_serve.forms import Form, Said, edit_stream
@@ -111,8 +112,7 @@ class _Call:
     async def _whole(self, work: _Work) -> Response:
         prepared, said = await work(_tell_nobody)
         if said is not None:
-            whole = self._form.write(said, prepared.report)
-            return JSONResponse(whole, headers=prepared.headers)
+            return _write(self._form.write(said, prepared.report), prepared)
         raw, headers = self._rewritten(prepared)
         async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
             came = b"".join([piece async for piece in reply.pieces()])
@@ -122,7 +122,7 @@ class _Call:
             whole = self._form.add(json.loads(came), self._fields, prepared)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise BadResponse(f"the engine's answer can't be read: {came[:200]!r}") from None
-        return JSONResponse(whole, headers=prepared.headers)
+        return _write(whole, prepared)
 
     async def _own(self, prepared: Prepared) -> Said | None:
         """The answer, unless the engine's server has to give it."""
@@ -169,7 +169,7 @@ class _Call:
         async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
             if reply.status != 200:
                 came = b"".join([piece async for piece in reply.pieces()])
-                yield event(" ".join(came.decode(errors="replace").split()))
+                yield event(json.dumps(_error_of(reply.status, came)))
                 return
 
             def edit(chunk: dict[str, Any]) -> bool:
@@ -177,3 +177,20 @@ class _Call:
 
             async for line in edit_stream(reply.pieces(), edit):
                 yield line
+
+
+def _write(whole: dict[str, Any], prepared: Prepared) -> Response:
+    """A whole answer. It may hold what an engine wrote and strict JSON doesn't have: half a character, infinity."""
+    return Response(json.dumps(whole), headers=prepared.headers, media_type="application/json")
+
+
+def _error_of(status: int, came: bytes) -> Any:
+    """The engine's error in the form that clients look for in a stream: anything else they take for an empty answer."""
+    try:
+        body: object = json.loads(came)
+    except ValueError:  # a proxy's page
+        body = came.decode(errors="replace")
+    if isinstance(body, dict) and (fields := cast("dict[str, Any]", body)).get("error"):
+        return fields
+    said = " ".join(server_message(cast("object", body)).split())[:CLIP]
+    return Refusal(status, f"the engine answered {status}: {said or '(no message)'}").body()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,14 @@ from memagent.errors import ConfigError
 
 Overflow = Literal["read", "refuse"]
 MIB = 2**20
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can connect to a host; not so for 0.0.0.0, which is all addresses."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @dataclass(frozen=True, kw_only=True)

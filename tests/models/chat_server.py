@@ -98,6 +98,20 @@ def slow(seconds: float) -> Behaviour:
     return behave
 
 
+def trickle(handler: "Handler") -> None:
+    """Sends blanks for ten seconds and then an answer, as gateways do to keep a connection alive."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    for _ in range(200):
+        if handler.deserted(0.05):
+            return
+        handler.wfile.write(b"1\r\n\n\r\n")
+    raw = json.dumps(chat()).encode()
+    handler.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(raw), raw))
+
+
 def _tojson(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 

@@ -4,7 +4,17 @@ import traceback
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Script, chat, half_a_body, hang_up, say, send, slow
+from tests.models.chat_server import (
+    Behaviour,
+    Script,
+    chat,
+    half_a_body,
+    hang_up,
+    say,
+    send,
+    slow,
+    trickle,
+)
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -193,8 +203,9 @@ async def test_nobody_listens(nobody: str) -> None:
     assert nobody in str(caught.value)
 
 
-async def test_timeout(server: Script) -> None:
-    server.replies.append(slow(5))
+@pytest.mark.parametrize("behaviour", [slow(5), trickle])
+async def test_timeout(server: Script, behaviour: Behaviour) -> None:
+    server.replies.append(behaviour)
     with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
         await complete(server, timeout=0.2)
     assert await asyncio.to_thread(server.left.wait, 5)
@@ -319,6 +330,8 @@ async def test_window_failure_is_not_remembered(server: Script) -> None:
         ({"timeout": 0}, "timeout"),
         ({"base_url": "localhost:8000"}, "http://"),
         ({"api_key": "two words"}, "9 characters"),
+        ({"extra_body": {"top_k": float("nan")}}, r"extra_body\['top_k'\]=nan is not JSON"),
+        ({"extra_body": {"stop": {"a"}}}, r"extra_body\['stop'\]={'a'} is not JSON"),
     ],
 )
 def test_impossible_arguments(fields: dict[str, Any], words: str) -> None:

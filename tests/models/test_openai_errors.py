@@ -32,6 +32,8 @@ def test_server_message(body: object, message: str) -> None:
         ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 40.0),
         ({"retry-after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Fri, 31 Dec 99999 23:59:59 GMT"}, None),
+        ({"retry-after": "Mon, 00 Foo 2020 10:00:00 GMT"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "nan"}, None),
         ({}, None),

@@ -29,7 +29,7 @@ from memagent.messages import Message
 from memagent.models.dialects import DIALECTS
 from memagent.models.openai_client import Clients
 from memagent.models.server import Server
-from memagent.models.server_counter import PROBES, ServerCounter
+from memagent.models.server_counter import _MEMO, PROBES, ServerCounter
 from memagent.tokens import TokenCounter, TokenizerFile
 
 SERVED = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
@@ -209,6 +209,13 @@ def test_a_count_is_asked_for_once(
     with pytest.raises(error):
         counter.count("house")
     assert len(server.asked) == 1, "who counts waits for the server, not the counter"
+
+
+def test_counts_are_forgotten_one_by_one(server: Script, counter: ServerCounter) -> None:
+    prompts = [(Message(role="user", content=str(n)),) for n in range(_MEMO + 1)]
+    for prompt in (*prompts, *prompts[1:]):
+        counter.count_messages(prompt)
+    assert len(server.asked) == len(prompts)
 
 
 def test_making_the_counter_asks_each_thing_once(server: Script, nobody: str) -> None:

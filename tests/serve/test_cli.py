@@ -33,7 +33,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "192.168.0.7", "example.org", "127.0.0.1.nip.io"]
+    "host", ["0.0.0.0", "::", "0:0:0:0:0:0:0:0", "192.168.0.7", "example.org", "127.0.0.1.nip.io"]
 )
 def test_other_addresses_need_keys(invoke: Invoke, host: str) -> None:
     done = invoke("serve", "extractive", "--host", host)

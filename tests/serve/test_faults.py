@@ -15,13 +15,14 @@ from typing import Any
 import httpx
 import pytest
 from tests.models.chat_server import Handler, half_a_body, hang_up, send, slow
-from tests.serve.conftest import KEY, MODEL, SECRET, Start, ended, listening_with
+from tests.serve.conftest import KEY, MODEL, SECRET, Start, ended, listening, listening_with
 from tests.serve.engine import Engine, broken_stream, read_or_echo, refuse
 from tests.serve.sockets import root
 from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
 
 from memagent import RunStore, open_model
 from memagent.models import RetryPolicy
+from memagent_serve import engine as engine_of_endpoint
 
 FAULTS = int(os.environ.get("MEMAGENT_FAULTS", "200"))
 """Requests with a fault each. docs/reliability.md says what 1,000 gave."""
@@ -126,6 +127,20 @@ async def test_a_fault_is_never_an_answer(engine: Engine, url: str) -> None:
     assert right > 0
     assert failed > 0
     print(f"{faulty.faults} faults, {right} right answers, {failed} errors, {wrong} wrong answers")
+
+
+def test_short_requests_do_not_wait_for_an_engine_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, store: RunStore, http: httpx.Client
+) -> None:
+    monkeypatch.setattr(engine_of_endpoint, "WINDOW_SECONDS", 0)
+    engine.default = read_or_echo
+    with listening(engine.url, store, reading={"gate": "update"}) as url:
+        assert http.post(f"{url}/chat/completions", json=long(1)).status_code == 200
+        engine.die()
+        asked = engine.listings
+        codes = [http.post(f"{url}/chat/completions", json=SHORT).status_code for _ in range(3)]
+    assert codes == [502] * 3
+    assert engine.listings - asked <= 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

@@ -134,7 +134,15 @@ def test_the_settings_do_not_show_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "localhost.evil.example", "", "127.0.0.1.nip.io"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:80",
+        "localhost.evil.example",
+        "",
+        "127.0.0.1.nip.io",
+        "0.0.0.0",
+    ],
 )
 def test_without_keys_only_names_of_this_machine_are_answered(
     engine: Engine, url: str, host: str
@@ -143,6 +151,11 @@ def test_without_keys_only_names_of_this_machine_are_answered(
     said = talk(url, request_of(Host=host))
     assert status_of(said) == 403
     assert engine.raws == []
+
+
+@pytest.mark.parametrize("host", ["LOCALHOST:80", "127.0.0.1", "127.0.0.2:8300", "[::1]:8300"])
+def test_every_address_of_this_machine_is_answered(url: str, host: str) -> None:
+    assert status_of(talk(url, request_of(Host=host))) == 200
 
 
 def test_two_hosts_are_refused(engine: Engine, url: str) -> None:

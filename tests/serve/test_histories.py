@@ -1,15 +1,17 @@
 """Long histories through the endpoint: a loop that knows nothing of memagent works on."""
 
+import asyncio
 import json
+import math
 from typing import Any
 
 import pytest
-from openai import BadRequestError, OpenAI
+from openai import APIError, AsyncOpenAI, BadRequestError, OpenAI
 from tests.integrations.book import SYSTEM, TASK, Book, Player, count
 from tests.integrations.in_openai import TOOL
-from tests.models.chat_server import CHATML_TOOLS, Handler, chat, send
+from tests.models.chat_server import CHATML_TOOLS, Handler, chat, send, slow
 from tests.serve.conftest import MODEL, Serve
-from tests.serve.engine import WINDOW, Engine, read_or_echo
+from tests.serve.engine import WINDOW, Engine, read_or_echo, refuse
 
 START = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": TASK}]
 
@@ -103,18 +105,26 @@ def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None
 
 def test_other_fields_survive(engine: Engine, client: OpenAI) -> None:
     engine.default = summarise
-    turns: list[Any] = []
-    for n in range(60):
-        asked, said = f"Question {n}: {'what of it? ' * 8}", f"Answer {n}. {'Nothing of it. ' * 8}"
-        turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
-    given: Any = [*turns, {"role": "user", "content": "And now?"}]
     reply: Any = client.chat.completions.create(
-        model=MODEL, messages=given, user="u1", extra_body={"x_unknown": {"a": 1.5}}
+        model=MODEL, messages=long_talk(), user="u1", extra_body={"x_unknown": {"a": 1.5}}
     )
     assert engine.bodies[-1]["x_unknown"] == {"a": 1.5}
     assert engine.bodies[-1]["user"] == "u1"
     assert reply.memagent["summaries"] > 0
     assert reply.choices[0].message.content.endswith("And now?")
+
+
+@pytest.mark.parametrize(
+    "odd", [chat("ok \ud83d"), chat("ok", score=-math.inf)], ids=["half a character", "infinity"]
+)
+def test_answers_need_not_be_strict_json(engine: Engine, client: OpenAI, odd: Any) -> None:
+    def behave(handler: Handler) -> None:
+        (summarise if handler.body.get("max_tokens") else send(200, odd))(handler)
+
+    engine.default = behave
+    reply: Any = client.chat.completions.create(model=MODEL, messages=long_talk())
+    assert reply.choices[0].message.content.startswith("ok")
+    assert reply.memagent["summaries"] > 0
 
 
 def summarise(handler: Handler) -> None:
@@ -132,6 +142,76 @@ def test_a_system_message_larger_than_the_window(engine: Engine, client: OpenAI)
         client.chat.completions.create(model=MODEL, messages=given)
     assert caught.value.code == "context_length_exceeded"
     assert engine.bodies == []
+
+
+def long_talk() -> Any:
+    turns: list[Any] = []
+    for n in range(60):
+        asked, said = f"Question {n}: {'what of it? ' * 8}", f"Answer {n}. {'Nothing of it. ' * 8}"
+        turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
+    return [*turns, {"role": "user", "content": "And now?"}]
+
+
+def summaries_of(engine: Engine) -> list[str]:
+    """The prompts for summaries that the engine got."""
+    return [json.dumps(b["messages"]) for b in engine.bodies if b.get("max_tokens")]
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_summaries_of_a_request_that_ended_early_are_kept(
+    engine: Engine, url: str, client: OpenAI, drops: bool
+) -> None:
+    engine.default = summarise
+    engine.replies = [summarise, summarise, slow(20) if drops else refuse(400, "broken")]
+
+    async def give_up() -> None:
+        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as hasty:
+            work = hasty.chat.completions.create(model=MODEL, messages=long_talk())
+            asked = asyncio.create_task(work)
+            await asyncio.to_thread(engine.waiting.wait, 20)
+            asked.cancel()
+            await asyncio.wait([asked])
+        await asyncio.to_thread(engine.left.wait, 20)
+
+    if drops:
+        asyncio.run(give_up())
+    else:
+        with pytest.raises(APIError):
+            client.chat.completions.create(model=MODEL, messages=long_talk())
+    assert len(summaries_of(engine)) == 3
+    reply: Any = client.chat.completions.create(model=MODEL, messages=long_talk())
+    sent = summaries_of(engine)
+    assert len(sent) > 5
+    assert len(set(sent)) == len(sent) - 1  # the one that failed was sent again, no other
+    assert reply.memagent["summaries"] == len(sent) - 1
+
+
+def test_the_same_request_twice_at_once_is_summarised_once(engine: Engine, url: str) -> None:
+    engine.default = summarise
+
+    async def both() -> None:
+        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            chat = client.chat.completions
+            await asyncio.gather(
+                *(chat.create(model=MODEL, messages=long_talk()) for _ in range(2))
+            )
+
+    asyncio.run(both())
+    assert len(set(sent := summaries_of(engine))) == len(sent)
+
+
+def test_short_messages_are_not_counted_one_by_one(engine: Engine, client: OpenAI) -> None:
+    engine.be_vllm(4096, template=CHATML_TOOLS)
+    engine.default = summarise
+    given: Any = [{"role": "system", "content": "Be kind to everybody who asks. " * 110}]
+    for n in range(30):
+        given += [{"role": "user", "content": f"Question {n}: {'what of it? ' * 40}"}]
+        given += [{"role": "assistant", "content": f"Answer {n}. {'Nothing of it. ' * 8}"}]
+    client.chat.completions.create(
+        model=MODEL, messages=[*given, {"role": "user", "content": "And now?"}]
+    )
+    pairs = [body for body in engine.of("/tokenize") if len(body.get("messages", ())) == 2]
+    assert sum(body["messages"][1]["content"].startswith("Question") for body in pairs) < 5
 
 
 def test_histories_can_be_refused(serve: Serve, engine: Engine) -> None:

@@ -14,6 +14,7 @@ from tests.serve.conftest import Serve
 from tests.serve.engine import Engine, in_pieces, read_or_echo
 from tests.serve.sockets import BODY, RAW, port_of, request_of, root, status_of, talk
 
+from memagent import Message
 from memagent_serve import bodies, server, wire
 
 
@@ -115,6 +116,23 @@ def test_clients_that_do_not_read_are_dropped(
         while piece := plain.recv(1 << 20):
             came += len(piece)
     assert came < 39_000_000
+
+
+def test_other_requests_do_not_wait_while_messages_are_read(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, url: str, http: httpx.Client
+) -> None:
+    """There may be hundreds of thousands of them, so that takes a thread of its own."""
+    threads: set[threading.Thread] = set()
+    real = Message.from_openai
+
+    def note(fields: Any) -> Message:
+        threads.add(threading.current_thread())
+        return real(fields)
+
+    monkeypatch.setattr(Message, "from_openai", note)
+    assert http.post(f"{url}/chat/completions", json=BODY).status_code == 200
+    assert len(engine.raws) == 1
+    assert {thread.name.partition("_")[0] for thread in threads} == {"asyncio"}  # its pool
 
 
 def test_too_many_requests_are_told_to_wait(

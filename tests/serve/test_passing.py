@@ -2,16 +2,21 @@
 
 import gzip
 import json
+import ssl
+import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI
-from tests.models.chat_server import chat, half_a_body, hang_up, say, send, slow
-from tests.serve.conftest import MODEL, SECRET
-from tests.serve.engine import Engine, broken_stream, in_pieces, refuse
+from tests.models.chat_server import Server, chat, half_a_body, hang_up, say, send, slow
+from tests.serve.conftest import MODEL, SECRET, listening, listening_with
+from tests.serve.engine import Engine, RawHandler, broken_stream, in_pieces, refuse, serving
+
+from memagent import RunStore, open_model
 
 ODD = (
     b'{ "model":"tiny",\n"messages" : [{"role":"user","content":"Caf\\u00e9 \xf0\x9f\x99\x82"}],'
@@ -120,6 +125,72 @@ def test_an_engine_that_is_gone(engine: Engine, client: OpenAI) -> None:
         client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hi"}])
     assert caught.value.status_code == 502
     assert caught.value.type == "server_error"
+
+
+@pytest.mark.parametrize(
+    "fault", [refuse(503, "dead"), refuse(500, "ill"), refuse(429, "busy"), hang_up]
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_another_server_answers_for_an_ill_one(
+    engine: Engine, store: RunStore, http: httpx.Client, fault: Any, first: bool
+) -> None:
+    engine.default = fault
+    with serving() as good:
+        urls = [engine.url, good.url] if first else [good.url, engine.url]
+        with listening_with(open_model(f"vllm:{MODEL}", base_url=urls), store) as url:
+            assert [post(http, url, ODD).status_code for _ in range(10)] == [200] * 10
+            good.default = fault
+            assert post(http, url, ODD).status_code >= 429
+    assert len(engine.raws) < 5
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirect_is_followed(engine: Engine, url: str, http: httpx.Client, status: int) -> None:
+    with serving() as other:
+        engine.default = send(status, b"", Location=f"{other.url}/chat/completions")
+        assert post(http, url, ODD).json()["choices"]
+        assert other.raws == [ODD]
+
+
+def test_a_redirect_that_would_lose_the_request_is_an_error(
+    engine: Engine, url: str, http: httpx.Client
+) -> None:
+    engine.default = send(302, b"", Location=f"{engine.url}/elsewhere/chat/completions")
+    response = post(http, url, ODD)
+    assert response.status_code == 502
+    assert f"give '{engine.url}/elsewhere' as the base URL" in response.json()["error"]["message"]
+
+
+def test_the_engines_certificate_may_be_a_private_one(
+    engine: Engine,
+    store: RunStore,
+    http: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+    ]
+    made += ["subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(made, check=True, capture_output=True)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with Server(("127.0.0.1", 0), RawHandler) as tls:
+        tls.script, tls.socket = engine, context.wrap_socket(tls.socket, server_side=True)
+        threading.Thread(target=tls.serve_forever, args=(0.02,), daemon=True).start()
+        with listening(f"https://localhost:{tls.server_address[1]}/v1", store) as url:
+            assert post(http, url, ODD).status_code == 200
+        tls.shutdown()
 
 
 @pytest.mark.parametrize("behaviour", [broken_stream, half_a_body])

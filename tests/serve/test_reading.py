@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from openai import APIError, AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
-from tests.models.chat_server import CHATML_TOOLS, Handler, hang_up
+from tests.models.chat_server import CHATML_TOOLS, Behaviour, Handler, hang_up, send
 from tests.serve.conftest import MODEL, Serve, listening, listening_with
 from tests.serve.engine import Engine, read_or_echo, refuse, serving
 
@@ -164,6 +164,24 @@ async def test_a_stream_tells_its_progress_in_comments(url: str, aclient: AsyncO
     assert last.memagent["read"][0]["chunks"] > 3
     assert pieces[-1].usage
     assert pieces[-1].usage.prompt_tokens > 1000
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (send(400, {"object": "error", "message": "no bias", "code": 400}), "no bias"),  # SGLang
+        (send(422, {"detail": "unknown field"}), "unknown field"),
+        (send(502, b"<html>Bad Gateway</html>", Content_Type="text/html"), "Bad Gateway"),
+        (send(500, b""), "answered 500"),
+        (refuse(500, "boom"), "boom"),
+    ],
+)
+def test_the_engines_error_in_a_stream_is_an_error(
+    engine: Engine, client: OpenAI, fault: Behaviour, why: str
+) -> None:
+    engine.default = lambda h: (fault if h.body.get("stream") else read_or_echo)(h)
+    with pytest.raises(APIError, match=why):
+        list(ask(client, user(), stream=True, max_tokens=50))
 
 
 def test_an_error_in_a_stream_is_an_error(engine: Engine, client: OpenAI) -> None:

@@ -10,7 +10,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
 from tests.integrations.book import SYSTEM, TASK, Book, Player, count
 from tests.integrations.in_openai import TOOL
-from tests.models.chat_server import CHATML_TOOLS, Behaviour, Handler, send
+from tests.models.chat_server import CHATML_TOOLS, Behaviour, Handler, chat, send
 from tests.serve.conftest import MODEL, Serve
 from tests.serve.engine import WINDOW, Engine, read_or_echo, refuse
 from tests.serve.test_reading import DOCUMENT, FACT, QUESTION
@@ -240,6 +240,34 @@ def test_a_conversation_can_be_compacted(engine: Engine, player: Player, client:
     assert player.refused == []
     (call,) = [item for item in reply.output if item.type == "function_call"]
     assert json.loads(call.arguments) == {"page": 31}
+
+
+@pytest.mark.parametrize("instructions", [None, "Be brief."])
+@pytest.mark.parametrize("role", ["system", "developer"])
+@pytest.mark.parametrize("threshold", [None, 1200])
+def test_rules_in_the_input_outlive_compaction(
+    engine: Engine, client: OpenAI, role: str, instructions: str | None, threshold: int | None
+) -> None:
+    engine.default = send(200, chat("<summary>They talked.</summary>") | {"usage": None})
+    engine.others["/v1/responses"] = send(200, response_of([text_item("hi")]))
+    items: list[Any] = [{"role": role, "content": "Always answer in French."}]
+    for n in range(30):
+        items += [{"role": "user", "content": f"Question {n}: {'what of it? ' * 8}"}]
+        items += [{"role": "assistant", "content": f"Answer {n}. {'Nothing of it. ' * 8}"}]
+    given: Any = {"model": MODEL, "input": [*items, {"role": "user", "content": "And now?"}]}
+    given |= {"instructions": instructions} if instructions else {}
+    if threshold is None:
+        packed: Any = client.responses.compact(**given).output[0]
+    else:
+        rules: Any = [{"type": "compaction", "compact_threshold": threshold}]
+        packed = client.responses.create(**given, context_management=rules).output[0]
+    held = json.loads(zlib.decompress(base64.b85decode(packed.encrypted_content)))
+    assert "Be brief" not in str(held["messages"])
+    given["input"] = [packed.model_dump(exclude_none=True), {"role": "user", "content": "Go on."}]
+    client.responses.create(**given)
+    sent = engine.of("/v1/responses")[-1]
+    assert json.dumps(sent["input"]).count("Always answer in French.") == 1
+    assert sent.get("instructions") == instructions
 
 
 def test_a_short_conversation_is_packed_as_it_is(player: Player, client: OpenAI) -> None:

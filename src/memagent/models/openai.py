@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 
@@ -83,6 +84,13 @@ class OpenAIModel:
             raise ConfigError(
                 f"extra_body={sorted(counted)!r} would replace fields that memagent counts; leave them out"
             )
+        for field, value in (extra_body or {}).items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"extra_body[{field!r}]={value!r:.80} is not JSON ({error}): give another value"
+                ) from None
         if not urls:
             raise ConfigError("base_url is an empty list; give at least one server")
         self.model = model

@@ -129,12 +129,23 @@ class Clients:
                 # That loop may be blocked by our caller: then it closes when it can.
                 await asyncio.wait([asyncio.wrap_future(closing)], timeout=CLOSE_SECONDS)
 
+    def transport(self) -> dict[str, Any]:
+        """Options of an HTTP client. A server on this machine is reached directly, whatever proxy is set."""
+        hooks = {"response": [self._refuse_redirect]}
+        options: dict[str, Any] = {"follow_redirects": True, "event_hooks": hooks}
+        parts = urlsplit(self.endpoint.base_url)
+        if is_loopback(parts.hostname or ""):
+            options["trust_env"] = False
+            if parts.scheme == "https":
+                options["verify"] = ssl.create_default_context()  # which reads SSL_CERT_FILE
+        return options
+
     def _connect(self, *, blocking: bool) -> Any:
-        """An openai client. A server on this machine is reached directly, whatever proxy is set."""
+        """An openai client."""
         import openai
         from openai import DEFAULT_CONNECTION_LIMITS as LIMITS
 
-        options: dict[str, Any] = {
+        options: dict[str, Any] = self.transport() | {
             # The client's own limits, of whichever HTTP library it uses, except for the time.
             "limits": type(LIMITS)(
                 max_connections=LIMITS.max_connections,
@@ -142,16 +153,10 @@ class Clients:
                 keepalive_expiry=KEEP_SECONDS,
             )
         }
-        parts = urlsplit(self.endpoint.base_url)
-        if is_loopback(parts.hostname or ""):
-            options["trust_env"] = False
-            if parts.scheme == "https":
-                options["verify"] = ssl.create_default_context()  # which reads SSL_CERT_FILE
         kind, transport = openai.AsyncOpenAI, openai.DefaultAsyncHttpxClient
         if blocking:
             kind, transport = openai.OpenAI, openai.DefaultHttpxClient
-        else:
-            options["event_hooks"] = {"response": [self._refuse_redirect]}
+            del options["event_hooks"]
         try:
             http: Any = transport(**options)
         except (ImportError, OSError, ValueError) as error:
@@ -174,7 +179,7 @@ class Clients:
             parts = urlsplit(str(response.url.join(response.headers.get("location", ""))))
             host = parts.netloc.rpartition("@")[2]
             to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
-            base = to.removesuffix("/").removesuffix("/chat/completions")
+            base = to.removesuffix("/").removesuffix("/chat/completions").removesuffix("/responses")
             raise RequestRefused(
                 f"{self.endpoint}: the server redirects ({response.status_code}) to {to!r}, which would lose the "
                 f"request; give {base!r} as the base URL"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -111,10 +111,11 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
         try:
             seconds = float(value) / scale
         except ValueError:
-            date = parsedate_tz(value)
-            if date is None:
+            try:
+                date = mktime_tz(cast("Any", parsedate_tz(value)))
+            except (OverflowError, TypeError, ValueError):  # no date, or one that doesn't exist
                 continue
-            seconds = mktime_tz(date) - (time.time() if now is None else now)
+            seconds = date - (time.time() if now is None else now)
         if math.isfinite(seconds):
             return max(0.0, seconds)
     return None

@@ -80,9 +80,14 @@ class Router:
                 self._leave_out(server, error)
         return last.ask(path, body)
 
-    def _choose(self, blocks: list[bytes], tokens: int) -> Server:
+    @property
+    def up(self) -> list[Server]:
+        """Servers that aren't left out."""
         now = time.monotonic()
-        up = [server for server in self.servers if server.rests_until <= now]
+        return [server for server in self.servers if server.rests_until <= now]
+
+    def _choose(self, blocks: list[bytes], tokens: int) -> Server:
+        up = self.up
         if not up:  # the one that has rested longest: its failure is the caller's to wait out
             return min(self.servers, key=lambda server: server.rests_until)
         least = min(up, key=lambda server: server.outstanding)

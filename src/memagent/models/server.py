@@ -203,11 +203,15 @@ class Server:
         client = await self.clients.get()
         import openai
 
+        # The HTTP library limits the wait for each piece, and some gateways send blanks until there is a reply.
+        limit = self.clients.timeout(self.endpoint.timeout)
+        most = limit.connect + limit.read
         try:
             while True:  # once more for each parameter that the server is found to refuse
                 sent = self._parameters.adapt(fields)
                 try:
-                    return await self._post(client, sent)
+                    async with asyncio.timeout(most):
+                        return await self._post(client, sent)
                 except openai.APIError as error:
                     if not self._parameters.learn(error, sent):
                         raise
@@ -217,6 +221,9 @@ class Server:
                 with suppress(ModelError):  # rather than a second error
                     served = [entry.id for entry in await self._ask_list() or ()]
             raise translate(error, self.endpoint, served) from self.endpoint.cause(error)
+        except TimeoutError:
+            late: Any = None  # there is no response to show
+            raise translate(openai.APITimeoutError(late), self.endpoint) from None
         except UnicodeEncodeError as error:
             raise RequestRefused(
                 f"{self.endpoint}: the prompt contains a lone surrogate "

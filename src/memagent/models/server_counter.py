@@ -153,8 +153,8 @@ class ServerCounter:
                 found = self._ask(messages, thinking=thinking, tools=tools)
             else:
                 found = local.count_messages(messages, thinking=thinking, tools=tools)
-            if len(self._memo) >= _MEMO:
-                self._memo.clear()
+            for oldest in [*self._memo][: 1 - _MEMO]:
+                self._memo.pop(oldest, None)
             self._memo[key] = found
         return found
 
