@@ -243,6 +243,12 @@ def test_subtitles_have_times(tmp_path: Path, suffix: str, text: str) -> None:
     assert [label for label, _ in places] == [first[suffix], "01:00:05"]
 
 
+def test_a_heading_with_many_blanks_takes_no_time(tmp_path: Path) -> None:
+    page = f"# Total{' ' * 100_000}12 EUR {'#' * 100_000}{' ' * 100_000}\ntext\n"
+    _, places = read(write(tmp_path / "a.md", page))
+    assert [label for label, _ in places] == [f"Total{' ' * 100_000}12 EUR"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
