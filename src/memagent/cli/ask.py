@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -62,15 +63,26 @@ def run(
     outcome: Outcome,
     *,
     changes_only: bool = False,
+    out: Path | None = None,
 ) -> None:
-    """Runs `stream` to its end and shows the result. Exits with code 6 if an answer is missing."""
+    """Runs `stream` to its end and shows the result; rows go to `out` if it is given.
+
+    Exits with code 6 if an answer is missing, such as that of an extraction that a limit stopped.
+    """
+    from memagent.memory.extraction import Extraction
+
     inode = _inode(store)
     if outcome.store is not None:
         outcome.run_id = stream.run_id
     chars = None if document is None else expected_chars(document)
     tally = Tally(chars=chars, replayed=store.last_seq(stream.run_id))
     watch(agent, stream, tally, outcome.display, changes_only=changes_only)
-    code = report(store, store.get(stream.run_id), tally, outcome, tally.elapsed)
+    is_rows = isinstance(cast("object", stream.result), Extraction)
+    found = cast("Extraction[Any]", stream.result) if is_rows else None
+    if found is not None and out is not None:
+        found.write(out)
+    record = store.get(stream.run_id)
+    code = report(store, record, tally, outcome, tally.elapsed, found, rows=out is None)
     if _inode(store) != inode:
         raise StoreError(
             f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"

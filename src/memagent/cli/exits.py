@@ -102,8 +102,10 @@ class Outcome:
             record = None if self.store is None or run_id is None else self.store.find(run_id)
         except errors.StoreError:
             return None
-        if record is None or record.status == "finished" or record.binding["agent"] != "memory":
+        if record is None or record.status == "finished" or record.binding["agent"] == "tools":
             return None
+        if record.binding["agent"] == "extract":  # the store doesn't have the class of its rows
+            return f"memagent extract ... --run-id {record.id}"
         flags = [
             f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
             for name, value in self.again
