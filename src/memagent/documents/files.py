@@ -132,7 +132,7 @@ class FileSource(_Placed):
         with closing(self._items()) as items:
             start = next(items, b"")
         of_file = file_converter(path, cast("bytes", start), name)
-        return None if of_file is None else lambda: of_file(path, name)
+        return None if of_file is None else lambda: of_file(path, name, *self._decoding)
 
     def _decoded(self) -> Generator[str]:
         with closing(self._items()) as items:

@@ -16,7 +16,7 @@ _HEADINGS = ("heading", "title")
 _PARTS = ("word/styles.xml", "word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
 
 
-def read(path: Path, name: str) -> Generator[Passage]:
+def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """Paragraphs in order, then the notes. Paragraphs of a table's row are on one line, separated by tabs.
 
     Raises:

@@ -14,7 +14,7 @@ from memagent.documents.filters import BLOCK_BYTES
 from memagent.errors import BinaryDocument
 
 
-def read(path: Path, name: str) -> Generator[Passage]:
+def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """The chapters of the book's spine.
 
     Raises:
