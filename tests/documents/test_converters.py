@@ -16,7 +16,7 @@ import pytest
 from tests.documents import made
 
 from memagent import MemoryAgent, ScriptedModel, open_document
-from memagent.documents.files import FileSource, FilesSource
+from memagent.documents.files import FileSource, FilesSource, list_files
 from memagent.documents.streams import IterableSource
 from memagent.errors import (
     BinaryDocument,
@@ -593,6 +593,28 @@ def test_files_that_match_a_pattern_are_one_document(
     for none in ("*.pdf", "none/*.txt"):
         with pytest.raises(DocumentNotFound, match=re.escape(f"no file matches '{none}'")):
             read(Path(none))
+
+
+@pytest.mark.parametrize("pattern", ["", "**", "**/*.txt", "*/**/*.txt"])
+def test_links_are_followed_once(tmp_path: Path, pattern: str) -> None:
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    (folder / "sub").mkdir(parents=True)
+    other.mkdir()
+    write(folder / "sub" / "a.txt", "One.")
+    write(other / "b.txt", "Two.")
+    for name, target in {
+        "around": tmp_path,
+        "itself": folder,
+        "sub/up": folder,
+        "a.txt": folder / "sub" / "a.txt",
+        "all": folder / "sub",
+        "sub/other": other,
+        "again": other,
+    }.items():
+        (folder / name).symlink_to(target)
+    found = [path.relative_to(folder).as_posix() for path in list_files(folder / pattern)[1]]
+    assert found == ["again/b.txt", "sub/a.txt"]
+    assert list_files(folder / "al*" / "*.txt")[1] == [folder / "all" / "a.txt"]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Documents that come from files: text, formats that are converted to text, and several files as one document."""
 
+import os
 import stat
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from glob import iglob
 from pathlib import Path
@@ -213,16 +215,42 @@ class FolderSource(FilesSource):
 def list_files(path: Path) -> tuple[Path, list[Path]]:
     """A folder and its files, at any depth and sorted; or the folder that a pattern begins with, and what it matches.
 
-    In a pattern, `**` is any number of folders. Names with a leading dot are left out. Blocks.
+    In a pattern, `**` is any number of folders. Names with a leading dot are left out. Links are followed, but each
+    folder is entered and each file listed once. Blocks.
     """
-    folder = path
-    if path.is_dir():
-        found = path.rglob("*")
-    else:
-        folder = next(filter(Path.is_dir, path.parents))
-        pattern = str(path.relative_to(folder))
-        # Path.glob takes a `**` at the end for folders only, in some versions of Python.
-        found = (folder / name for name in iglob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
-    below = {one.relative_to(folder): one for one in found if one.is_file()}
+    folder = path if path.is_dir() else next(filter(Path.is_dir, path.parents))
+    parts = path.relative_to(folder).parts or ("**",)
+    below = {one.relative_to(folder): one for one in _match(folder, parts) if one.is_file()}
     shown = (name for name in below if not any(part.startswith(".") for part in name.parts))
-    return folder, [below[name] for name in sorted(shown, key=Path.as_posix)]
+    real, top = {name: below[name].resolve() for name in shown}, folder.resolve()
+    # Of several names of a file the last one stays: its own, or else the first in the alphabet.
+    names = sorted(real, key=lambda name: (real[name] != top / name, name.as_posix()), reverse=True)
+    once = {real[name]: name for name in names}.values()
+    return folder, [below[name] for name in sorted(once, key=Path.as_posix)]
+
+
+def _match(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """What matches a pattern below a folder."""
+    if parts and parts[0] == "**":
+        for inner in _enter(folder):
+            yield from _match(inner, parts[1:] or ("*",))
+    elif parts:
+        for name in iglob(parts[0], root_dir=folder):  # noqa: PTH207 - Path.glob takes no `a**`
+            yield from _match(folder / name, parts[1:])
+    else:
+        yield folder
+
+
+def _enter(folder: Path) -> Iterator[Path]:
+    """A folder and those below it, each once: links are followed last, and not to a folder around this one."""
+    left, seen = deque([folder]), set(folder.resolve().parents)
+    while left:
+        for where, names, _ in os.walk(left.popleft()):
+            inner = Path(where)
+            names[:] = sorted(name for name in names if not name.startswith("."))
+            if inner.resolve() in seen:
+                names.clear()
+                continue
+            seen.add(inner.resolve())
+            left.extend(inner / name for name in names if (inner / name).is_symlink())
+            yield inner
