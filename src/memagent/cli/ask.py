@@ -32,6 +32,7 @@ from memagent.errors import ConfigError, DocumentNotFound, StoreError
 if TYPE_CHECKING:
     from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent, RunStream
+    from memagent.memory.extraction import Extraction
     from memagent.runstore import RunRecord, RunStore
 
 NOT_ESTIMATED = ("seed", "store", "durable", "run_id", "max_calls")
@@ -65,23 +66,18 @@ def run(
     changes_only: bool = False,
     out: Path | None = None,
 ) -> None:
-    """Runs `stream` to its end and shows the result; rows go to `out` if it is given.
-
-    Exits with code 6 if an answer is missing, such as that of an extraction that a limit stopped.
-    """
-    from memagent.memory.extraction import Extraction
-
+    """Runs `stream` to its end and shows the result, rows in `out`. Exits with code 6 if an answer is missing."""
     inode = _inode(store)
     if outcome.store is not None:
         outcome.run_id = stream.run_id
     chars = None if document is None else expected_chars(document)
     tally = Tally(chars=chars, replayed=store.last_seq(stream.run_id))
     watch(agent, stream, tally, outcome.display, changes_only=changes_only)
-    is_rows = isinstance(cast("object", stream.result), Extraction)
-    found = cast("Extraction[Any]", stream.result) if is_rows else None
+    record = store.get(stream.run_id)
+    extracts = record.binding["agent"] == "extract"
+    found = cast("Extraction[Any]", stream.result) if extracts else None
     if found is not None and out is not None:
         found.write(out)
-    record = store.get(stream.run_id)
     code = report(store, record, tally, outcome, tally.elapsed, found, rows=out is None)
     if _inode(store) != inode:
         raise StoreError(

@@ -212,7 +212,7 @@ def report(
 ) -> int:
     """Shows a run's answers, their cost (`seconds` in this session), and how to resume it if one is missing.
 
-    Of what an extraction `found`, a JSON value has all; `rows` also prints the rows for people, and alone for `none`.
+    What an extraction `found` is in the JSON value; `rows`: its rows are printed elsewhere, too, alone for `none`.
 
     Returns the exit code: 0, or 6 if an answer is missing.
     """
@@ -220,9 +220,7 @@ def report(
     answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
     lines = found.lines() if found is not None and rows else ()
     if outcome.display is Display.JSON:
-        full = {} if found is None else found.to_dict()
-        also = {name: full[name] for name in ("rows", "invalid") if full}
-        outcome.tell(as_json(store, record, tally) | also)
+        outcome.tell((found.to_dict() if found else {}) | as_json(store, record, tally))
     elif outcome.display is Display.NONE:
         for text in lines or (answer for _, answer in answers):
             print(clean(text) if sys.stdout.isatty() else text)

@@ -4,7 +4,6 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from glob import iglob
@@ -243,14 +242,13 @@ def _match(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 def _enter(folder: Path) -> Iterator[Path]:
     """A folder and those below it, each once: links are followed last, and not to a folder around this one."""
-    left, seen = deque([folder]), set(folder.resolve().parents)
-    while left:
-        for where, names, _ in os.walk(left.popleft()):
-            inner = Path(where)
-            names[:] = sorted(name for name in names if not name.startswith("."))
-            if inner.resolve() in seen:
+    left, seen = [folder], set(folder.resolve().parents)
+    for top in left:  # grows meanwhile
+        for where, names, _ in os.walk(top):
+            if (inner := Path(where)).resolve() in seen:
                 names.clear()
                 continue
             seen.add(inner.resolve())
-            left.extend(inner / name for name in names if (inner / name).is_symlink())
+            names[:] = sorted(name for name in names if not name.startswith("."))
+            left += [inner / name for name in names if (inner / name).is_symlink()]
             yield inner
