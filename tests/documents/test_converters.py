@@ -307,6 +307,39 @@ def test_docx_has_headings_tables_and_notes(tmp_path: Path) -> None:
     assert [label for label, _ in places] == ["The boat"]
 
 
+def test_docx_has_equations(tmp_path: Path) -> None:
+    for space in (
+        "schemas.openxmlformats.org/officeDocument/2006",
+        "purl.oclc.org/ooxml/officeDocument",
+    ):
+        equation = f'<m:oMath xmlns:m="http://{space}/math"><m:r><m:t>E=mc²</m:t></m:r></m:oMath>'
+        body = made.paragraph("The energy is ").replace("</w:p>", f"{equation}</w:p>")
+        assert read(made.docx(tmp_path / "a.docx", body))[0] == "The energy is E=mc²\n\n"
+
+
+def test_docx_may_name_its_parts_as_it_likes(tmp_path: Path) -> None:
+    def relations(**targets: str) -> str:
+        kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+        each = (f'<Relationship Type="{kind}/{k}" Target="{v}"/>' for k, v in targets.items())
+        space = "http://schemas.openxmlformats.org/package/2006/relationships"
+        return f'<Relationships xmlns="{space}">{"".join(each)}</Relationships>'
+
+    def part(kind: str, content: str) -> str:
+        return f'<w:{kind} xmlns:w="{made.WORD}">{content}</w:{kind}>'
+
+    style = '<w:style w:styleId="x"><w:name w:val="heading 1"/></w:style>'
+    members = {
+        "_rels/.rels": relations(officeDocument="/word/document2.xml"),
+        "word/_rels/document2.xml.rels": relations(styles="styles2.xml", footnotes="../notes.xml"),
+        "word/document2.xml": part("document", made.paragraph("The boat", "x")),
+        "word/styles2.xml": part("styles", style),
+        "notes.xml": part("footnotes", made.paragraph("See the log.")),
+    }
+    text, places = read(made.archive(tmp_path / "a.docx", members))
+    assert text == "The boat\n\nSee the log.\n\n"
+    assert [label for label, _ in places] == ["The boat"]
+
+
 def test_docx_keeps_the_cells_around_a_table_in_a_table(tmp_path: Path) -> None:
     def row(*cells: str) -> str:
         return f"<w:tbl><w:tr>{''.join(f'<w:tc>{cell}</w:tc>' for cell in cells)}</w:tr></w:tbl>"
