@@ -9,6 +9,7 @@ import time
 import zipfile
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
 
@@ -758,6 +759,26 @@ def test_markup_that_never_ends_is_refused_in_time(tmp_path: Path) -> None:
     path = write(tmp_path / "a.html", "<p>x</p><!--" + "x" * 20_000_000)
     with pytest.raises(BinaryDocument, match="tag, comment or script of more than 8,000,000"):
         read(path)
+
+
+@pytest.mark.parametrize("start", ["<a ", "<a x='", "<!--", "<![CDATA[", "</a ", "<?"])
+def test_markup_that_never_ends_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    scans: list[int] = []
+    for name in ("parse_starttag", "parse_endtag", "parse_html_declaration", "parse_pi"):
+        scan = getattr(HTMLParser, name)
+        monkeypatch.setattr(HTMLParser, name, lambda *args, s=scan: scans.append(1) or s(*args))
+    text, _ = read(write(tmp_path / "a.html", "<p>x &lt; y</p>" + start * 100_000))
+    assert text == "x < y\n\n"
+    assert len(scans) < 9
+
+
+@pytest.mark.parametrize(
+    ("end", "shown"), [("&amp", "a&"), ("<", "a<"), ("<b", "a"), ("<title>b", "a"), ("&", "a&")]
+)
+def test_html_may_end_anywhere(tmp_path: Path, end: str, shown: str) -> None:
+    assert read(write(tmp_path / "a.html", f"<p>a{end}"))[0] == f"{shown}\n\n"
 
 
 def test_deep_html_is_read(tmp_path: Path) -> None:
