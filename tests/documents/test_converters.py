@@ -17,6 +17,7 @@ import pytest
 from tests.documents import made
 
 from memagent import MemoryAgent, ScriptedModel, open_document
+from memagent.documents.converters import html
 from memagent.documents.files import FileSource, FilesSource, list_files
 from memagent.documents.streams import IterableSource
 from memagent.errors import (
@@ -172,6 +173,15 @@ def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
 def test_html_is_read_as_browsers_do(tmp_path: Path, page: str, paragraphs: list[str]) -> None:
     text, _ = read(write(tmp_path / "a.html", page))
     assert text.strip(" \n").split("\n\n") == paragraphs
+
+
+def test_long_preformatted_text_comes_in_parts() -> None:
+    log = "".join(f"\n {number} started" for number in range(50_000)) + " " * 65536 + "\n"
+    page = f"<p>Log</p><pre>{log}</pre>end"
+    pieces = (page[at : at + 65536] for at in range(0, len(page), 65536))
+    texts = [text for text, _, _ in html.read(pieces, "x")]
+    assert "".join(texts) == f"Log\n\n{log}\n\nend\n\n"
+    assert max(map(len, texts)) < 200_000
 
 
 def test_headings_may_have_elements(tmp_path: Path) -> None:

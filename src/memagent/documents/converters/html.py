@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 from html import unescape
 from html.parser import HTMLParser
 
+from memagent.documents.base import PIECE_CHARS
 from memagent.documents.converters import Passage
 from memagent.errors import BinaryDocument
 
@@ -100,12 +101,18 @@ class _Reader(HTMLParser):
     def end_block(self) -> None:
         """The block so far is complete."""
         text, self._line = "".join(self._line), []
-        heading, self._heading = self._heading, False
+        said, heading, self._heading = self._said, self._heading, False
         self._said = self._ended = False
         if not self._verbatim:
             text = re.sub(r" ?([\t\n]) ?", r"\1", re.sub(" +", " ", text)).strip(" \n")
-        if text.strip():
+        if text.strip() or said:
             self.found.append(Passage(f"{text}\n\n", " ".join(text.split()) if heading else None))
+
+    def pass_on(self) -> None:
+        """Long preformatted text doesn't wait for its end."""
+        if self._verbatim and self._said and sum(map(len, self._line)) > PIECE_CHARS:
+            self.found.append(Passage("".join(self._line)))
+            self._line = [""]
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
@@ -120,6 +127,7 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
             reader.rawdata += piece  # `feed` would read all of it again
         else:
             reader.feed(piece)
+            reader.pass_on()
         if len(reader.rawdata) > MAX_MARKUP:
             raise BinaryDocument(
                 f"{name!r} has a tag, comment or script of more than {MAX_MARKUP:,} characters: take it out first"
