@@ -6,6 +6,7 @@ import gzip
 import math
 import os
 import sys
+import zlib
 from dataclasses import dataclass
 from json import loads
 from pathlib import Path
@@ -281,7 +282,7 @@ def expected_chars(document: Document) -> int | None:
                 size = int.from_bytes(file.read(4), "little")
                 file.seek(0)
                 sample = gzip.GzipFile(fileobj=file).read(SAMPLE_BYTES)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):  # reading the document will say it
         return None
     if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return size // 2
