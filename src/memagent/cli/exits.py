@@ -132,7 +132,8 @@ def report_errors(outcome: Outcome) -> Generator[None]:
         if isinstance(error, PASSING) or not isinstance(error, LASTING):
             outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
-    except (Interrupted, KeyboardInterrupt) as stop:  # the latter outside of the event loop
+    # Outside of the event loop Ctrl-C is the second, and at a question, as Ctrl-D, the last.
+    except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:
         command = outcome.resume_command(outcome.run_id)
         outcome.tell_error("Interrupted", "interrupted", outcome.run_id)
         say("interrupted.", f"Resume with: {command}" if command else "", style="yellow")

