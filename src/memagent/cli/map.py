@@ -17,7 +17,7 @@ from memagent.cli.session import drive
 from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store
 from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound
-from memagent.terminal import shorten
+from memagent.terminal import say, shorten
 from memagent.texts import plural, repair_surrogates
 from memagent.threads import in_thread
 
@@ -114,8 +114,7 @@ async def _map(
                 outcome.paper.line((where, "dim"), shorten(said, WIDTH))
     if missing:
         where = f'see "error" or "detail" in {given.out or "the rows"}'
-        left = f"{plural(missing, 'document')} without an answer; {where}"
-        outcome.paper.line((left, "yellow"))
+        say(f"{plural(missing, 'document')} without an answer; {where}", style="yellow")
     return missing
 
 
