@@ -215,8 +215,10 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     """A folder and its files, at any depth and sorted; or the folder that a pattern begins with, and what it matches.
 
     In a pattern, `**` is any number of folders. Names with a leading dot are left out. Links are followed, but each
-    folder is entered and each file listed once. Blocks.
+    folder is entered and each file listed once. A file is itself, even if its name is a pattern. Blocks.
     """
+    if path.is_file():
+        return path.parent, [path]
     folder = path if path.is_dir() else next(filter(Path.is_dir, path.parents))
     parts = path.relative_to(folder).parts or ("**",)
     below = {one.relative_to(folder): one for one in _match(folder, parts) if one.is_file()}
