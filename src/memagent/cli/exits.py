@@ -37,14 +37,12 @@ CODES: dict[type[errors.MemagentError], int] = {
 }
 LASTING = (
     errors.ConfigError,
-    errors.DocumentError,
+    errors.DecodingError,
     errors.StoreError,
     errors.ModelNotFound,
     errors.ContextOverflow,
 )
-"""Errors that a resumed run would hit again: its document, model, window and counter are fixed."""
-PASSING = (errors.DocumentRequired, errors.StoreFull)
-"""Those among them that can be fixed."""
+"""Errors that a resumed run would hit again: its encoding, model, window and counter are fixed."""
 
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """Errors from writing to standard output; the library translates errors of its own files where they occur."""
@@ -129,7 +127,7 @@ def report_errors(outcome: Outcome) -> Generator[None]:
         sys.stdout.flush()
     except errors.MemagentError as error:
         _report(error, str(error), error.run_id, outcome)
-        if isinstance(error, PASSING) or not isinstance(error, LASTING):
+        if isinstance(error, errors.StoreFull) or not isinstance(error, LASTING):
             outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
     # Outside of the event loop Ctrl-C is the second, and at a question, as Ctrl-D, the last.
