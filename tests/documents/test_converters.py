@@ -86,8 +86,11 @@ def test_a_pdf_may_begin_with_other_bytes(tmp_path: Path) -> None:
         assert read(write(tmp_path / name, content))[0] == "Anna rents the boat.\n\n"
     with pytest.raises(BinaryDocument, match="is a PDF file: save it to a file, unpacked"):
         "".join(IterableSource([content], "<stream>", None, "strict").read())
-    told = "Files of the kind %PDF- begin with %PDF-1.4, say."
-    assert read(write(tmp_path / "a.txt", told))[0] == told
+    for told in (
+        "Files of the kind %PDF- begin with %PDF-1.4, say.",
+        "Line 1:\n%PDF-1.7\n\n1 line.",
+    ):
+        assert read(write(tmp_path / "a.txt", told))[0] == told
 
 
 def test_a_broken_pdf_is_refused(tmp_path: Path) -> None:
@@ -283,6 +286,11 @@ def test_a_heading_with_many_blanks_takes_no_time(tmp_path: Path) -> None:
             "The lift broke.\n42\n",
         ),
         ("a.srt", "1\n00:00:01.00 --> 00:00:02.0\nHello.\n", "Hello.\n"),
+        (
+            "a.srt",
+            "1\n00:00:01.00 --> 00:00:02.0\nOne\n\nmore.\n\n2\n00:00:03.0 --> 00:00:04.0\nTwo.\n",
+            "One\nmore.\nTwo.\n",
+        ),
         ("a.srt", "1\r00:00:01,0 --> 00:00:02,0\rHello\rthere.\r", "Hello\nthere.\n"),
         (
             "a.srt",
