@@ -665,7 +665,9 @@ def test_links_are_followed_once(tmp_path: Path, pattern: str) -> None:
     }.items():
         (folder / name).symlink_to(target)
     found = [path.relative_to(folder).as_posix() for path in list_files(folder / pattern)[1]]
-    assert found == ["again/b.txt", "sub/a.txt"]
+    assert found == (
+        ["again/b.txt", "all/a.txt"] if pattern[:2] == "*/" else ["a.txt", "again/b.txt"]
+    )
     assert list_files(folder / "al*" / "*.txt")[1] == [folder / "all" / "a.txt"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
@@ -64,9 +63,8 @@ def run(
     outcome: Outcome,
     *,
     changes_only: bool = False,
-    out: Path | None = None,
 ) -> None:
-    """Runs `stream` to its end and shows the result, rows in `out`. Exits with code 6 if an answer is missing."""
+    """Runs `stream` to its end and shows the result. Exits with code 6 if an answer is missing."""
     inode = _inode(store)
     if outcome.store is not None:
         outcome.run_id = stream.run_id
@@ -74,11 +72,11 @@ def run(
     tally = Tally(chars=chars, replayed=store.last_seq(stream.run_id))
     watch(agent, stream, tally, outcome.display, changes_only=changes_only)
     record = store.get(stream.run_id)
-    extracts = record.binding["agent"] == "extract"
-    found = cast("Extraction[Any]", stream.result) if extracts else None
-    if found is not None and out is not None:
-        found.write(out)
-    code = report(store, record, tally, outcome, tally.elapsed, found, rows=out is None)
+    if record.binding["agent"] == "extract":
+        outcome.rows = cast("Extraction[Any]", stream.result)
+        if outcome.out is not None:
+            outcome.rows.write(outcome.out)
+    code = report(store, record, tally, outcome, tally.elapsed)
     if _inode(store) != inode:
         raise StoreError(
             f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,6 +21,7 @@ from memagent.cli.options import Display
 from memagent.terminal import Paper, say
 
 if TYPE_CHECKING:
+    from memagent.memory.extraction import Extraction
     from memagent.runstore import RunStore
 
 EXIT_CODES = (
@@ -73,6 +75,10 @@ class Outcome:
     run_id: str | None = None
     told: bool = False
     """The JSON value was already printed."""
+    rows: Extraction[Any] | None = None
+    """What an extraction found."""
+    out: Path | None = None
+    """Where the rows go; None prints them."""
 
     @property
     def paper(self) -> Paper:

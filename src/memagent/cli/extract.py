@@ -64,7 +64,7 @@ def extract(given: Extract) -> None:
     from memagent.named import load_function
     from memagent.schemas import read_schema
 
-    outcome = Outcome(chosen_display(given.display, json=given.json))
+    outcome = Outcome(chosen_display(given.display, json=given.json), out=given.out)
     with report_errors(outcome):
         given.list_questions()
         check_out(given.out)
@@ -77,4 +77,4 @@ def extract(given: Extract) -> None:
         outcome.store = store = chosen_store(given.store, durable=given.durable)
         agent = given.agent(store)
         stream = agent.extract_stream(document, schema, given.question, run_id=given.run_id)
-        run(agent, stream, document, store, outcome, out=given.out)
+        run(agent, stream, document, store, outcome)

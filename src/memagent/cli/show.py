@@ -21,7 +21,6 @@ from memagent.terminal import amount, clean, console, duration, moment, panel, s
 from memagent.texts import plural
 
 if TYPE_CHECKING:
-    from memagent.memory.extraction import Extraction
     from memagent.runstore import RunRecord, RunStore
     from memagent.trajectory import Conversation
 
@@ -201,24 +200,16 @@ def _show_chunk(
 
 
 def report(
-    store: RunStore,
-    record: RunRecord,
-    tally: Tally,
-    outcome: Outcome,
-    seconds: float | None = None,
-    found: Extraction[Any] | None = None,
-    *,
-    rows: bool = False,
+    store: RunStore, record: RunRecord, tally: Tally, outcome: Outcome, seconds: float | None = None
 ) -> int:
-    """Shows a run's answers, their cost (`seconds` in this session), and how to resume it if one is missing.
-
-    What an extraction `found` is in the JSON value; `rows`: its rows are printed elsewhere, too, alone for `none`.
+    """Shows a run's answers and rows, their cost (`seconds` in this session), and how to resume it if one is missing.
 
     Returns the exit code: 0, or 6 if an answer is missing.
     """
     many = len(tally.notebooks) > 1
     answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
-    lines = found.lines() if found is not None and rows else ()
+    found = outcome.rows
+    lines = found.lines() if found and not outcome.out else ()
     if outcome.display is Display.JSON:
         outcome.tell((found.to_dict() if found else {}) | as_json(store, record, tally))
     elif outcome.display is Display.NONE:

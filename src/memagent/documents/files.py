@@ -223,11 +223,10 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     parts = path.relative_to(folder).parts or ("**",)
     below = {one.relative_to(folder): one for one in _match(folder, parts) if one.is_file()}
     shown = (name for name in below if not any(part.startswith(".") for part in name.parts))
-    real, top = {name: below[name].resolve() for name in shown}, folder.resolve()
-    # Of several names of a file the last one stays: its own, or else the first in the alphabet.
-    names = sorted(real, key=lambda name: (real[name] != top / name, name.as_posix()), reverse=True)
-    once = {real[name]: name for name in names}.values()
-    return folder, [below[name] for name in sorted(once, key=Path.as_posix)]
+    files: dict[Path, Path] = {}
+    for name in sorted(shown, key=Path.as_posix):
+        files.setdefault(below[name].resolve(), below[name])
+    return folder, list(files.values())
 
 
 def _match(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
@@ -243,14 +242,11 @@ def _match(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def _enter(folder: Path) -> Iterator[Path]:
-    """A folder and those below it, each once: links are followed last, and not to a folder around this one."""
-    left, seen = [folder], set(folder.resolve().parents)
-    for top in left:  # grows meanwhile
-        for where, names, _ in os.walk(top):
-            if (inner := Path(where)).resolve() in seen:
-                names.clear()
-                continue
-            seen.add(inner.resolve())
-            names[:] = sorted(name for name in names if not name.startswith("."))
-            left += [inner / name for name in names if (inner / name).is_symlink()]
-            yield inner
+    """A folder and those below it, each once; no link leads to a folder around this one."""
+    seen = set(folder.resolve().parents)
+    for where, names, _ in os.walk(folder, followlinks=True):
+        real = Path(where).resolve()
+        names[:] = sorted(name for name in names if real not in seen and name[0] != ".")
+        if real not in seen:
+            seen.add(real)
+            yield Path(where)
