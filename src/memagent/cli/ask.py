@@ -111,12 +111,9 @@ def estimate(given: Ask) -> None:
             return
         calls = f"{found.calls_max:,}"
         if found.calls_min != found.calls_max:
-            early = agent.settings.gate in ("exit", "both")
-            why = (
-                "the exit gate may end the reading early"
-                if early
-                else "calls sent ahead may be in vain"
-            )
+            why = "calls sent ahead may be in vain"
+            if agent.settings.gate in ("exit", "both"):
+                why = "the exit gate may end the reading early"
             why = "chunks may be read again" if agent.settings.reread else why
             calls = f"{found.calls_min:,} to {calls} ({why})"
         outcome.paper.table(

@@ -76,9 +76,8 @@ class Outcome:
     told: bool = False
     """The JSON value was already printed."""
     rows: Extraction[Any] | None = None
-    """What an extraction found."""
     out: Path | None = None
-    """Where the rows go; None prints them."""
+    """What an extraction found, and the file for its rows; None prints them."""
 
     @property
     def paper(self) -> Paper:

@@ -34,8 +34,7 @@ class Map(Ask):
     """The options of `map`: those of `ask`, and the output file."""
 
     doc: Annotated[
-        str,
-        argument("DOCS", "A file, a folder, or a pattern in quotes ('docs/**/*.md')."),
+        str, argument("DOCS", "A file, a folder, or a pattern in quotes ('docs/**/*.md').")
     ]
     question: Annotated[str, argument("QUESTION", "What to find out about each.")] = field()
     out: Annotated[
@@ -88,11 +87,7 @@ def map_documents(given: Map) -> None:
 
 
 async def _map(
-    agent: MemoryAgent,
-    given: Map,
-    paths: list[str],
-    rows: IO[str] | None,
-    outcome: Outcome,
+    agent: MemoryAgent, given: Map, paths: list[str], rows: IO[str] | None, outcome: Outcome
 ) -> int:
     """Number of documents without an answer."""
     missing = count = 0

@@ -208,10 +208,10 @@ def report(
     """
     many = len(tally.notebooks) > 1
     answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
-    found = outcome.rows
-    lines = found.lines() if found and not outcome.out else ()
+    lines = outcome.rows.lines() if outcome.rows and not outcome.out else ()
     if outcome.display is Display.JSON:
-        outcome.tell((found.to_dict() if found else {}) | as_json(store, record, tally))
+        rows = outcome.rows.to_dict() if outcome.rows else {}
+        outcome.tell(rows | as_json(store, record, tally))
     elif outcome.display is Display.NONE:
         for text in lines or (answer for _, answer in answers):
             print(clean(text) if sys.stdout.isatty() else text)

@@ -137,9 +137,8 @@ class FileSource(_Placed):
 
     def _decoded(self) -> Generator[str]:
         with closing(self._items()) as items:
-            yield from decode(
-                gunzip(parts(items, bytes, self.name), self.name), self.name, *self._decoding
-            )
+            unpacked = gunzip(parts(items, bytes, self.name), self.name)
+            yield from decode(unpacked, self.name, *self._decoding)
 
     def _items(self) -> Generator[object]:
         try:
@@ -219,30 +218,23 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     """
     if path.is_file():
         return path.parent, [path]
-    folder = path if path.is_dir() else next(filter(Path.is_dir, path.parents))
-    parts = path.relative_to(folder).parts or ("**",)
-    below = {one.relative_to(folder): one for one in _match(folder, parts) if one.is_file()}
-    shown = (name for name in below if not any(part.startswith(".") for part in name.parts))
+    folder = next(filter(Path.is_dir, (path, *path.parents)))
+    parts = list(path.relative_to(folder).parts) or ["**"]
+    found = [folder]
+    for part in [*parts, "*"] if parts[-1] == "**" else parts:
+        found = [inner for outer in found for inner in _match(outer, part)]
     files: dict[Path, Path] = {}
-    for name in sorted(shown, key=Path.as_posix):
-        files.setdefault(below[name].resolve(), below[name])
+    for file in sorted(filter(Path.is_file, found), key=Path.as_posix):
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
+            files.setdefault(file.resolve(), file)
     return folder, list(files.values())
 
 
-def _match(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """What matches a pattern below a folder."""
-    if parts and parts[0] == "**":
-        for inner in _enter(folder):
-            yield from _match(inner, parts[1:] or ("*",))
-    elif parts:
-        for name in iglob(parts[0], root_dir=folder):  # noqa: PTH207 - Path.glob takes no `a**`
-            yield from _match(folder / name, parts[1:])
-    else:
-        yield folder
-
-
-def _enter(folder: Path) -> Iterator[Path]:
-    """A folder and those below it, each once; no link leads to a folder around this one."""
+def _match(folder: Path, part: str) -> Iterator[Path]:
+    """What matches a pattern's part in a folder; of `**` it and those below, each once, but none around it."""
+    if part != "**":  # Path.glob takes no `a**`
+        yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207
+        return
     seen = set(folder.resolve().parents)
     for where, names, _ in os.walk(folder, followlinks=True):
         real = Path(where).resolve()

@@ -41,9 +41,8 @@ def _related(archive: Archive, part: str) -> dict[str, str]:
     member = posixpath.join(folder, "_rels", f"{name}.rels")
     found: dict[str, str] = {}
     for one in archive.parse(member) if member in archive.NameToInfo else ():
-        where = posixpath.normpath(posixpath.join("/", folder, one.get("Target", "")))
         kind = one.get("Type", "").rpartition("/")[2].removeprefix("office").lower()
-        found[kind] = where.lstrip("/")
+        found[kind] = posixpath.normpath(posixpath.join(folder, one.get("Target", ""))).lstrip("/")
     return found
 
 

@@ -110,7 +110,7 @@ class _Reader(HTMLParser):
 
     def pass_on(self) -> None:
         """Long preformatted text doesn't wait for its end."""
-        if self._verbatim and self._said and sum(map(len, self._line)) > PIECE_CHARS:
+        if self._verbatim and sum(map(len, self._line)) > PIECE_CHARS:
             self.found.append(Passage("".join(self._line)))
             self._line = [""]
 

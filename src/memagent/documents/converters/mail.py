@@ -1,10 +1,9 @@
 """Mail messages: the headers that people read, and the text."""
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from email import message_from_binary_file, policy
 from email.message import Message
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,8 +20,6 @@ MAX_BYTES = 100_000_000
 def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[Passage]:
     """Headers and text, also of forwarded messages. HTML is read where it has no plain text, attachments are named.
 
-    Without an `encoding`, each part is read as it declares; if that doesn't fit, a guess with U+FFFD for bad bytes.
-
     Raises:
         BinaryDocument: it is larger than `MAX_BYTES`, has no text, or is broken.
         DecodingError: a part isn't in the given encoding.
@@ -33,56 +30,54 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
         message = message_from_binary_file(file)
     if not any(map(_is_text, message.walk())):
         raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
-
-    @cache  # a part may be looked at before it is read, and is warned of once
-    def text_of(part: Message) -> str:
-        content = cast("bytes", part.get_payload(decode=True))
-        declared = part.get_content_charset() or "utf-8"
-        chosen = encoding or fitting(declared, content)
-        if chosen is None:
-            advice = "name its encoding (encoding=..., --encoding) if it looks wrong"
-            _log.warning("%r has text that isn't in its charset %r: %s", name, declared, advice)
-        return "".join(decode(iter([content]), name, chosen, errors if encoding else "replace"))
-
-    yield from _passages(message, name, text_of)
+    for part in filter(_is_text, message.walk()):
+        part.set_payload(_decode(part, name, encoding, errors))
+    yield from _passages(message, name)
 
 
-def _passages(message: Message, name: str, text_of: Callable[[Message], str]) -> Generator[Passage]:
+def _passages(message: Message, name: str) -> Generator[Passage]:
     for header in HEADERS:
         found = (raw for key, raw in message.raw_items() if key.title() == header and raw)
         yield from (Passage(f"{header}: {_decoded(raw)}\n") for raw in found)
     unread: list[str] = []
-    for part in _parts(message, text_of):
+    for part in _parts(message):
         kind = part.get_content_type()
         if _is_text(part):
             yield Passage("\n")
-            text = text_of(part)
+            text = str(part.get_payload())
             yield from [Passage(text)] if kind == "text/plain" else html.read(iter([text]), name)
         elif kind == "message/rfc822":
             yield Passage("\n")
-            yield from _passages(cast("Message", part.get_payload(0)), name, text_of)
+            yield from _passages(cast("Message", part.get_payload(0)), name)
         else:
             unread.append(_decoded(part.get_filename() or kind))
     if unread:
         yield Passage(f"\nAttachments (not read): {', '.join(unread)}\n")
 
 
-def _parts(message: Message, text_of: Callable[[Message], str]) -> list[Message]:
+def _parts(message: Message) -> list[Message]:
     """The parts that aren't made of parts; of alternatives, the plain text unless it is blank, or else the HTML."""
     if message.get_content_maintype() != "multipart" or not message.is_multipart():
         return [message]
-    found = [
-        part for child in cast("Any", message.get_payload()) for part in _parts(child, text_of)
-    ]
+    found = [part for child in cast("Any", message.get_payload()) for part in _parts(child)]
     if message.get_content_subtype() != "alternative":
         return found
-    plain = any(_is_text(part, "text/plain") and text_of(part).strip() for part in found)
+    plain = any(_is_text(part, "text/plain") and str(part.get_payload()).strip() for part in found)
     return [part for part in found if not _is_text(part, "text/html" if plain else "text/plain")]
 
 
 def _is_text(part: Message, *kinds: str) -> bool:
     kind, use = part.get_content_type(), part.get_content_disposition()
     return kind in (kinds or ("text/plain", "text/html")) and use != "attachment"
+
+
+def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str:
+    """A part's text: in the given encoding, the declared one, or if that doesn't fit a guess with U+FFFD."""
+    content = cast("bytes", part.get_payload(decode=True))
+    declared = part.get_content_charset() or "utf-8"
+    if (chosen := encoding or fitting(declared, content)) is None:
+        _log.warning("%r isn't in its charset %r: name its encoding if it is wrong", name, declared)
+    return "".join(decode(iter([content]), name, chosen, errors if encoding else "replace"))
 
 
 def _decoded(raw: str) -> str:
