@@ -205,6 +205,18 @@ def test_resuming_is_suggested_only_where_it_can_help(
     assert ("resume with" in done.stderr) == (status == 401)  # a key can be put right, a name not
 
 
+def test_a_run_resumes_without_a_file_that_cannot_be_read(invoke: Invoke, tmp_path: Path) -> None:
+    (folder := tmp_path / "docs").mkdir()
+    (folder / "a.txt").write_text(f"{FACT} It rained. " * 2000)
+    (folder / "b.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
+    command = ("ask", folder, QUESTION, "--model", "extractive")
+    done = invoke(*command, "--run-id", "r")
+    assert done.exit_code == 3
+    assert done.stderr.endswith("resume with: memagent resume r\n")
+    (folder / "b.txt").unlink()
+    assert invoke("resume", "r", "--display", "none").stdout.startswith(FACT)
+
+
 def test_no_resume_hint_after_a_resume_that_cannot_work(
     memagent: Process, book: Path, server: Script, served: list[str]
 ) -> None:

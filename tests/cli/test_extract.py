@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, only_json
 from tests.models.chat_server import Script, say
 
 BILLS = '''"""Rows for tests."""
@@ -77,14 +77,35 @@ def test_an_extraction_is_resumed_by_the_same_command(
     command = ["extract", "doc.txt", "every bill", "--schema", "bills:Bill", "--run-id", "r"]
     sizes = ["--chunk-tokens", "40", *served]
     (folder / "doc.txt").write_text("Bill 7 came again. " * 9)
-    stopped = invoke(*command, *sizes, "--max-calls", "2")
+    stopped = invoke(*command, *sizes, "--max-calls", "2", "--out", "rows.jsonl")
     assert stopped.exit_code == 6
+    assert stopped.stderr.endswith("resume with: memagent extract ... --run-id r\n")
+    assert len((folder / "rows.jsonl").read_text().splitlines()) == 1
+    bare = invoke(*command, *sizes, "--max-calls", "2", "--display", "none")
+    assert (bare.exit_code, json.loads(bare.stdout)["value"]) == (6, {"number": 7})
     refused = invoke("resume", "r")
     assert refused.exit_code == 2
     assert "repeat `memagent extract` with --run-id r" in refused.stderr
     done = invoke(*command, *sizes, "--display", "none", "--out", "rows.jsonl")
     assert (done.exit_code, done.stdout) == (0, "1 row\n")
     assert len((folder / "rows.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("out", [(), ("--out", "rows.jsonl")])
+def test_programs_get_the_rows(
+    invoke: Invoke, folder: Path, server: Script, served: list[str], out: tuple[str, ...]
+) -> None:
+    server.default = say('{"number": 7}\n{"number": "eight"}')
+    command = ("extract", "doc.txt", "every bill", "--schema", "bills:Bill", "--run-id", "r", *out)
+    given = only_json(invoke(*command, *served, "--json").stdout)
+    assert given["answer"] == "1 row, 1 invalid"
+    assert given["question"] == "every bill"
+    assert given["rows"][0]["value"] == {"number": 7}
+    assert given["invalid"][0]["text"] == '{"number": "eight"}'
+    bare = invoke(*command, *served, "--display", "none").stdout
+    assert bare.splitlines() == (
+        ["1 row, 1 invalid"] if out else [json.dumps(row) for row in given["rows"]]
+    )
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,21 @@ def test_rows_go_to_standard_output(invoke: Invoke, docs: Path) -> None:
         assert row["usage"]["calls"] == 2
 
 
+def test_standard_output_has_only_rows(invoke: Invoke, docs: Path) -> None:
+    (docs / "1.txt").write_bytes(b"")
+    done = invoke("map", str(docs / "*.txt"), QUESTION, "--model", "extractive")
+    assert done.exit_code == 6
+    assert len([json.loads(line) for line in done.stdout.splitlines()]) == 3
+    assert "1 document without an answer" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["notes[1].txt", ".notes.txt"])
+def test_a_file_may_have_any_name(invoke: Invoke, docs: Path, name: str) -> None:
+    (docs / name).write_text("Natasha did marry Pierre.\n")
+    done = invoke("map", docs / name, QUESTION, "--model", "extractive")
+    assert json.loads(done.stdout)["document"] == str(docs / name)
+
+
 def test_a_folder_is_all_of_its_files(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.jsonl"
     done = invoke("map", str(docs), QUESTION, "--model", "extractive", "--out", str(out))

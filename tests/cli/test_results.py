@@ -63,7 +63,7 @@ def test_costs_count_what_was_thrown_away() -> None:
 
 
 def test_json_of_one_and_of_several(store: RunStore) -> None:
-    record = made(store, "Who?")
+    record = made(store, "Who?", "When?")
     settled = as_json(store, record, tally_of(updated(), Settled(chunk=1), answered()))
     assert (settled["document"], settled["stop_reason"], settled["chunks"]) == ("d", "settled", 2)
     both = tally_of(updated(), answered(), LIMIT, questions=("Who?", "When?"))

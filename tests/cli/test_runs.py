@@ -1,8 +1,10 @@
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import FACT, QUESTION, Invoke, Process, only_json
+from tests.cli.pseudo_terminal import converse, texts
 
 from memagent.cli.runs import seconds_of, status_of
 from memagent.errors import ConfigError
@@ -73,6 +75,15 @@ def test_prune(invoke: Invoke, made: str, book: Path) -> None:
     time.sleep(0.01)
     assert "removed 1 run\n" in invoke(*prune, "--older-than", "0d", "--yes").stdout
     assert listed(invoke) == []
+
+
+@pytest.mark.parametrize("typed", [b"\x03", b"\x04"])
+def test_a_question_may_be_left(invoke: Invoke, made: str, tmp_path: Path, typed: bytes) -> None:
+    command = (sys.executable, "-m", "memagent", "runs", "prune", "--finished")
+    code, screen = converse(command, tmp_path, until="[y/N]:", typed=typed)
+    assert code == 130
+    assert texts(screen).rstrip().endswith("interrupted.")
+    assert listed(invoke) == [made]
 
 
 def test_ages() -> None:

@@ -1,3 +1,4 @@
+import gzip
 import io
 import sys
 from pathlib import Path
@@ -94,6 +95,15 @@ def test_a_temperature_is_a_number(invoke: Invoke, book: Path) -> None:
     for value in ("nan", "inf", "-1"):
         done = invoke("ask", book, "q", "--model", "extractive", "--temperature", value)
         assert done.exit_code == 2, value
+
+
+def test_a_damaged_document_is_reported_as_such(invoke: Invoke, tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(bytes(range(256)) * 999))
+    packed[40:80] = bytes(40)
+    (tmp_path / "a.txt.gz").write_bytes(packed)
+    done = invoke("ask", tmp_path / "a.txt.gz", "q?", "--model", "extractive")
+    assert done.exit_code == 3
+    assert "is corrupt gzip data" in done.stderr
 
 
 def test_a_model_of_a_python_program_is_not_guessed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -31,6 +31,7 @@ from memagent.errors import ConfigError, DocumentNotFound, StoreError
 if TYPE_CHECKING:
     from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent, RunStream
+    from memagent.memory.extraction import Extraction
     from memagent.runstore import RunRecord, RunStore
 
 NOT_ESTIMATED = ("seed", "store", "durable", "run_id", "max_calls")
@@ -70,7 +71,12 @@ def run(
     chars = None if document is None else expected_chars(document)
     tally = Tally(chars=chars, replayed=store.last_seq(stream.run_id))
     watch(agent, stream, tally, outcome.display, changes_only=changes_only)
-    code = report(store, store.get(stream.run_id), tally, outcome, tally.elapsed)
+    record = store.get(stream.run_id)
+    if record.binding["agent"] == "extract":
+        outcome.rows = cast("Extraction[Any]", stream.result)
+        if outcome.out is not None:
+            outcome.rows.write(outcome.out)
+    code = report(store, record, tally, outcome, tally.elapsed)
     if _inode(store) != inode:
         raise StoreError(
             f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"
@@ -105,12 +111,9 @@ def estimate(given: Ask) -> None:
             return
         calls = f"{found.calls_max:,}"
         if found.calls_min != found.calls_max:
-            early = agent.settings.gate in ("exit", "both")
-            why = (
-                "the exit gate may end the reading early"
-                if early
-                else "calls sent ahead may be in vain"
-            )
+            why = "calls sent ahead may be in vain"
+            if agent.settings.gate in ("exit", "both"):
+                why = "the exit gate may end the reading early"
             why = "chunks may be read again" if agent.settings.reread else why
             calls = f"{found.calls_min:,} to {calls} ({why})"
         outcome.paper.table(

@@ -24,7 +24,7 @@ from memagent.texts import plural
 
 DATA = "samples/chapter.toml"
 HEADING = "\nCHAPTER "
-WINDOW, CHUNK, MEMORY = 2048, 384, 64
+SIZES: dict[str, Any] = {"window": 2048, "chunk_tokens": 384, "memory_tokens": 64}
 """Tokens for `smol`. With larger chunks the chapter would be one or two, which wouldn't test the memory."""
 UNTRAINED = (
     "smol has 135 million parameters and was not trained to keep notes, so expect wrong answers. "
@@ -111,16 +111,7 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
     read = chapter()
     with (
         closing(RunStore(None)) as store,
-        closing(
-            MemoryAgent(
-                ensure_fetched(model),
-                window=WINDOW,
-                chunk_tokens=CHUNK,
-                memory_tokens=MEMORY,
-                seed=seed,
-                store=store,
-            )
-        ) as agent,
+        closing(MemoryAgent(ensure_fetched(model), **SIZES, seed=seed, store=store)) as agent,
     ):
         drive(agent.model.window())  # what cannot be loaded fails before the headline
         if outcome.for_people:

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,6 +21,7 @@ from memagent.cli.options import Display
 from memagent.terminal import Paper, say
 
 if TYPE_CHECKING:
+    from memagent.memory.extraction import Extraction
     from memagent.runstore import RunStore
 
 EXIT_CODES = (
@@ -37,14 +39,12 @@ CODES: dict[type[errors.MemagentError], int] = {
 }
 LASTING = (
     errors.ConfigError,
-    errors.DocumentError,
+    errors.DecodingError,
     errors.StoreError,
     errors.ModelNotFound,
     errors.ContextOverflow,
 )
-"""Errors that a resumed run would hit again: its document, model, window and counter are fixed."""
-PASSING = (errors.DocumentRequired, errors.StoreFull)
-"""Those among them that can be fixed."""
+"""Errors that a resumed run would hit again: its encoding, model, window and counter are fixed."""
 
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """Errors from writing to standard output; the library translates errors of its own files where they occur."""
@@ -75,6 +75,9 @@ class Outcome:
     run_id: str | None = None
     told: bool = False
     """The JSON value was already printed."""
+    rows: Extraction[Any] | None = None
+    out: Path | None = None
+    """What an extraction found, and the file for its rows; None prints them."""
 
     @property
     def paper(self) -> Paper:
@@ -102,8 +105,10 @@ class Outcome:
             record = None if self.store is None or run_id is None else self.store.find(run_id)
         except errors.StoreError:
             return None
-        if record is None or record.status == "finished" or record.binding["agent"] != "memory":
+        if record is None or record.status == "finished" or record.binding["agent"] == "tools":
             return None
+        if record.binding["agent"] == "extract":  # the store doesn't have the class of its rows
+            return f"memagent extract ... --run-id {record.id}"
         flags = [
             f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
             for name, value in self.again
@@ -127,10 +132,11 @@ def report_errors(outcome: Outcome) -> Generator[None]:
         sys.stdout.flush()
     except errors.MemagentError as error:
         _report(error, str(error), error.run_id, outcome)
-        if isinstance(error, PASSING) or not isinstance(error, LASTING):
+        if isinstance(error, errors.StoreFull) or not isinstance(error, LASTING):
             outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
-    except (Interrupted, KeyboardInterrupt) as stop:  # the latter outside of the event loop
+    # Outside of the event loop Ctrl-C is the second, and at a question, as Ctrl-D, the last.
+    except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:
         command = outcome.resume_command(outcome.run_id)
         outcome.tell_error("Interrupted", "interrupted", outcome.run_id)
         say("interrupted.", f"Resume with: {command}" if command else "", style="yellow")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from memagent.cli import options as opt
 from memagent.cli.ask import ask, run
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import RUN, argument, option
 from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store, open_source
-
-if TYPE_CHECKING:
-    from memagent.memory.extraction import Extraction
 
 NOT_SUMMARIZED = ("question", "questions", "prompts")
 NOT_EXTRACTED = ("questions", "prompts", "gate", "degenerate")
@@ -68,7 +64,7 @@ def extract(given: Extract) -> None:
     from memagent.named import load_function
     from memagent.schemas import read_schema
 
-    outcome = Outcome(chosen_display(given.display, json=given.json))
+    outcome = Outcome(chosen_display(given.display, json=given.json), out=given.out)
     with report_errors(outcome):
         given.list_questions()
         check_out(given.out)
@@ -82,10 +78,3 @@ def extract(given: Extract) -> None:
         agent = given.agent(store)
         stream = agent.extract_stream(document, schema, given.question, run_id=given.run_id)
         run(agent, stream, document, store, outcome)
-        found = cast("Extraction[Any]", stream.result)
-        if given.out is None:
-            if outcome.for_people:
-                for row in found.rows:
-                    print(json.dumps(row.to_dict(), ensure_ascii=False))
-        else:
-            found.write(given.out)

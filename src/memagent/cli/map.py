@@ -18,7 +18,7 @@ from memagent.cli.session import drive
 from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store
 from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound
-from memagent.terminal import shorten
+from memagent.terminal import say, shorten
 from memagent.texts import plural, repair_surrogates
 from memagent.threads import in_thread
 
@@ -35,8 +35,7 @@ class Map(Ask):
     """The options of `map`: those of `ask`, and the output file."""
 
     doc: Annotated[
-        str,
-        argument("DOCS", "A file, a folder, or a pattern in quotes ('docs/**/*.md')."),
+        str, argument("DOCS", "A file, a folder, or a pattern in quotes ('docs/**/*.md').")
     ]
     question: Annotated[str, argument("QUESTION", "What to find out about each.")] = field()
     out: Annotated[
@@ -89,11 +88,7 @@ def map_documents(given: Map) -> None:
 
 
 async def _map(
-    agent: MemoryAgent,
-    given: Map,
-    paths: list[str],
-    rows: IO[str] | None,
-    outcome: Outcome,
+    agent: MemoryAgent, given: Map, paths: list[str], rows: IO[str] | None, outcome: Outcome
 ) -> int:
     """Number of documents without an answer."""
     missing = count = 0
@@ -115,8 +110,7 @@ async def _map(
                 outcome.paper.line((where, "dim"), shorten(said, WIDTH))
     if missing:
         where = f'see "error" or "detail" in {given.out or "the rows"}'
-        left = f"{plural(missing, 'document')} without an answer; {where}"
-        outcome.paper.line((left, "yellow"))
+        say(f"{plural(missing, 'document')} without an answer; {where}", style="yellow")
     return missing
 
 

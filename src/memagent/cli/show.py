@@ -202,17 +202,19 @@ def _show_chunk(
 def report(
     store: RunStore, record: RunRecord, tally: Tally, outcome: Outcome, seconds: float | None = None
 ) -> int:
-    """Shows a run's answers, their cost (`seconds` in this session), and how to resume it if one is missing.
+    """Shows a run's answers and rows, their cost (`seconds` in this session), and how to resume it if one is missing.
 
     Returns the exit code: 0, or 6 if an answer is missing.
     """
     many = len(tally.notebooks) > 1
     answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
+    lines = outcome.rows.lines() if outcome.rows and not outcome.out else ()
     if outcome.display is Display.JSON:
-        outcome.tell(as_json(store, record, tally))
+        rows = outcome.rows.to_dict() if outcome.rows else {}
+        outcome.tell(rows | as_json(store, record, tally))
     elif outcome.display is Display.NONE:
-        for _, answer in answers:
-            print(clean(answer) if sys.stdout.isatty() else answer)
+        for text in lines or (answer for _, answer in answers):
+            print(clean(text) if sys.stdout.isatty() else text)
     else:
         if seconds is not None and outcome.display is Display.PLAIN:
             print()
@@ -232,6 +234,8 @@ def report(
         facts += costs(store.usage(record.id), tally)
         facts += [] if seconds is None else [duration(seconds)]
         outcome.paper.line((" · ".join(facts), "dim"))
+        for line in lines:
+            print(line)
     missing = [book for book in tally.notebooks if book.answer is None]
     for book in missing:
         which = f"no answer to {book.question!r}:" if many else "no answer:"
@@ -290,7 +294,7 @@ def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dic
             "summaries": tally.summaries,
         }
     return facts | {
-        "question": book.question,
+        "question": questions_of(record)[number],
         "document": record.source["name"],
         "memory": book.memory,
         "chunks": book.read,

@@ -145,9 +145,13 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
 def _declared(sample: bytes) -> str | None:
     """The encoding that HTML or XML says it has, if it fits."""
     found = _DECLARED.match(sample[:1024])
-    encoding = found[1].decode().lower() if found else ""
+    return fitting(found[1].decode().lower(), sample) if found else None
+
+
+def fitting(declared: str, sample: bytes) -> str | None:
+    """What a declared encoding (in lower case) is read as; None if it doesn't exist, or the text is in another."""
     with suppress(ConfigError, UnicodeError):
-        encoding = _WIDER.get(encoding, encoding)
+        encoding = _WIDER.get(declared, declared)
         check_options(encoding, "strict")
         codecs.getincrementaldecoder(encoding)("strict").decode(sample)
         return encoding

@@ -4,7 +4,7 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from glob import iglob
 from pathlib import Path
@@ -133,13 +133,12 @@ class FileSource(_Placed):
         with closing(self._items()) as items:
             start = next(items, b"")
         of_file = file_converter(path, cast("bytes", start), name)
-        return None if of_file is None else lambda: of_file(path, name)
+        return None if of_file is None else lambda: of_file(path, name, *self._decoding)
 
     def _decoded(self) -> Generator[str]:
         with closing(self._items()) as items:
-            yield from decode(
-                gunzip(parts(items, bytes, self.name), self.name), self.name, *self._decoding
-            )
+            unpacked = gunzip(parts(items, bytes, self.name), self.name)
+            yield from decode(unpacked, self.name, *self._decoding)
 
     def _items(self) -> Generator[object]:
         try:
@@ -214,16 +213,32 @@ class FolderSource(FilesSource):
 def list_files(path: Path) -> tuple[Path, list[Path]]:
     """A folder and its files, at any depth and sorted; or the folder that a pattern begins with, and what it matches.
 
-    In a pattern, `**` is any number of folders. Names with a leading dot are left out. Blocks.
+    In a pattern, `**` is any number of folders. Names with a leading dot are left out. Links are followed, but each
+    folder is entered and each file listed once. A file is itself, even if its name is a pattern. Blocks.
     """
-    folder = path
-    if path.is_dir():
-        found = path.rglob("*")
-    else:
-        folder = next(filter(Path.is_dir, path.parents))
-        pattern = str(path.relative_to(folder))
-        # Path.glob takes a `**` at the end for folders only, in some versions of Python.
-        found = (folder / name for name in iglob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
-    below = {one.relative_to(folder): one for one in found if one.is_file()}
-    shown = (name for name in below if not any(part.startswith(".") for part in name.parts))
-    return folder, [below[name] for name in sorted(shown, key=Path.as_posix)]
+    if path.is_file():
+        return path.parent, [path]
+    folder = next(filter(Path.is_dir, (path, *path.parents)))
+    parts = list(path.relative_to(folder).parts) or ["**"]
+    found = [folder]
+    for part in [*parts, "*"] if parts[-1] == "**" else parts:
+        found = [inner for outer in found for inner in _match(outer, part)]
+    files: dict[Path, Path] = {}
+    for file in sorted(filter(Path.is_file, found), key=Path.as_posix):
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
+            files.setdefault(file.resolve(), file)
+    return folder, list(files.values())
+
+
+def _match(folder: Path, part: str) -> Iterator[Path]:
+    """What matches a pattern's part in a folder; of `**` it and those below, each once, but none around it."""
+    if part != "**":  # Path.glob takes no `a**`
+        yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207
+        return
+    seen = set(folder.resolve().parents)
+    for where, names, _ in os.walk(folder, followlinks=True):
+        real = Path(where).resolve()
+        names[:] = sorted(name for name in names if real not in seen and name[0] != ".")
+        if real not in seen:
+            seen.add(real)
+            yield Path(where)

@@ -2,8 +2,8 @@
 
 import re
 
-PDF = re.compile(rb"\A%PDF-|%PDF-\d\.\d[\r\n]")
-"""Readers allow other bytes before it, within the first 1,024."""
+PDF = re.compile(rb"\A%PDF-|%PDF-\d\.\d\s+(?:%[^\r\n]*[\r\n]\s*)*\d+ \d+ obj")
+"""Readers allow other bytes before it, within the first 1,024. An object follows; texts only quote the first line."""
 # Signatures from the formats' specifications. Two-byte ones that ordinary text may
 # begin with (`MZ`, `BM`, `PK`) are left out or lengthened: those files have NUL bytes anyway.
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (

@@ -32,11 +32,7 @@ home folder)."""
 
 
 def open_document(
-    source: Source,
-    *,
-    encoding: str | None = None,
-    errors: str = "strict",
-    name: str | None = None,
+    source: Source, *, encoding: str | None = None, errors: str = "strict", name: str | None = None
 ) -> Document:
     """Makes a document from a source. Opens nothing yet, but checks that a path can be a document.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
@@ -121,9 +121,11 @@ class Extraction(Result, Generic[M]):
             "invalid": [bad.to_dict() for bad in self.invalid],
         }
 
+    def lines(self) -> Iterator[str]:
+        """A JSON line for each row (`Row.to_dict`), without its end; one row in memory at a time."""
+        return (json.dumps(row.to_dict(), ensure_ascii=False) for row in self.rows)
+
     def write(self, path: str | Path) -> None:
-        """Writes a file with a JSON line for each row (`Row.to_dict`), one row in memory at a time."""
+        """Writes a file of `lines`."""
         with Path(path).open("w", encoding="utf-8") as file:
-            file.writelines(
-                json.dumps(row.to_dict(), ensure_ascii=False) + "\n" for row in self.rows
-            )
+            file.writelines(f"{line}\n" for line in self.lines())

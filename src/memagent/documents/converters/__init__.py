@@ -25,8 +25,8 @@ class Passage(NamedTuple):
 
 OfText: TypeAlias = Callable[[Iterator[str], str], Generator[Passage]]
 """Text and the document's name -> passages."""
-OfFile: TypeAlias = Callable[[Path, str], Generator[Passage]]
-"""A path and the document's name -> passages."""
+OfFile: TypeAlias = Callable[[Path, str, str | None, str], Generator[Passage]]
+"""A path, the document's name, and the encoding and the error mode that were given -> passages."""
 
 TEXTS = {
     ".htm": "html",

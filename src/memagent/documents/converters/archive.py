@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import IO
+from xml.etree.ElementTree import Element, parse
 from zipfile import ZipFile
 
 from memagent.errors import BinaryDocument
@@ -36,3 +37,8 @@ class Archive(ZipFile):
                 f"archives do that are made to exhaust memory: extract it yourself if you trust it"
             )
         return self.open(info)
+
+    def parse(self, member: str) -> Element:
+        """The root of a member in XML."""
+        with self.member(member) as file:
+            return parse(file).getroot()

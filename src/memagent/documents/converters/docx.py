@@ -1,5 +1,6 @@
 """Word documents: paragraphs and tables; headings are places."""
 
+import posixpath
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -13,10 +14,10 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _HIDDEN = {"moveFrom", "tabs", f"{_MC}Fallback"}
 """Moved from here, where tabs would stop, and the same again for old programs."""
 _HEADINGS = ("heading", "title")
-_PARTS = ("word/styles.xml", "word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
+_PARTS = ("styles", "document", "footnotes", "endnotes")
 
 
-def read(path: Path, name: str) -> Generator[Passage]:
+def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """Paragraphs in order, then the notes. Paragraphs of a table's row are on one line, separated by tabs.
 
     Raises:
@@ -24,12 +25,25 @@ def read(path: Path, name: str) -> Generator[Passage]:
     """
     headings: set[str] = set()
     with Archive(path, name) as archive:
-        for part in _PARTS:
-            if part != "word/document.xml" and part not in archive.NameToInfo:
+        parts = {kind: f"word/{kind}.xml" for kind in _PARTS} | _related(archive, "")
+        parts |= _related(archive, parts["document"])
+        for kind in _PARTS:
+            if kind != "document" and parts[kind] not in archive.NameToInfo:
                 continue
-            with archive.member(part) as file:
+            with archive.member(parts[kind]) as file:
                 events = cast("Any", iterparse(file, events=("start", "end")))
                 yield from _paragraphs(events, headings)
+
+
+def _related(archive: Archive, part: str) -> dict[str, str]:
+    """The parts that a part, or the archive itself, refers to, by kind; `officeDocument` is `document`."""
+    folder, name = posixpath.split(part)
+    member = posixpath.join(folder, "_rels", f"{name}.rels")
+    found: dict[str, str] = {}
+    for one in archive.parse(member) if member in archive.NameToInfo else ():
+        kind = one.get("Type", "").rpartition("/")[2].removeprefix("office").lower()
+        found[kind] = posixpath.normpath(posixpath.join(folder, one.get("Target", ""))).lstrip("/")
+    return found
 
 
 def _paragraphs(events: Iterator[tuple[str, Element]], headings: set[str]) -> Generator[Passage]:
@@ -68,5 +82,6 @@ def _paragraphs(events: Iterator[tuple[str, Element]], headings: set[str]) -> Ge
 
 
 def _text(paragraph: Element, w: str) -> str:
-    found = ((element.tag.removeprefix(w), element.text or "") for element in paragraph.iter())
-    return "".join(text if tag == "t" else _BREAKS.get(tag, "") for tag, text in found)
+    """Its text, with that of equations, whose namespace ends in `/math`."""
+    tags = ((e.tag.removeprefix(w).rpartition("/math}")[2], e.text or "") for e in paragraph.iter())
+    return "".join(text if tag == "t" else _BREAKS.get(tag, "") for tag, text in tags)

@@ -5,7 +5,6 @@ from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
-from xml.etree.ElementTree import Element, parse
 
 from memagent.documents.converters import Passage, html
 from memagent.documents.converters.archive import Archive
@@ -14,16 +13,16 @@ from memagent.documents.filters import BLOCK_BYTES
 from memagent.errors import BinaryDocument
 
 
-def read(path: Path, name: str) -> Generator[Passage]:
+def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """The chapters of the book's spine.
 
     Raises:
         BinaryDocument: it lacks a part, is encrypted or a bomb.
     """
     with Archive(path, name) as archive:
-        found = _parse(archive, "META-INF/container.xml").find(".//{*}rootfile")
+        found = archive.parse("META-INF/container.xml").find(".//{*}rootfile")
         package = "" if found is None else found.get("full-path", "")
-        root, folder = _parse(archive, package), posixpath.dirname(package)
+        root, folder = archive.parse(package), posixpath.dirname(package)
         hrefs = {item.get("id"): item.get("href", "") for item in root.iterfind(".//{*}item")}
         for reference in root.iterfind(".//{*}itemref"):
             chosen = reference.get("idref")
@@ -35,8 +34,3 @@ def read(path: Path, name: str) -> Generator[Passage]:
             with archive.member(posixpath.normpath(posixpath.join(folder, href))) as chapter:
                 blocks = iter(partial(chapter.read, BLOCK_BYTES), b"")
                 yield from html.read(decode(blocks, name, None, "replace"), name)
-
-
-def _parse(archive: Archive, member: str) -> Element:
-    with archive.member(member) as file:
-        return parse(file).getroot()

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Generator, Iterator
+from html import unescape
 from html.parser import HTMLParser
 
+from memagent.documents.base import PIECE_CHARS
 from memagent.documents.converters import Passage
 from memagent.errors import BinaryDocument
 
 MAX_MARKUP = 8_000_000
-"""Characters of a tag, comment or script that isn't closed: the parser looks at all of it again with each piece."""
+"""Characters of a tag, comment or script that isn't closed: all of it is kept."""
 _BLOCK = re.compile(
     "address|article|aside|blockquote|body|caption|center|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|"
     "footer|form|h[1-6]|header|hgroup|hr|html|legend|li|listing|main|menu|nav|ol|optgroup|option|p|pre|search|section|"
@@ -26,6 +28,8 @@ _LEFT_OPEN = {"dd", "dt", "li", "option", "p", "td", "th", "tr"}
 """Elements that often have no end tag; they end with what they are in, too:"""
 _AROUND = {"dl", "menu", "ol", "select", "table", "ul"}
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)
+_OPEN = re.compile("<[a-zA-Z/!?]")
+"""Begins a tag or a comment, which lasts until a `>` at least."""
 _BLANKS = re.compile(r"[ \t\n\r\f]+")
 
 
@@ -97,12 +101,18 @@ class _Reader(HTMLParser):
     def end_block(self) -> None:
         """The block so far is complete."""
         text, self._line = "".join(self._line), []
-        heading, self._heading = self._heading, False
+        said, heading, self._heading = self._said, self._heading, False
         self._said = self._ended = False
         if not self._verbatim:
             text = re.sub(r" ?([\t\n]) ?", r"\1", re.sub(" +", " ", text)).strip(" \n")
-        if text.strip():
+        if text.strip() or said:
             self.found.append(Passage(f"{text}\n\n", " ".join(text.split()) if heading else None))
+
+    def pass_on(self) -> None:
+        """Long preformatted text doesn't wait for its end."""
+        if self._verbatim and sum(map(len, self._line)) > PIECE_CHARS:
+            self.found.append(Passage("".join(self._line)))
+            self._line = [""]
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
@@ -113,7 +123,11 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
     """
     reader = _Reader()
     for piece in pieces:
-        reader.feed(piece)
+        if _OPEN.match(reader.rawdata) and ">" not in piece:
+            reader.rawdata += piece  # `feed` would read all of it again
+        else:
+            reader.feed(piece)
+            reader.pass_on()
         if len(reader.rawdata) > MAX_MARKUP:
             raise BinaryDocument(
                 f"{name!r} has a tag, comment or script of more than {MAX_MARKUP:,} characters: take it out first"
@@ -122,6 +136,8 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
         reader.found.clear()
         if not piece:
             yield Passage("")
-    reader.close()
+    if reader.cdata_elem or not _OPEN.match(reader.rawdata):
+        # `close` would read an open tag, which browsers don't show, again from each `<` in it.
+        reader.handle_data(unescape(reader.rawdata))
     reader.end_block()
     yield from reader.found

@@ -1,5 +1,6 @@
 """Mail messages: the headers that people read, and the text."""
 
+import logging
 from collections.abc import Generator
 from email import message_from_binary_file, policy
 from email.message import Message
@@ -7,18 +8,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from memagent.documents.converters import Passage, html
+from memagent.documents.decoding import decode, fitting
 from memagent.errors import BinaryDocument
 
+_log = logging.getLogger(__name__)
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 MAX_BYTES = 100_000_000
 """The parser holds a message in memory."""
 
 
-def read(path: Path, name: str) -> Generator[Passage]:
+def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[Passage]:
     """Headers and text, also of forwarded messages. HTML is read where it has no plain text, attachments are named.
 
     Raises:
         BinaryDocument: it is larger than `MAX_BYTES`, has no text, or is broken.
+        DecodingError: a part isn't in the given encoding.
     """
     if path.stat().st_size > MAX_BYTES:
         raise BinaryDocument(f"{name!r} has more than {MAX_BYTES:,} bytes: save its parts as files")
@@ -26,6 +30,8 @@ def read(path: Path, name: str) -> Generator[Passage]:
         message = message_from_binary_file(file)
     if not any(map(_is_text, message.walk())):
         raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
+    for part in filter(_is_text, message.walk()):
+        part.set_payload(_decode(part, name, encoding, errors))
     yield from _passages(message, name)
 
 
@@ -38,7 +44,7 @@ def _passages(message: Message, name: str) -> Generator[Passage]:
         kind = part.get_content_type()
         if _is_text(part):
             yield Passage("\n")
-            text = _text(part)
+            text = str(part.get_payload())
             yield from [Passage(text)] if kind == "text/plain" else html.read(iter([text]), name)
         elif kind == "message/rfc822":
             yield Passage("\n")
@@ -56,7 +62,7 @@ def _parts(message: Message) -> list[Message]:
     found = [part for child in cast("Any", message.get_payload()) for part in _parts(child)]
     if message.get_content_subtype() != "alternative":
         return found
-    plain = any(_is_text(part, "text/plain") and _text(part).strip() for part in found)
+    plain = any(_is_text(part, "text/plain") and str(part.get_payload()).strip() for part in found)
     return [part for part in found if not _is_text(part, "text/html" if plain else "text/plain")]
 
 
@@ -65,9 +71,13 @@ def _is_text(part: Message, *kinds: str) -> bool:
     return kind in (kinds or ("text/plain", "text/html")) and use != "attachment"
 
 
-def _text(part: Message) -> str:
+def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str:
+    """A part's text: in the given encoding, the declared one, or if that doesn't fit a guess with U+FFFD."""
     content = cast("bytes", part.get_payload(decode=True))
-    return content.decode(part.get_content_charset() or "utf-8", "replace")
+    declared = part.get_content_charset() or "utf-8"
+    if (chosen := encoding or fitting(declared, content)) is None:
+        _log.warning("%r isn't in its charset %r: name its encoding if it is wrong", name, declared)
+    return "".join(decode(iter([content]), name, chosen, errors if encoding else "replace"))
 
 
 def _decoded(raw: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from memagent.documents.converters import Passage
 from memagent.documents.converters.lines import lines_of
 
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+?)[ \t]*#*\s*")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+)")
 _FENCE = re.compile(r" {0,3}(`{3,}+(?!.*`)|~{3,}+)(.*)")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)\s*")
 _TITLE = re.compile(r" {0,3}(?!(?:[-+*]|\d+[.)])\s|>)\S")
@@ -29,10 +29,10 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
             fence = found[1]
         elif found and found[1].startswith(fence or "") and not found[2].strip():
             fence = None
-        heading = None if fence else _HEADING.fullmatch(line)
+        heading = None if fence else _HEADING.match(line)
         if first and _TITLE.match(line) and not (fence or found or under or heading):
             title = line
         else:
-            yield Passage(line, heading[1] if heading else None)
+            yield Passage(line, heading[1].strip().rstrip("#").rstrip() if heading else None)
         first = bool(ended or heading or not line.strip())
     yield Passage(title)

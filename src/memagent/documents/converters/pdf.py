@@ -16,7 +16,7 @@ _CLEAN = {"\r": None, "\ufffe": None, "\x02": None, "\0": " "}
 """PDFium ends lines with both characters, and marks hyphens at line ends."""
 
 
-def read(path: Path, name: str) -> Generator[Passage]:
+def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """The pages' text, each from its own place. Pages without text, such as scans, are logged as a warning.
 
     Raises:

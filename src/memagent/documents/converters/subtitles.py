@@ -22,13 +22,13 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
     """
     time: str | None = None
     inside: bool | None = None  # None before the first cue
-    gap = stray = False  # a number after a gap is the next cue's
+    gap = stray = vtt = False  # a number after a gap is the next cue's
     for line in lines_of(map(IncrementalNewlineDecoder(None, translate=True).decode, pieces)):
         if (found := _TIMES.fullmatch(line)) is not None:
             time, inside, gap = found[1], True, False
         elif not line.strip():
-            if line:
-                inside, gap = inside and time is not None, True
+            if line:  # WebVTT has notes between cues, where SubRip may have more of the last one
+                inside, gap = inside and (time is not None or not vtt), True
             yield Passage("")
         elif inside and not (gap and line.strip().isdigit()):
             said = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
@@ -36,6 +36,7 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
                 yield Passage(said if said.endswith("\n") else f"{said}\n", time)
                 time, gap = None, False
         else:
-            stray = stray or not line.startswith("WEBVTT")
+            is_head = line.startswith("WEBVTT")
+            stray, vtt = stray or not is_head, vtt or is_head
     if stray and inside is None:
         raise BinaryDocument(f"{name!r} has no cues with times such as 00:01.000 --> 00:02.000")
