@@ -19,7 +19,6 @@ from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, escape_body, split_key
 from memagent.runstore.spending import Spending
-from memagent.texts import repair_surrogates
 from memagent.trajectory import Conversation
 
 _NOTHING = Usage()
@@ -89,7 +88,8 @@ class RunStore(Branching, Spending):
 
     def find(self, run_id: str) -> RunRecord | None:
         """The run with that id, or None."""
-        found = self._db.read("SELECT * FROM runs WHERE id = ?", (repair_surrogates(run_id),))
+        known = run_id.encode(errors="replace").decode()  # a lone surrogate is in no id
+        found = self._db.read("SELECT * FROM runs WHERE id = ?", (known,))
         return _record(found[0]) if found else None
 
     def get(self, run_id: str) -> RunRecord:

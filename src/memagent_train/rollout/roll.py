@@ -178,7 +178,7 @@ def read_outcome(returned: object, *, cut_off: bool) -> Outcome:
 
 
 def _check(outcome: Outcome) -> Outcome:
-    """Whatever an agent of one's own put in: a wrong type would end the training once it is logged."""
+    """A custom agent may have put in anything: a wrong type would end the training once it is logged."""
     figures: list[object] = [*dict(outcome.scores).values()]
     if outcome.reward is not None:
         figures.append(outcome.reward)
