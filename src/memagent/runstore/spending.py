@@ -21,8 +21,10 @@ class Spending:
 
     def usages(self, run_id: str) -> dict[int, Usage]:
         """The cost of each question's calls; a question without effects is missing."""
-        names, found = Usage.model_fields, self._db.read(_COSTS, (run_id,))
-        return {number: Usage(**dict(zip(names, row, strict=True))) for number, *row in found}
+        costs: dict[int, Usage] = {}
+        for number, *row in self._db.read(_COSTS, (run_id,)):
+            costs[number] = Usage(**dict(zip(Usage.model_fields, row, strict=True)))
+        return costs
 
     def payments(self, run_id: str) -> list[tuple[float, Usage]]:
         """When the run's calls were committed, in seconds since the epoch, and their cost; in that order."""
