@@ -189,9 +189,7 @@ class Message(_Sparse):
             parts = served.content if isinstance(served.content, list) else [served.content or ""]
             if any(isinstance(part, OtherPart) for part in parts):
                 extra["content"] = fields["content"]
-            texts = [
-                part if isinstance(part, str) else getattr(part, "text", None) for part in parts
-            ]
+            texts = (p if isinstance(p, str) else getattr(p, "text", None) for p in parts)
             return cls(
                 role="system" if served.role == "developer" else served.role,
                 content="\n".join(text for text in texts if text is not None),

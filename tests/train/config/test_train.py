@@ -57,13 +57,6 @@ def test_settings_of_the_tool_agent_read_back_the_same(file: Path, tmp_path: Pat
     assert dump_config(config)["algorithm"]["weights"] == {"summary": 0.5}
 
 
-def test_settings_that_earlier_versions_lack_do_not_keep_their_runs_from_resuming(
-    file: Path,
-) -> None:
-    dumped = dump_config(load_train(file))["algorithm"]
-    assert not {"weights", "rejected"} & dumped.keys()
-
-
 def test_names_of_what_lies_beside_the_file_are_its_paths(file: Path) -> None:
     folder = file.parent
     (folder / "m").mkdir()

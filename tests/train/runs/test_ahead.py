@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from tests.train.runs.sampling_server import SamplingServer, sampling_server
 from tests.train.runs.tiny import write_run
 
 from memagent.errors import ConfigError, RequestRefused
-from memagent_train.config.train import dump_config, load_train
+from memagent_train.config.train import FREE, TrainConfig, dump_config, load_train
+from memagent_train.runs.checkpoints import mark_complete
+from memagent_train.runs.folder import open_run
 from memagent_train.runs.grpo import train
 from memagent_train.trainer import RolloutTrainer
 
@@ -136,6 +139,17 @@ def test_settings_that_would_train_on_the_wrong_weights_are_refused(
         load_train(settings, more)
 
 
-def test_runs_of_earlier_versions_resume(settings: Path) -> None:
-    dumped = dump_config(load_train(settings))["rollout"]
-    assert {"ahead", "engine_settings"}.isdisjoint(dumped)
+def test_runs_of_earlier_versions_resume(settings: Path, tmp_path: Path) -> None:
+    now = dump_config(load_train(settings))
+    older = copy.deepcopy(now)
+    for section, added in [
+        ("rollout", "ahead"),
+        ("rollout", "engine_settings"),
+        ("algorithm", "rejected"),
+    ]:
+        del older[section][added]
+    with open_run(tmp_path, older, free=FREE, kind=TrainConfig) as folder:
+        (folder.checkpoints / "checkpoint-1").mkdir(parents=True)
+        mark_complete(folder.checkpoints / "checkpoint-1", 1)
+    with open_run(tmp_path, now, free=FREE, kind=TrainConfig) as folder:
+        assert folder.find_newest() is not None
