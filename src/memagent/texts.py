@@ -1,8 +1,10 @@
 """Words for values, errors and counts, repairs of texts before they are sent or stored, and a search from the end."""
 
+import os
 import re
 import reprlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, JsonValue, ValidationError
@@ -58,6 +60,11 @@ def show_length(length: int) -> str:
         if length % size == 0 and length >= size:
             return f"{length // size}{name}"
     return str(length)
+
+
+def expand(path: str | os.PathLike[str]) -> Path:
+    """The path with `~` as the home folder. A `~name` that is nobody's stays, where pathlib raises a RuntimeError."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - see above
 
 
 def repair_surrogates(text: str) -> str:

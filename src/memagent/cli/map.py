@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Container
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store
 from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound
 from memagent.terminal import say, shorten
-from memagent.texts import plural, repair_surrogates
+from memagent.texts import expand, plural, repair_surrogates
 from memagent.threads import in_thread
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def find(pattern: str, out: Path | None) -> list[str]:
     Raises:
         DocumentNotFound: there are none.
     """
-    _, found = list_files(Path(os.path.expanduser(pattern)))  # noqa: PTH111 - pathlib's may raise
+    _, found = list_files(expand(pattern))
     own = [out.with_name(out.name + end).resolve() for end in ("", ".lock", ".new")] if out else []
     files = [str(path) for path in found if path.resolve() not in own]
     if not files:

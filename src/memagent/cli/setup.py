@@ -15,6 +15,7 @@ from memagent.cli import options as opt
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.terminal import on_terminal
+from memagent.texts import expand
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -240,7 +241,7 @@ def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
 
 def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     """An existing store to read or resume from; raises a StoreError if the file that `--store` names is missing."""
-    if store and not os.path.exists(os.path.expanduser(store)):  # noqa: PTH110, PTH111 - these never raise
+    if store and not os.path.exists(expand(store)):  # noqa: PTH110 - never raises
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)
 

@@ -15,7 +15,7 @@ from memagent.documents.decoding import decode
 from memagent.documents.filters import gunzip, parts, text_of
 from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import BinaryDocument, DocumentNotFound, EmptyDocument, MemagentError
-from memagent.texts import name_error
+from memagent.texts import expand, name_error
 
 KEPT = 16
 """Pieces of text whose lines can be told apart: readers work on one that was read before, but not long before."""
@@ -197,7 +197,7 @@ class FolderSource(FilesSource):
     """The files of a folder or a pattern (see `list_files`), each named by its path below the folder."""
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
-        whole = Path(os.path.expanduser(path)).absolute()  # noqa: PTH111 - pathlib's may raise
+        whole = expand(path).absolute()
         folder, paths = list_files(whole)
         if not paths:
             raise DocumentNotFound(
@@ -232,8 +232,8 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
 
 def _match(folder: Path, part: str) -> Iterator[Path]:
     """What matches a pattern's part in a folder; of `**` it and those below, each once, but none around it."""
-    if part != "**":  # Path.glob takes no `a**`
-        yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207
+    if part != "**":
+        yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207 - Path.glob takes no `a**`
         return
     seen = set(folder.resolve().parents)
     for where, names, _ in os.walk(folder, followlinks=True):

@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -24,6 +23,7 @@ from memagent.errors import (
 )
 from memagent.run.result import Result
 from memagent.run.sync import check_run_id, new_run_id
+from memagent.texts import expand
 from memagent.threads import in_thread
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
     Documents that can be read only once, and other kinds of document, get a new one.
     """
     if isinstance(source, os.PathLike):
-        what = str(Path(os.path.expanduser(source)).absolute())  # noqa: PTH111 - pathlib's may raise
+        what = str(expand(source).absolute())
     elif isinstance(source, str | bytes):
         raw = source.encode(errors="surrogatepass") if isinstance(source, str) else source
         what = hashlib.blake2b(raw, digest_size=16).hexdigest()

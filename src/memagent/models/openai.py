@@ -11,13 +11,7 @@ from memagent.errors import ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
-from memagent.models.dialects import (
-    DIALECTS,
-    OTHER_LIMIT,
-    DialectName,
-    merge_fields,
-    write_message,
-)
+from memagent.models.dialects import DIALECTS, OTHER_LIMIT, DialectName, merge_fields, write_message
 from memagent.models.openai_client import Clients
 from memagent.models.openai_reply import read_completion
 from memagent.models.router import Router

@@ -3,9 +3,9 @@
 import os
 from contextlib import suppress
 from os import PathLike, fspath
-from pathlib import Path
 
 from memagent.errors import TokenizerError
+from memagent.texts import expand
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 from memagent.tokens.local import TokenizerFile
@@ -30,9 +30,9 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
             return ByteBound()
         if spec.startswith("tiktoken:"):
             return Tiktoken(spec.removeprefix("tiktoken:"))
-    path = os.path.expanduser(spec)  # noqa: PTH111 - pathlib's functions raise for what cannot be a path
-    if os.path.exists(path):  # noqa: PTH110
-        return TokenizerFile(Path(path))
+    path = expand(spec)
+    if os.path.exists(path):  # noqa: PTH110 - Path's raises for what can't be a path
+        return TokenizerFile(path)
     if isinstance(spec, str):
         from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError

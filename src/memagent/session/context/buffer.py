@@ -15,12 +15,7 @@ from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
 from memagent.run.caller import Caller
 from memagent.run.log import Log
-from memagent.session.context.archive import (
-    Archive,
-    FileArchive,
-    RunArchive,
-    read_archived,
-)
+from memagent.session.context.archive import Archive, FileArchive, RunArchive, read_archived
 from memagent.session.context.feed import Feeding, change, has_reader, make_prompt
 from memagent.session.context.layout import Layout
 from memagent.session.context.saved import Opened, Saved
@@ -205,11 +200,7 @@ class SummaryBuffer(Feeding):
             self._tools = tuple(tools)
 
     async def append(
-        self,
-        message: Message | Mapping[str, Any],
-        *,
-        ok: bool = True,
-        usage: Usage | None = None,
+        self, message: Message | Mapping[str, Any], *, ok: bool = True, usage: Usage | None = None
     ) -> None:
         """Appends a message; missing and repeated ids are repaired, control tokens neutralised.
 
