@@ -78,7 +78,7 @@ class ChatTemplate:
                 **switch,
                 **self.special_tokens,
             )
-        except Exception as error:  # whatever the template does
+        except Exception as error:  # a template is code, which may raise anything
             raise TokenizerError(explain_refusal(messages, tools, error)) from error
 
 
