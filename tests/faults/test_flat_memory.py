@@ -58,14 +58,14 @@ agent = MemoryAgent(model, store=sys.argv[1])
 found = agent.extract(Path(sys.argv[2]), Line, "every line")
 assert sum(row.value.line for row in found.rows) == sum(range(len(found.rows)))
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-print(len(found.rows), int(status["VmHWM"].split()[0]) // 1024)
+print(len(found.rows), int(status["VmHWM"].split()[0]))
 """
 
 
 @pytest.mark.timeout(300)
 def test_twenty_times_the_rows_take_no_more_memory(tmp_path: Path) -> None:
     peaks: list[int] = []
-    for lines in (2_500, 50_000):
+    for lines in (10_000, 200_000):
         path = tmp_path / f"{lines}.txt"
         path.write_text("".join(f"This is line {line}.\n" for line in range(lines)))
         command = [sys.executable, "-c", EXTRACT, str(tmp_path / f"{lines}.sqlite"), str(path)]
@@ -73,5 +73,5 @@ def test_twenty_times_the_rows_take_no_more_memory(tmp_path: Path) -> None:
         rows, peak = map(int, said.split())
         assert rows == lines
         peaks.append(peak)
-    # As dictionaries alone, the rows would be 12 MB.
-    assert peaks[1] - peaks[0] < 8, peaks
+    # As dictionaries alone, the rows would be 48 MB; caches of a fixed size take about 6 more.
+    assert peaks[1] - peaks[0] < 8_000, peaks
