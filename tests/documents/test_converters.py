@@ -230,10 +230,10 @@ def test_markdown_headings_may_be_underlined(tmp_path: Path) -> None:
 
 
 def test_markdown_is_unchanged(tmp_path: Path) -> None:
-    page = "intro\n# One #\ntext\n```\n# no heading\n```\n## Two\r\nend"
+    page = "intro\n# One #\ntext\n```\n# no heading\n```\n## Two\r\n### C#\nend"
     text, places = read(write(tmp_path / "a.md", page))
     assert text == page
-    assert [label for label, _ in places] == ["One", "Two"]
+    assert [label for label, _ in places] == ["One", "Two", "C#"]
     assert places[0][1].endswith("```\n")
 
 

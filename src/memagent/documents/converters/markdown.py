@@ -7,6 +7,7 @@ from memagent.documents.converters import Passage
 from memagent.documents.converters.lines import lines_of
 
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+)")
+_CLOSING = re.compile(r"(?:^|[ \t])#+$")
 _FENCE = re.compile(r" {0,3}(`{3,}+(?!.*`)|~{3,}+)(.*)")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)\s*")
 _TITLE = re.compile(r" {0,3}(?!(?:[-+*]|\d+[.)])\s|>)\S")
@@ -33,6 +34,6 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
         if first and _TITLE.match(line) and not (fence or found or under or heading):
             title = line
         else:
-            yield Passage(line, heading[1].strip().rstrip("#").rstrip() if heading else None)
+            yield Passage(line, _CLOSING.sub("", heading[1].strip()).rstrip() if heading else None)
         first = bool(ended or heading or not line.strip())
     yield Passage(title)
