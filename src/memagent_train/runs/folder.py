@@ -62,7 +62,7 @@ class RunFolder:
 
     @property
     def prompts(self) -> Path:
-        """The memory agent's wording at the start of the run."""
+        """The memory agent's wording."""
         return self.path / "prompts.toml"
 
     @property

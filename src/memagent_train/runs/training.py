@@ -106,23 +106,24 @@ class Training:
             data, held = data.split(settings.n)
             held_out = by_length(held, settings.columns)
         if self.process.first:
-            facts = {**data.facts, "prompts": self._wording(), **identify(self.config)}
+            wording, source = self._wording()
+            facts = {**data.facts, "prompts": wording, **identify(self.config)}
             accept = self.config.checkpoints.accept_changes
             self.folder.bind_data(facts, later=ADDED, accept=accept)
+            if source:  # only now: another wording may be refused, or start the run over
+                self.folder.prompts.write_text(source, encoding="utf-8")
         return data, held_out
 
-    def _wording(self) -> str:
-        """Saves the memory agent's prompt set with the run, and returns the wording's identity."""
+    def _wording(self) -> tuple[str, str]:
+        """The identity of the agent's wording, and its text if it is the memory agent's; else empty."""
         agent = self.config.agent
         if agent.use == TOOLS:
             session = (agent.tools or SessionSettings()).wording()
-            return f"{session.name}:{session.hash}"
+            return f"{session.name}:{session.hash}", ""
         if agent.use != MEMORY:
-            return ""
+            return "", ""
         prompts = PromptSet.load(agent.prompts)
-        if not self.folder.prompts.exists():
-            self.folder.prompts.write_text(prompts.source, encoding="utf-8")
-        return f"{prompts.name}:{prompts.hash}"
+        return f"{prompts.name}:{prompts.hash}", prompts.source
 
     def _model(self) -> PreTrainedModel:
         """The model to train; or the trained one, if only an evaluation is left to do."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.train.runs.tiny import PROMPTS, write_run
+from tests.train.runs.tiny import PROMPTS, write_model, write_run
 
 from memagent.runstore import RunStore
 from memagent_train.config.train import TrainConfig, dump_config, load_train
@@ -150,6 +150,24 @@ def test_the_wording_is_kept_with_the_run_and_may_not_change(
     mark_complete(path, 1)
     with pytest.raises(CheckpointMismatch, match="prompts was 'relay:"):
         session(config, folder)
+    assert folder.prompts.read_text() == PROMPTS.read_text()
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_changed_wording_is_kept_too(
+    settings: Path, folder: RunFolder, tmp_path: Path, *, trained: bool
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(PROMPTS.read_text())
+    config = load(settings, f"agent.prompts={mine}", "checkpoints.accept_changes=true")
+    session(config, folder).close()
+    if trained:
+        path = folder.checkpoints / "checkpoint-2"
+        write_model(path)
+        mark_complete(path, 1)
+    mine.write_text(PROMPTS.read_text().replace(" write", ""))
+    session(config, folder).close()
+    assert folder.prompts.read_text() == mine.read_text()
 
 
 def test_a_failed_rollout_has_no_advantage_in_the_log(settings: Path, folder: RunFolder) -> None:
