@@ -60,9 +60,9 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     target = run_target(run, step)
     assert target.checkpoint is not None
     _check_new(out, dtype)
-    model, tokenizer = target.load()
-    if dtype is not None:
-        model = model.to(DTYPES[dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
+    # So that the adapter's weights are rounded once: small ones would be lost in a base model of half precision.
+    model, tokenizer = target.load(merge=torch.float32)
+    model = model.to(DTYPES[dtype or target.model.dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
     settings = read_toml(RunFolder(run).settings)
     agent: dict[str, Any] = settings.get("agent", {})
     half = out.with_name(out.name + ".new")

@@ -171,12 +171,15 @@ def with_adapter(
     return adapted, None
 
 
-def with_checkpoint(settings: ModelSettings, checkpoint: Path) -> PreTrainedModel:
+def with_checkpoint(
+    settings: ModelSettings, checkpoint: Path, *, merge: torch.dtype | None = None
+) -> PreTrainedModel:
     """The policy of a checkpoint; an adapter is merged into its base model.
 
     Args:
         settings: the run's settings, which name the base model of an adapter.
         checkpoint: a folder.
+        merge: dtype in which an adapter is merged, and the merged weights are; None for the base model's.
 
     Raises:
         ConfigError: it can't be loaded.
@@ -185,7 +188,9 @@ def with_checkpoint(settings: ModelSettings, checkpoint: Path) -> PreTrainedMode
         return load_model(settings.model_copy(update={"path": str(checkpoint), "revision": None}))
     from peft import PeftModel
 
-    base = load_model(settings)
+    base: Any = load_model(settings)
+    if merge is not None:
+        base = base.to(merge)
     try:
         return PeftModel.from_pretrained(base, str(checkpoint)).merge_and_unload()  # pyright: ignore[reportCallIssue]
     except Exception as error:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from transformers import PreTrainedModel
 
 from memagent.errors import ConfigError
@@ -37,15 +38,17 @@ class Target:
         """Name in tables and records."""
         return self.model.path if self.checkpoint is None else str(self.checkpoint.path)
 
-    def load(self) -> tuple[PreTrainedModel, Tokenizer]:
-        """Weights (with an adapter merged) and tokenizer.
+    def load(self, *, merge: torch.dtype | None = None) -> tuple[PreTrainedModel, Tokenizer]:
+        """Weights (with an adapter merged in a dtype, see `with_checkpoint`) and tokenizer.
 
         Raises:
             ConfigError: they can't be loaded.
         """
         tokenizer = load_tokenizer(self.model)
         one = self.checkpoint
-        model = with_checkpoint(self.model, one.path) if one else load_model(self.model)
+        model = (
+            with_checkpoint(self.model, one.path, merge=merge) if one else load_model(self.model)
+        )
         check_fit(model, tokenizer)
         return model, tokenizer
 

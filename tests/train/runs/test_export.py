@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
@@ -19,6 +20,7 @@ from memagent.memory.agent import MemoryAgent
 from memagent.models.policy import Policy
 from memagent.prompts import PromptSet
 from memagent_engines.transformers.loading import load
+from memagent_train.config.toml import read_toml
 from memagent_train.config.train import load_train
 from memagent_train.errors import DataError, TrainingError
 from memagent_train.runs import metrics
@@ -65,6 +67,29 @@ def test_the_window_is_the_one_of_rollouts(tmp_path: Path) -> None:
     readme = (made.out / "README.md").read_text()
     assert "--max-model-len 96" in readme
     assert "--window 96" in readme
+
+
+def changed(run: Path, out: Path, **sections: dict[str, Any]) -> Path:
+    """A copy of a run that says it was trained with other settings."""
+    copy = RunFolder(shutil.copytree(run, out))
+    copy.settings.write_text(tomli_w.dumps(read_toml(copy.settings) | sections))
+    return copy.path
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_an_adapter_of_half_precision_is_rounded_only_at_the_end(
+    run: Path, tmp_path: Path, dtype: str | None
+) -> None:
+    model = {"path": str(run.parent / "model"), "dtype": "bfloat16"}
+    out = export(changed(run, tmp_path / "run", model=model), tmp_path / "out", dtype=dtype).out
+    newest = RunFolder(run).find_newest()
+    assert newest is not None
+    base: Any = AutoModelForCausalLM.from_pretrained(model["path"], dtype=torch.bfloat16)
+    adapted: Any = PeftModel.from_pretrained(base.to(torch.float32), str(newest.path))
+    expected = adapted.merge_and_unload().state_dict()
+    for name, weight in load_file(out / "model.safetensors").items():
+        assert weight.dtype == (torch.bfloat16 if dtype is None else torch.float32)
+        assert torch.equal(weight, expected[name].to(weight.dtype)), name
 
 
 @pytest.mark.parametrize(("dtype", "gap"), [(None, 1e-5), ("bfloat16", 0.05)])
