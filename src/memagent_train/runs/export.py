@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
+from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError
 from memagent.models.policy import FILE, Policy, ReadingSettings
 from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
@@ -63,15 +64,16 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     # So that the adapter's weights are rounded once: small ones would be lost in a base model of half precision.
     model, tokenizer = target.load(merge=torch.float32)
     model = model.to(DTYPES[dtype or target.model.dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
-    settings = read_toml(RunFolder(run).settings)
-    agent: dict[str, Any] = settings.get("agent", {})
+    agent, held = _agent(run)
     half = out.with_name(out.name + ".new")
     with translate_faults(out):
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
         _write(model, tokenizer, half)
-        window = _window(settings) or min(window_of(model), 8192)
+        window = _window(agent, held or window_of(model))
         prompts = _write_reading(run, half, window)
+        if held and not prompts:
+            window = held  # an agent of the user's own may fill it
         (half / README).write_text(_readme(target, window, agent, prompts), encoding="utf-8")
         check_export(model, half)
         if out.exists():
@@ -119,7 +121,9 @@ def export_adapter(
         half.mkdir(parents=True)
         save_file(weights, half / WEIGHTS, metadata={"format": "pt"} | bound)
         (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        prompts = _write_reading(run, half, _window(read_toml(RunFolder(run).settings)))
+        agent, held = _agent(run)
+        window = _window(agent, held) if held else agent.get("window")
+        prompts = _write_reading(run, half, window)
         if out.exists():
             out.rmdir()
         half.replace(out)
@@ -177,10 +181,15 @@ def check_export(model: PreTrainedModel, folder: Path) -> None:
         )
 
 
-def _window(settings: dict[str, Any]) -> int | None:
-    """The window that was trained with, if the settings say one: the agent's, but at most that of rollouts."""
-    sizes = [settings.get(section, {}).get("window") for section in ("agent", "rollout")]
-    return min((size for size in sizes if size), default=None)
+def _agent(run: Path) -> tuple[dict[str, Any], int | None]:
+    """The settings of the agent, and the window of rollouts if they say one."""
+    settings = read_toml(RunFolder(run).settings)
+    return settings.get("agent", {}), settings.get("rollout", {}).get("window")
+
+
+def _window(agent: dict[str, Any], held: int) -> int:
+    """The window that the memory agent read with, in rollouts that held so many tokens."""
+    return min(agent.get("window") or DEFAULT_WINDOW, held)
 
 
 def _write_reading(run: Path, folder: Path, window: int | None) -> bool:

@@ -76,6 +76,22 @@ def changed(run: Path, out: Path, **sections: dict[str, Any]) -> Path:
     return copy.path
 
 
+def test_the_window_is_the_one_that_the_agent_read_with(run: Path, tmp_path: Path) -> None:
+    """By default at most 8192, also where rollouts had room for more."""
+    roomy = changed(run, tmp_path / "run", agent={"use": "memory"}, rollout={"window": 16384})
+    for out in (
+        export(roomy, tmp_path / "out").out,
+        export_adapter(roomy, tmp_path / "adapter").out,
+    ):
+        found = Policy.load(out)
+        assert found is not None
+        assert found.window == 8192
+    assert "--max-model-len 8192" in (tmp_path / "out" / "README.md").read_text()
+    RunFolder(roomy).prompts.unlink()  # as if the agent were another one
+    readme = (export(roomy, tmp_path / "own").out / "README.md").read_text()
+    assert "--max-model-len 16384" in readme
+
+
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_an_adapter_of_half_precision_is_rounded_only_at_the_end(
     run: Path, tmp_path: Path, dtype: str | None
