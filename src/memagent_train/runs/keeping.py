@@ -49,6 +49,8 @@ class Keeper(TrainerCallback):
     ) -> None:
         """The first step begins."""
         self._begun = self._clock()
+        # transformers would go on saving as often as when the checkpoint was written.
+        state.save_steps = int(args.save_steps)
 
     def on_log(
         self,

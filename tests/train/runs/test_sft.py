@@ -19,6 +19,7 @@ from memagent_train.config.sections import ModelSettings
 from memagent_train.config.sft import SftConfig, load_sft
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics
+from memagent_train.runs.checkpoints import list_checkpoints
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.policy import load_model, load_tokenizer
 from memagent_train.runs.sft import ReplyTrainer, dataset, digest, warm_start
@@ -131,6 +132,15 @@ def test_it_goes_on_where_it_was(config: SftConfig, tmp_path: Path) -> None:
     before = RunFolder(whole).metrics.read_bytes()
     assert warm_start(config, whole).loss == losses(whole)[6]
     assert RunFolder(whole).metrics.read_bytes() == before
+
+
+def test_checkpoints_may_come_more_often_from_then_on(config: SftConfig, tmp_path: Path) -> None:
+    short = config.optimizer.model_copy(update={"steps": 3})
+    warm_start(config.model_copy(update={"optimizer": short}), tmp_path)
+    often = config.checkpoints.model_copy(update={"every": 1, "keep": 0})
+    warm_start(config.model_copy(update={"checkpoints": often}), tmp_path)
+    found = list_checkpoints(RunFolder(tmp_path).checkpoints)
+    assert [one.step for one in found] == [3, 4, 5, 6]
 
 
 def test_other_traces_are_refused(config: SftConfig, tmp_path: Path) -> None:
