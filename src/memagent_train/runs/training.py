@@ -41,7 +41,7 @@ from memagent_train.sessions import SessionSettings
 from memagent_train.trainer import RolloutTrainer
 
 FURTHER = 1_000_000
-"""Epochs of the groups that replace others, one a step: beyond those of any training."""
+"""Epochs of the groups that replace others with the batch's own indices, one a step: beyond those of any training."""
 
 
 class Training:
@@ -218,7 +218,7 @@ class Training:
         requests: list[RolloutRequest] = []
         for index in indices:
             group = group_id(step, self._groups * self.process.count + self.process.index)
-            sample = self.data.sample(index, self._epoch(step))
+            sample = self.data.sample(index, self._epoch(step, index))
             self._groups += 1
             for place in range(group_size):
                 name = rollout_id(group, place)
@@ -226,13 +226,16 @@ class Training:
                 requests.append(RolloutRequest(sample, group, name, seed))
         return requests
 
-    def _epoch(self, step: int) -> int:
-        """Of the next group of a step: no sample comes twice in one, also where it replaces a group."""
+    def _epoch(self, step: int, index: int) -> int:
+        """Of the next group of a step: no sample comes twice in one, also where it replaces a group.
+
+        An epoch has each sample once, so those outside the batch are new in the batch's own epoch.
+        """
         share = self.config.batch.groups
-        if self._groups >= share:
+        if self._groups >= share and index in self.trainer.order.batch(step - 1):
             return FURTHER + step
         first = ((step - 1) * self.process.count + self.process.index) * share
-        return (first + self._groups) // len(self.data)
+        return (first + min(self._groups, share - 1)) // len(self.data)
 
     def _keeps(self, step: int) -> bool:
         """Whether a step's runs stay in the store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from memagent_train.runs.folder import RunFolder, open_run
 from memagent_train.runs.processes import Process
 from memagent_train.runs.progress import Board, SilentWatcher
 from memagent_train.runs.training import Training
+from memagent_train.smoke.task import Relay
 
 ALONE = Process()
 
@@ -86,6 +88,24 @@ def test_no_sample_of_few_comes_twice_in_a_step(settings: Path, folder: RunFolde
         training.close()
     samples = [one.sample.index for one in (*drawn, *again)][::2]
     assert len(set(samples)) == 8 + 3
+
+
+def test_groups_that_replace_others_take_rows_that_the_step_lacks(
+    settings: Path, folder: RunFolder, tmp_path: Path
+) -> None:
+    task, file = Relay(seed=5), tmp_path / "rows.jsonl"
+    samples = [task.sample(index) for index in range(8)]
+    rows = [{"document": s.context, "question": s.question, "answers": "sun"} for s in samples]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = f'{{kind="jsonl", files=["{file}"]}}'
+    training = session(load(settings, f"data.source=[{source}]", "batch.groups=4"), folder)
+    order = training.trainer.order
+    try:
+        drawn = training.generate(order.batch(0), 2)
+        again = training.generate(order.draw_further(0)[:4], 2)
+    finally:
+        training.close()
+    assert len({one.sample.index for one in (*drawn, *again)}) == 8
 
 
 def test_processes_take_turns_at_names_of_groups(settings: Path, folder: RunFolder) -> None:
