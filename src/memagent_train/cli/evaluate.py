@@ -95,8 +95,9 @@ def evaluate(
         n = samples or read.evaluation.n
         _warn_of_seen(n, read, run=config is None)
         policy = target_of(target, checkpoint, read.model)
+        counter = _Counter(visible=chosen is Display.FULL and on_terminal(sys.stderr))
         found = answer(
-            policy, read, lengths=columns, n=n, out=out, on_done=_counter(n * len(columns), chosen)
+            policy, read, lengths=columns, n=n, out=out, on_begin=counter.begin, on_done=counter
         )
         going.told = True
         _show(policy.name, found, chosen)
@@ -129,15 +130,14 @@ def _warn_of_seen(n: int, read: TrainConfig, *, run: bool) -> None:
         )
 
 
-def _counter(total: int, chosen: Display) -> _Counter:
-    return _Counter(total, visible=chosen is Display.FULL and on_terminal(sys.stderr))
-
-
 class _Counter:
     """Counts answered samples on one line of a terminal."""
 
-    def __init__(self, total: int, *, visible: bool) -> None:
-        self._done, self._total, self._visible = 0, total, visible
+    def __init__(self, *, visible: bool) -> None:
+        self._done, self._total, self._visible = 0, 0, visible
+
+    def begin(self, total: int) -> None:
+        self._total = total
 
     def __call__(self, rollout: Rollout) -> None:
         self._done += 1

@@ -45,6 +45,7 @@ def evaluate(
     lengths: Sequence[int],
     n: int,
     out: Path | None = None,
+    on_begin: Callable[[int], None] = lambda _: None,
     on_done: Callable[[Rollout], None] = lambda _: None,
 ) -> list[Cell]:
     """Answers held-out samples at each length.
@@ -53,9 +54,11 @@ def evaluate(
         target: the policy.
         config: data, agent, reward, and the sampling of evaluations.
         lengths: in tokens; 0 for samples at their natural length.
-        n: samples per length: the first ones that a training with `evaluation.n` of at least n holds out.
+        n: samples per length: the first ones that a training with `evaluation.n` of at least n holds out; without those
+            of sources that don't have the length.
         out: JSON lines, one per sample; or, if it ends in `.parquet`, all conversations as in `rollouts/`, which
             `[[traces.source]]` can imitate. An existing file is replaced.
+        on_begin: called with the number of samples, of all lengths.
         on_done: called with each finished sample.
 
     Raises:
@@ -73,9 +76,11 @@ def evaluate(
         rolling.attach(model, tokenizer)
         policy = rolling.policy(Sampling(temperature=settings.temperature, top_p=settings.top_p))
         found: dict[int, list[Rollout]] = {}
-        for length, samples in by_length(data, lengths).items():
+        held_out = by_length(data, lengths)
+        on_begin(sum(map(len, held_out.values())))
+        for length, samples in held_out.items():
             seed = config.optimizer.seed
-            asked = questions(samples, range(n), length=length, step=step, seed=seed)
+            asked = questions(samples, range(len(samples)), length=length, step=step, seed=seed)
             found[length] = rolling.roll(asked, policy, kept=False, on_done=on_done)
         if out is not None and out.suffix == PARQUET:
             answered = [rollout for of_length in found.values() for rollout in of_length]

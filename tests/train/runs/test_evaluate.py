@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.train.runs.test_rollout_log import SAMPLE
@@ -11,6 +12,7 @@ from tests.train.runs.tiny import write_run
 
 from memagent_train.config.sft import RolloutSource, TraceSettings
 from memagent_train.config.train import TrainConfig, load_train
+from memagent_train.data.settings import DataSettings
 from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Rollout, Status
 from memagent_train.runs.evaluate import cells, evaluate
@@ -75,6 +77,37 @@ def test_its_conversations_can_be_imitated(
 def test_a_model_that_no_run_made(config: TrainConfig, trained: TrainingResult) -> None:
     (cell,) = evaluate(Target(config.model), config, lengths=[0], n=3)
     assert cell.estimate.mean == pytest.approx(trained.evaluations[0]["0"]["mean"])
+
+
+def test_at_a_length_sources_that_vary_theirs_are_answered(
+    config: TrainConfig, tmp_path: Path
+) -> None:
+    """Of three samples one is a row, whose document has the length that it has."""
+    row = {"document": "sun", "question": "number", "answers": "rain"}
+    rows = [json.dumps(row | {"question": "number " * n}) + "\n" for n in (1, 2)]
+    (tmp_path / "rows.jsonl").write_text("".join(rows))
+    source = [
+        {"kind": "jsonl", "files": [str(tmp_path / "rows.jsonl")], "weight": 1},
+        {
+            "kind": "task",
+            "use": "memagent_train.smoke.task:Relay",
+            "lengths": [160],
+            "count": 20,
+            "weight": 2,
+        },
+    ]
+    data = DataSettings.model_validate({"source": source})
+    seen: list[Any] = []
+    (cell,) = evaluate(
+        Target(config.model),
+        config.model_copy(update={"data": data}),
+        lengths=[160],
+        n=3,
+        on_begin=seen.append,
+        on_done=seen.append,
+    )
+    assert (cell.task, cell.estimate.n) == ("relay", 2)
+    assert (seen[0], len(seen[1:])) == (2, 2)
 
 
 def test_tasks_have_a_line_each_and_one_for_all() -> None:
