@@ -141,7 +141,7 @@ def open_run(
         RunBusy: another process is using it.
         CheckpointMismatch: it has checkpoints for other settings; the message lists them.
         StoreReadOnly: it can't be created or written.
-        ConfigError: it has checkpoints, but its settings can't be read.
+        ConfigError: it has checkpoints, but its settings can't be read; or for more steps than are set.
     """
     folder = RunFolder(path)
     try:
@@ -166,7 +166,8 @@ def _compare(
     kind: type[BaseModel] | None,
 ) -> None:
     """Without a checkpoint nothing is lost: a wrong setting may be corrected."""
-    whole = folder.find_newest() is not None
+    newest = folder.find_newest()
+    whole = newest is not None
     if not folder.settings.exists():
         if list_folders(
             folder.checkpoints
@@ -196,6 +197,12 @@ def _compare(
         )
     if said:
         folder.start_over()
+    steps = settings.get("optimizer", {}).get("steps")
+    if newest is not None and steps is not None and newest.step > steps:
+        raise ConfigError(
+            f"optimizer.steps = {steps!r}, but the run in {str(folder.path)!r} is trained for {newest.step} steps "
+            f"already: give at least {newest.step}, or another --out"
+        )
 
 
 def _facts(file: Path) -> dict[str, Any]:

@@ -181,6 +181,18 @@ def test_free_settings_may_change_and_are_written_anew(tmp_path: Path) -> None:
         assert read_toml(folder.settings) == now
 
 
+def test_fewer_steps_than_were_trained_are_refused(tmp_path: Path) -> None:
+    """Else the newest checkpoint would be evaluated and recorded under the smaller number."""
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        checkpoint(folder, 6, 3)
+    with (
+        pytest.raises(ConfigError, match=r"optimizer\.steps = 2, but .* is trained for 3 steps"),
+        open_run(tmp_path, changed("optimizer", steps=2), free=FREE),
+    ):
+        pass
+    assert read_toml(RunFolder(tmp_path).settings) == SETTINGS
+
+
 def test_a_second_process_is_told(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom memagent_train.runs.folder import open_run\n"
