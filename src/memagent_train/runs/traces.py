@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from memagent.errors import TokenizerError
+from memagent.events import Answered, MemoryTruncated
 from memagent.messages import Message
 from memagent.runstore import RunStore
 from memagent_train.config.sft import (
@@ -112,10 +113,15 @@ def check_ids(rows: Sequence[TraceRow], count: int) -> None:
                 )
 
 
-def render_trace(messages: list[Message], template: Template, end: int) -> TraceRow:
+def render_trace(messages: list[Message], template: Template, end: int | None) -> TraceRow:
     """A conversation whose last message is the reply: only that is learnt.
 
     The prompt is rendered, and the reply encoded separately, as if it had been sampled.
+
+    Args:
+        messages: the conversation.
+        template: renders the prompt.
+        end: id of the token that ends the reply; None if it was cut off.
 
     Raises:
         DataError: the last message isn't a reply, or is empty; or the template rejects the others.
@@ -127,7 +133,7 @@ def render_trace(messages: list[Message], template: Template, end: int) -> Trace
         prompt = template.encode(template.render(before))
     except TokenizerError as error:
         raise DataError(str(error)) from error
-    response = (*template.encode(reply.content), end)
+    response = (*template.encode(reply.content), *(() if end is None else (end,)))
     return TraceRow(prompt, response, (1,) * len(response))
 
 
@@ -200,6 +206,7 @@ def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[Tra
         for record in store.runs():
             if record.status != "finished" or not record.id.startswith(source.prefix):
                 continue
+            cut_off = _cut_off(store, record.id)
             for question in range(len(record.binding["questions"])):
                 for conversation in store.conversations(record.id, question):
                     if any(one.tool_calls for one in conversation.messages):
@@ -208,6 +215,19 @@ def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[Tra
                             f"replies of readings are imitated: name a prefix that leaves it out, or imitate a tool "
                             f"agent's rollouts (kind = 'rollouts')"
                         )
-                    yield render_trace(list(conversation.messages), template, end)
+                    ended = (question, conversation.chunk) not in cut_off
+                    messages = list(conversation.messages)
+                    yield render_trace(messages, template, end if ended else None)
     finally:
         store.close()
+
+
+def _cut_off(store: RunStore, run_id: str) -> set[tuple[int, int | None]]:
+    """Question and chunk of replies that their room cut off, or that exceed it; the chunk of an answer is None."""
+    found: set[tuple[int, int | None]] = set()
+    for event in store.events(run_id):
+        if isinstance(event, MemoryTruncated):
+            found.add((event.question, event.chunk))
+        elif isinstance(event, Answered) and event.truncated:
+            found.add((event.question, None))
+    return found

@@ -13,7 +13,7 @@ from tests.train.runs.test_rollout_log import ANSWER, UPDATE, decode, rollout
 from tests.train.runs.tiny import PROMPTS
 
 from memagent import MemoryAgent, ToolAgent
-from memagent.messages import ChatRequest, Completion, Message, ToolCall
+from memagent.messages import ChatRequest, Completion, FinishReason, Message, ToolCall
 from memagent.models.scripted import ScriptedModel
 from memagent.runstore import RunStore
 from memagent_engines.transformers.padded import PaddedSampler
@@ -154,6 +154,30 @@ def test_finished_runs_of_any_model_are_traces(tmp_path: Path) -> None:
     assert replies == ["sun", "rain"]
     with pytest.raises(DataError, match="nothing to learn from"):
         read(RunsSource(kind="runs", store=tmp_path / "runs.sqlite", prefix="other"))
+
+
+def test_the_end_of_a_reply_that_was_cut_off_is_not_learnt(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.sqlite")
+    replies = [
+        Completion(text="sun. rain", finish_reason=FinishReason.LENGTH),
+        Completion(text="rain sun", finish_reason=FinishReason.LENGTH),
+        "sun",
+        "rain",
+    ]
+    model = ScriptedModel(replies, window=2048)
+    agent = MemoryAgent(model, prompts=str(PROMPTS), store=store)
+    for run_id in ("cut", "whole"):
+        agent.ask("sun was low", "number", run_id=run_id)
+    store.close()
+    runs = tmp_path / "runs.sqlite"
+    cut, whole = (
+        read(RunsSource(kind="runs", store=runs, prefix=name)) for name in ("cut", "whole")
+    )
+    assert [row.response_ids for row in cut.rows] == [
+        TEMPLATE.encode("sun. rain"),
+        TEMPLATE.encode("rain sun"),
+    ]
+    assert all(row.response_ids[-1] == END for row in whole.rows)
 
 
 def test_sessions_with_tools_are_no_traces(tmp_path: Path) -> None:
