@@ -9,6 +9,7 @@ from pathlib import Path
 from memagent.named import load_function
 from memagent_engines.transformers.adapter import weights_sha256
 from memagent_train.config.train import TrainConfig
+from memagent_train.rewards.judge_prompt import JudgePrompt
 
 DIGITS = 16
 ADDED = ("agent_code", "reward_code", "judge_prompt", "weights", "adapter")
@@ -21,11 +22,13 @@ def identify(config: TrainConfig) -> dict[str, str]:
     Code is the file of the named function's module, without what that imports.
 
     Raises:
-        ConfigError: the agent or the reward can't be imported.
+        ConfigError: the agent or the reward can't be imported, or the judge's prompt is unusable.
         OSError: a file can't be read.
     """
     start = None if config.lora is None else config.lora.start
     prompt = config.reward.judge.prompt
+    if prompt is not None:
+        JudgePrompt.load(prompt)  # whose error names it
     return {
         "agent_code": digest_code(config.agent.use, "agent"),
         "reward_code": digest_code(config.reward.use.strip(), "reward"),

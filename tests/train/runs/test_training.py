@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.train.runs.tiny import PROMPTS, write_model, write_run
 
+from memagent.errors import ConfigError
 from memagent.runstore import RunStore
 from memagent_train.config.train import TrainConfig, dump_config, load_train
 from memagent_train.errors import CheckpointMismatch
@@ -188,6 +189,12 @@ def test_a_changed_wording_is_kept_too(
     mine.write_text(PROMPTS.read_text().replace(" write", ""))
     session(config, folder).close()
     assert folder.prompts.read_text() == mine.read_text()
+
+
+def test_a_missing_prompt_of_the_judge_is_named(settings: Path, folder: RunFolder) -> None:
+    config = load(settings, "reward.use=judge", "reward.judge.prompt=nowhere.toml")
+    with pytest.raises(ConfigError, match=r"judge's prompt .*nowhere\.toml' is unusable: No such"):
+        session(config, folder)
 
 
 def test_a_failed_rollout_has_no_advantage_in_the_log(settings: Path, folder: RunFolder) -> None:
