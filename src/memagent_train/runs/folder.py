@@ -185,7 +185,8 @@ def _compare(
         return
     both = [before, settings]
     if kind is not None:
-        with suppress(ValidationError):  # an earlier version may have had other settings
+        # An earlier version may have had other settings.
+        with suppress(ValidationError, ConfigError):
             both = [kind.model_validate_json(json.dumps(one)).model_dump() for one in both]
     old, new = (_select_bound(one, free) for one in both)
     # What an earlier version didn't have is off there.

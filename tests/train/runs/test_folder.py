@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
-from pydantic import BaseModel
+import tomli_w
+from pydantic import BaseModel, model_validator
 
 from memagent.errors import ConfigError, RunBusy, StoreReadOnly
 from memagent.runstore import RunStore
@@ -113,6 +114,31 @@ def test_settings_that_are_not_given_are_the_defaults(tmp_path: Path) -> None:
     with (
         pytest.raises(CheckpointMismatch, match=r"summaries was 7, is 0"),
         open_run(tmp_path, SETTINGS | {"summaries": 0}, free=FREE, kind=Settings),
+    ):
+        pass
+
+
+class Stricter(Settings):
+    """Settings of a version that refuses one that an earlier version took."""
+
+    @model_validator(mode="after")
+    def _refuse(self) -> Self:
+        if "dropout" in self.model:
+            raise ConfigError("leave it out")
+        return self
+
+
+def test_settings_that_are_refused_by_now_may_be_left_out(tmp_path: Path) -> None:
+    earlier = changed("model", dropout="0.1")
+    with open_run(tmp_path, earlier, free=FREE) as folder:
+        pass
+    with open_run(tmp_path, SETTINGS, free=FREE, kind=Stricter):
+        assert read_toml(folder.settings) == SETTINGS
+    folder.settings.write_text(tomli_w.dumps(earlier))
+    checkpoint(folder, 2, 1)
+    with (
+        pytest.raises(CheckpointMismatch, match=r"model.dropout was '0.1', is None"),
+        open_run(tmp_path, SETTINGS, free=FREE, kind=Stricter),
     ):
         pass
 
