@@ -183,7 +183,7 @@ def test_an_empty_path_is_not_the_current_folder(
 def test_out_is_no_folder(invoke: Invoke, docs: Path) -> None:
     done = invoke("map", docs, QUESTION, "--model", "extractive", "--out", docs)
     assert done.exit_code == 2
-    assert "it is a folder, or name another file" in done.stderr
+    assert "it is a folder; name another file" in done.stderr
     assert not docs.with_name("docs.lock").exists()
 
 
