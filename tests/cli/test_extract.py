@@ -160,6 +160,17 @@ def test_rows_are_not_written_over_what_is_read(
     assert (folder / "doc.txt").read_text() == "Bill 7 came. Bill 8 came."
 
 
+@pytest.mark.parametrize(
+    "command", [("summarize", "doc.txt"), ("extract", "doc.txt", "every bill")]
+)
+def test_rereading_is_not_offered_where_it_has_no_effect(
+    invoke: Invoke, folder: Path, command: tuple[str, ...]
+) -> None:
+    done = invoke(*command, "--reread", "2")
+    assert done.exit_code == 2
+    assert "No such option: --reread" in done.stderr
+
+
 @pytest.mark.parametrize("style", ["summary", "minutes"])
 def test_summaries(
     invoke: Invoke, folder: Path, server: Script, served: list[str], style: str
