@@ -147,6 +147,21 @@ def test_rows_of_another_question_stay_and_do_not_count(
     assert len(rows(out)) == 12
 
 
+def test_a_document_that_changed_is_answered_anew(
+    invoke: Invoke, docs: Path, tmp_path: Path
+) -> None:
+    out, given = tmp_path / "r.jsonl", ("--model", "extractive", "--out", tmp_path / "r.jsonl")
+    invoke("map", docs, QUESTION, *given)
+    invoke("map", docs, "Which Pierre was it?", *given)
+    (docs / "1.txt").write_text("Natasha did marry Boris.\n")
+    done = invoke("map", docs, QUESTION, *given)
+    assert "3 of 4 have an answer" in done.stdout + done.stderr
+    assert len(rows(out)) == 8
+    answers = [row["answer"] for row in rows(out) if row["question"] == QUESTION]
+    assert [answer for answer in answers if "Pierre1" in answer] == []
+    assert answers[-1] == "Natasha did marry Boris."
+
+
 def test_a_file_name_need_not_be_utf8(invoke: Invoke, tmp_path: Path) -> None:
     (docs := tmp_path / "docs").mkdir()
     name = os.fsdecode(b"b\xff.txt")

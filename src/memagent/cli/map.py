@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,8 +40,8 @@ class Map(Ask):
     out: Annotated[
         Path | None,
         option(
-            "File to append a JSON line per document to. Documents with an answer there are skipped. "
-            "Default: standard output.",
+            "File to append a JSON line per document to. Documents with an answer there are skipped if they didn't "
+            "change. Default: standard output.",
             "FILE",
             panel=RUN,
         ),
@@ -129,8 +129,11 @@ def find(pattern: str, out: Path | None) -> list[str]:
     return files
 
 
-def clear(out: Path, runs: Container[str]) -> set[str]:
-    """Removes an incomplete last row, and rows of these runs without an answer; returns the runs of the rest.
+def clear(out: Path, runs: Collection[str]) -> set[str]:
+    """Removes an incomplete last row, those of these runs without an answer or before the document changed.
+
+    Returns:
+        The runs of the other rows.
 
     Raises:
         ConfigError: a line is not a row of `memagent map`.
@@ -138,6 +141,7 @@ def clear(out: Path, runs: Container[str]) -> set[str]:
     if not out.exists():
         return set()
     kept: dict[str, str] = {}
+    stems = {run.rpartition("-")[0] for run in runs}  # without the digest of the document
     # A row that was interrupted may end in half a character, and other files need not be UTF-8.
     lines = out.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     for number, line in enumerate(lines, start=1):
@@ -145,8 +149,9 @@ def clear(out: Path, runs: Container[str]) -> set[str]:
             continue
         try:
             row: dict[str, Any] = json.loads(line)
-            if row["answer"] is not None or row["run_id"] not in runs:
-                kept[row["run_id"]] = line
+            answered, run = row["answer"] is not None, str(row["run_id"])
+            if (answered and run in runs) or stems.isdisjoint((run, run.rpartition("-")[0])):
+                kept[run] = line
         except (ValueError, KeyError, TypeError) as error:
             torn = number == len(lines) and line.startswith('{"document": ')
             if torn and isinstance(error, ValueError):
