@@ -10,9 +10,12 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel
 
+from memagent.errors import ConfigError
 from memagent.prompts.output import Output
+from memagent.prompts.reply import UnusableReply
 from memagent.run.result import Result
 from memagent.runstore import RunStore
+from memagent.texts import quote
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -104,7 +107,11 @@ class Extraction(Result, Generic[M]):
         """The extraction of a run whose loop returned `result`."""
 
         def make(body: dict[str, Any]) -> Row[Any]:
-            return Row(value=form.read(body.pop("row")), **body)
+            try:
+                return Row(value=form.read(text := body.pop("row")), **body)
+            except UnusableReply as error:
+                why = f"the schema accepted the row {quote(text)} and now doesn't: {error}"
+                raise ConfigError(f"{why}; its validators must decide by the row alone") from error
 
         return cls(
             **vars(result),
