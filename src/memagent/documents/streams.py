@@ -8,13 +8,15 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
 from contextlib import aclosing, closing
 from itertools import takewhile
-from typing import IO, Any, cast
+from typing import IO, Any, TypeGuard, cast
 
 from memagent.documents.filters import BLOCK_BYTES, check, parts, text_of
 from memagent.errors import DecodingError, DocumentError
 
 _LONGEST_PATH = 4096
 """PATH_MAX of Linux."""
+_FIRST = 3
+"""Items of a list that are looked at for names of files."""
 _INLINE_ITEM = 4096
 """Items of an async source up to this length are decoded on the event loop: a thread would cost more."""
 
@@ -52,6 +54,9 @@ class IterableSource:
 
     def _items(self) -> Generator[object]:
         """The source's str or bytes, in order."""
+        if isinstance(self._source, list):  # such as glob's
+            for text in filter(_may_be_a_place, self._source[:_FIRST]):
+                _warn_of_a_place(text)
         items = iter(self._source)
         try:
             for item in items:  # noqa: UP028 - `yield from` closes whatever has a `close`
@@ -75,7 +80,7 @@ class TextSource(IterableSource):
     async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
         (text,) = self._source
-        if len(text) <= _LONGEST_PATH and "\n" not in text:
+        if _may_be_a_place(text):
             await asyncio.to_thread(_warn_of_a_place, text)
         for piece in check(parts(self._source, str, self.name), self.name):
             yield piece
@@ -141,6 +146,10 @@ class AsyncSource(IterableSource):
             async for piece in pieces:
                 if piece:
                     yield piece
+
+
+def _may_be_a_place(item: object) -> TypeGuard[str]:
+    return isinstance(item, str) and len(item) <= _LONGEST_PATH and "\n" not in item
 
 
 def _warn_of_a_place(text: str) -> None:
