@@ -183,6 +183,9 @@ def test_its_own_files_are_no_documents(
     invoke(*command)
     assert "4 of 4 have an answer" in invoke(*command).stdout
     assert len(rows(docs / "r.jsonl")) == 4
+    (docs / "r.jsonl").unlink()
+    done = invoke("ask", ".", QUESTION, "--model", "extractive", "--display", "none")
+    assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_an_empty_path_is_not_the_current_folder(
@@ -199,7 +202,7 @@ def test_out_is_no_folder(invoke: Invoke, docs: Path) -> None:
     done = invoke("map", docs, QUESTION, "--model", "extractive", "--out", docs)
     assert done.exit_code == 2
     assert "it is a folder; name another file" in done.stderr
-    assert not docs.with_name("docs.lock").exists()
+    assert not docs.with_name(".docs.lock").exists()
 
 
 def test_no_question_names_this_command(invoke: Invoke, docs: Path) -> None:

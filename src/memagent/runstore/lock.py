@@ -43,14 +43,14 @@ def hold_folder(folder: Path) -> AbstractContextManager[None]:
 
 
 def hold_file(file: Path) -> AbstractContextManager[None]:
-    """Holds a file of results for one process alone, by a lock file beside it.
+    """Holds a file of results for one process alone, by a hidden lock file beside it, which no folder's reader sees.
 
     Raises:
         RunBusy: another process holds it.
         StoreReadOnly: the lock file can't be created.
     """
     message = f"another process is writing to {str(file)!r}: wait for it, or use another --out"
-    return _hold_file(file.with_name(f"{file.name}.lock"), RunBusy(message))
+    return _hold_file(file.with_name(f".{file.name}.lock"), RunBusy(message))
 
 
 @contextmanager
