@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from memagent.errors import (
@@ -41,7 +42,7 @@ class Agent(Closing, Generic[S]):
     """Opens its store on first use, and closes what it opened.
 
     Raises:
-        ConfigError: `limits` is not a `Limits`.
+        ConfigError: `limits` is not a `Limits`, or `store` not a path or `RunStore`.
         NoModel: no model was named or found.
     """
 
@@ -57,6 +58,8 @@ class Agent(Closing, Generic[S]):
     ) -> None:
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits must be a memagent.Limits, got {limits!r}")
+        if not isinstance(cast("object", store), (RunStore, str, Path, NoneType)):
+            raise ConfigError(f"store must be a path, a memagent.RunStore or None, got {store!r}")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
         self.around_run: Callable[[str], AbstractContextManager[object]] = nullcontext
@@ -143,8 +146,13 @@ class Agent(Closing, Generic[S]):
                 run_sync(stream.aclose())
             return stream.outcome
         except BaseException as error:
-            if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
-                error.add_note(f"Resume the run with {stream.again}.")
+            record = None if isinstance(error, MemagentError) else self.store.find(stream.run_id)
+            if record is not None:
+                # Only files are opened again; a session has no document, and other calls name it.
+                again, source = stream.again, record.source
+                if source["name"] and not source["path"] and "..." not in again:
+                    again = f"{again[:-1]}, document)"
+                error.add_note(f"Resume the run with {again}.")
             raise
 
 
