@@ -156,7 +156,8 @@ class LiveWatcher(AbstractContextManager[None]):
             at = "" if book.changed is None else f"{book.tokens:,} tokens, chunk {book.changed}"
             room = max(12, width - len(at) - 8)
             line = Text.assemble((state, "dim"), shorten(book.question, room))
-            line.pad_right(max(1, width - len(line.plain) - len(at)))
+            line.truncate(room + len(state), overflow="ellipsis")  # a character may take two cells
+            line.pad_right(max(1, width - line.cell_len - len(at)))
             lines.append(line.append(at, style="dim"))
         if len(books) > LINE_EACH:
             more = plural(len(books) - LINE_EACH, "more question")
