@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import starmap, zip_longest
 
 from memagent.terminal import shorten
 
@@ -32,18 +32,12 @@ def sentences(text: str) -> list[str]:
 
 def changes(old: str, new: str) -> list[Change]:
     """The changes to a memory, in text order. White space at sentence ends is ignored."""
-    before, after = (
-        [part.strip() for part in sentences(text) if part.strip()] for text in (old, new)
-    )
     found: list[Change] = []
-    for kind, i, j, k, m in _opcodes(before, after):
-        if kind == "equal":
-            continue
-        for removed, added in zip_longest(before[i:j], after[k:m], fillvalue=""):
-            if removed and added and not _alike(removed, added):
-                found += [Change(removed, ""), Change("", added)]
-            else:
-                found.append(Change(removed, added))
+    for change in _pairs(old, new):
+        if change.removed and change.added and not _alike(change.removed, change.added):
+            found += [Change(change.removed, ""), Change("", change.added)]
+        else:
+            found.append(change)
     return found
 
 
@@ -72,9 +66,19 @@ def words(change: Change) -> Iterator[tuple[str, str]]:
 
 def gist(old: str, new: str, width: int = 100) -> str:
     """The first change in one line: an addition (`+ ...`), else a removal (`- ...`); empty if nothing changed."""
-    found = changes(old, new)
+    found = list(_pairs(old, new))  # how alike two long sentences are would take long to find out
     added = [f"+ {change.added}" for change in found if change.added]
     return shorten([*added, *(f"- {change.removed}" for change in found), ""][0], width)
+
+
+def _pairs(old: str, new: str) -> Iterator[Change]:
+    """The sentences that differ, the first removed one with the first added one in its place, and so on."""
+    before, after = (
+        [part.strip() for part in sentences(text) if part.strip()] for text in (old, new)
+    )
+    for kind, i, j, k, m in _opcodes(before, after):
+        if kind != "equal":
+            yield from starmap(Change, zip_longest(before[i:j], after[k:m], fillvalue=""))
 
 
 def _alike(first: str, second: str) -> bool:
