@@ -96,10 +96,10 @@ def test_no_file_is_an_error(
 
 
 def test_two_at_once_are_refused(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
-    from memagent.runstore.lock import hold_file
+    from memagent.runstore.lock import hold_folder
 
     out = tmp_path / "r.jsonl"
-    with hold_file(out):
+    with hold_folder(tmp_path, "r.jsonl"):
         done = invoke("map", str(docs), QUESTION, "--model", "extractive", "--out", str(out))
     assert done.exit_code == 5
     assert "another process is writing" in done.stderr

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import starmap, zip_longest
+from itertools import zip_longest
 
-from memagent.terminal import shorten
+from memagent.terminal import PIPE_WIDTH, shorten
 
 SENTENCES = re.compile(r"(?<=\n)|(?<=[.!?…]\s)|(?<=[。！？])")
 """Where a text is split: after line breaks and sentence ends."""
@@ -30,14 +30,20 @@ def sentences(text: str) -> list[str]:
     return [part for part in SENTENCES.split(text) if part]
 
 
-def changes(old: str, new: str) -> list[Change]:
+def changes(old: str, new: str, *, rewritten: bool = True) -> list[Change]:
     """The changes to a memory, in text order. White space at sentence ends is ignored."""
+    before, after = (
+        [part.strip() for part in sentences(text) if part.strip()] for text in (old, new)
+    )
     found: list[Change] = []
-    for change in _pairs(old, new):
-        if change.removed and change.added and not _alike(change.removed, change.added):
-            found += [Change(change.removed, ""), Change("", change.added)]
-        else:
-            found.append(change)
+    for kind, i, j, k, m in _opcodes(before, after):
+        if kind == "equal":
+            continue
+        for removed, added in zip_longest(before[i:j], after[k:m], fillvalue=""):
+            if removed and added and not (rewritten and _alike(removed, added)):
+                found += [Change(removed, ""), Change("", added)]
+            else:
+                found.append(Change(removed, added))
     return found
 
 
@@ -64,21 +70,11 @@ def words(change: Change) -> Iterator[tuple[str, str]]:
             yield "+", "".join(after[k:m])
 
 
-def gist(old: str, new: str, width: int = 100) -> str:
+def gist(old: str, new: str, width: int = PIPE_WIDTH) -> str:
     """The first change in one line: an addition (`+ ...`), else a removal (`- ...`); empty if nothing changed."""
-    found = list(_pairs(old, new))  # how alike two long sentences are would take long to find out
+    found = changes(old, new, rewritten=False)  # finding those takes long if sentences are long
     added = [f"+ {change.added}" for change in found if change.added]
     return shorten([*added, *(f"- {change.removed}" for change in found), ""][0], width)
-
-
-def _pairs(old: str, new: str) -> Iterator[Change]:
-    """The sentences that differ, the first removed one with the first added one in its place, and so on."""
-    before, after = (
-        [part.strip() for part in sentences(text) if part.strip()] for text in (old, new)
-    )
-    for kind, i, j, k, m in _opcodes(before, after):
-        if kind != "equal":
-            yield from starmap(Change, zip_longest(before[i:j], after[k:m], fillvalue=""))
 
 
 def _alike(first: str, second: str) -> bool:

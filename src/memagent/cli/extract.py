@@ -13,7 +13,7 @@ from memagent.cli.options import RUN, argument, option
 from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store, open_source
 
 NOT_SUMMARIZED = ("question", "questions", "prompts", "reread")
-NOT_EXTRACTED = ("questions", "prompts", "gate", "degenerate", "reread")
+NOT_LISTED = ("questions", "prompts", "gate", "degenerate", "reread")
 """Options of `ask` that don't apply."""
 
 

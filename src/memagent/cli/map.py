@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 NOT_MAPPED = ("questions", "json", "encoding", "errors")
 """Options of `ask` that apply only to a single document."""
-WIDTH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ def map_documents(given: Map) -> None:
         given.list_questions()
         paths = find(given.doc, given.out)
         from memagent.memory.corpus import name_run
-        from memagent.runstore.lock import hold_file
+        from memagent.runstore.lock import hold_folder
 
         with ExitStack() as held:
             left, rows = paths, None
@@ -70,7 +69,7 @@ def map_documents(given: Map) -> None:
             agent = given.agent(store)
             if given.out is not None:
                 check_out(given.out if given.out.exists() else None)
-                held.enter_context(hold_file(given.out))
+                held.enter_context(hold_folder(given.out.parent, given.out.name))
                 runs = {
                     name_run(agent, Path(path), given.question, given.run_id): path
                     for path in paths
@@ -106,7 +105,7 @@ async def _map(
             if outcome.display is not Display.NONE:
                 said = row["answer"] or row.get("error") or row["detail"]
                 where = f"{count:,} of {len(paths):,} {name}: "
-                outcome.paper.line((where, "dim"), shorten(said, WIDTH))
+                outcome.paper.line((where, "dim"), shorten(said))
     if missing:
         where = f'see "error" or "detail" in {given.out or "the rows"}'
         say(f"{plural(missing, 'document')} without an answer; {where}", style="yellow")
@@ -130,10 +129,7 @@ def find(pattern: str, out: Path | None) -> list[str]:
 
 
 def clear(out: Path, runs: Collection[str]) -> set[str]:
-    """Removes an incomplete last row, those of these runs without an answer or before the document changed.
-
-    Returns:
-        The runs of the other rows.
+    """Drops a torn last row, and those without an answer or of an earlier content; returns the runs of the rest.
 
     Raises:
         ConfigError: a line is not a row of `memagent map`.
@@ -149,8 +145,10 @@ def clear(out: Path, runs: Collection[str]) -> set[str]:
             continue
         try:
             row: dict[str, Any] = json.loads(line)
-            answered, run = row["answer"] is not None, str(row["run_id"])
-            if (answered and run in runs) or stems.isdisjoint((run, run.rpartition("-")[0])):
+            answer, run = row["answer"], str(row["run_id"])
+            if stems.isdisjoint((run, run.rpartition("-")[0])) or (
+                answer is not None and run in runs
+            ):
                 kept[run] = line
         except (ValueError, KeyError, TypeError) as error:
             torn = number == len(lines) and line.startswith('{"document": ')

@@ -248,10 +248,7 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
 
 
 def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out") -> None:
-    """Raises a ConfigError if a file for results can't be written, or is in one of the inputs: before a long reading.
-
-    Inputs are files, folders and patterns; None for a document without a path.
-    """
+    """Raises a ConfigError if a file for results can't be written, or is in a file, folder or pattern that is read."""
     if out is None:
         return
     why = "it is a folder" if out.is_dir() else ""
@@ -260,7 +257,7 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
     places = {out.resolve(), *out.resolve().parents}
     for path in map(Path, filter(None, inputs)):
         files = [path] if path.is_dir() else list_files(path)[1]
-        if not places.isdisjoint(file.resolve() for file in files):
+        if not places.isdisjoint(map(Path.resolve, files)):
             why = f"{str(path)!r} is read, and that would change it"
     if why:
         raise ConfigError(f"cannot write {option} {str(out)!r}: {why}; name another file")

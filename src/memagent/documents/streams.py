@@ -8,15 +8,13 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
 from contextlib import aclosing, closing
 from itertools import takewhile
-from typing import IO, Any, TypeGuard, cast
+from typing import IO, Any, cast
 
 from memagent.documents.filters import BLOCK_BYTES, check, parts, text_of
 from memagent.errors import DecodingError, DocumentError
 
 _LONGEST_PATH = 4096
 """PATH_MAX of Linux."""
-_FIRST = 3
-"""Items of a list that are looked at for names of files."""
 _INLINE_ITEM = 4096
 """Items of an async source up to this length are decoded on the event loop: a thread would cost more."""
 
@@ -54,9 +52,8 @@ class IterableSource:
 
     def _items(self) -> Generator[object]:
         """The source's str or bytes, in order."""
-        if isinstance(self._source, list):  # such as glob's
-            for text in filter(_may_be_a_place, self._source[:_FIRST]):
-                _warn_of_a_place(text)
+        for text in self._source[:3] if type(cast("object", self._source)) is list else ():
+            _warn_of_a_place(text)
         items = iter(self._source)
         try:
             for item in items:  # noqa: UP028 - `yield from` closes whatever has a `close`
@@ -80,7 +77,7 @@ class TextSource(IterableSource):
     async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
         (text,) = self._source
-        if _may_be_a_place(text):
+        if len(text) <= _LONGEST_PATH:
             await asyncio.to_thread(_warn_of_a_place, text)
         for piece in check(parts(self._source, str, self.name), self.name):
             yield piece
@@ -148,12 +145,10 @@ class AsyncSource(IterableSource):
                     yield piece
 
 
-def _may_be_a_place(item: object) -> TypeGuard[str]:
-    return isinstance(item, str) and len(item) <= _LONGEST_PATH and "\n" not in item
-
-
-def _warn_of_a_place(text: str) -> None:
+def _warn_of_a_place(text: object) -> None:
     """Warns if a text is a file name or a URL, which was probably meant to be read."""
+    if not isinstance(text, str) or len(text) > _LONGEST_PATH or "\n" in text:
+        return
     if re.fullmatch(r"https?://\S+", text.strip()):
         advice = "memagent doesn't fetch URLs: download it, and pass its text or a Path"
     elif os.path.isfile(os.path.expanduser(text)):  # noqa: PTH111, PTH113 - these raise for no text

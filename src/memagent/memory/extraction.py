@@ -107,11 +107,12 @@ class Extraction(Result, Generic[M]):
         """The extraction of a run whose loop returned `result`."""
 
         def make(body: dict[str, Any]) -> Row[Any]:
+            row = body.pop("row")
             try:
-                return Row(value=form.read(text := body.pop("row")), **body)
+                return Row(value=form.read(row), **body)
             except UnusableReply as error:
-                why = f"the schema accepted the row {quote(text)} and now doesn't: {error}"
-                raise ConfigError(f"{why}; its validators must decide by the row alone") from error
+                why = f"the schema took {quote(row)} and now doesn't: {error}"
+                raise ConfigError(f"{why}; give it validators that don't change") from error
 
         return cls(
             **vars(result),

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from memagent.errors import (
@@ -58,7 +57,7 @@ class Agent(Closing, Generic[S]):
     ) -> None:
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits must be a memagent.Limits, got {limits!r}")
-        if not isinstance(cast("object", store), (RunStore, str, Path, NoneType)):
+        if store is not None and not isinstance(cast("object", store), (RunStore, str, Path)):
             raise ConfigError(f"store must be a path, a memagent.RunStore or None, got {store!r}")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
@@ -146,12 +145,10 @@ class Agent(Closing, Generic[S]):
                 run_sync(stream.aclose())
             return stream.outcome
         except BaseException as error:
-            record = None if isinstance(error, MemagentError) else self.store.find(stream.run_id)
-            if record is not None:
+            if not isinstance(error, MemagentError) and (run := self.store.find(stream.run_id)):
                 # Only files are opened again; a session has no document, and other calls name it.
-                again, source = stream.again, record.source
-                if source["name"] and not source["path"] and "..." not in again:
-                    again = f"{again[:-1]}, document)"
+                needed = run.source["name"] and not run.source["path"] and "..." not in stream.again
+                again = stream.again.replace(")", ", document)") if needed else stream.again
                 error.add_note(f"Resume the run with {again}.")
             raise
 

@@ -167,10 +167,7 @@ class ToolAgent(Agent[ToolSettings]):
         return SessionStream(ToolLoop(self, None), run_id)
 
     async def plan(
-        self,
-        task: str,
-        working_context: int | None = None,
-        output: dict[str, Any] | None = None,
+        self, task: str, working_context: int | None = None, output: dict[str, Any] | None = None
     ) -> ToolPlan:
         """Asks the model for its window and counter, and renders the prompt.
 
