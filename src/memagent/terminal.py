@@ -30,7 +30,7 @@ def clean(text: str) -> str:
     return CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
-def shorten(text: str, width: int) -> str:
+def shorten(text: str, width: int = PIPE_WIDTH) -> str:
     """The text on one line of at most `width` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"

@@ -106,8 +106,8 @@ class Reader:
     async def _finish(
         self, agent: MemoryAgent, message: LongMessage, run_id: str, progress: Progress
     ) -> Reading:
-        # A list, because a `str` of one line is warned about if it happens to name a file.
-        document = open_document([message.document], name="document of a request")
+        # A tuple, because a `str` of one line is warned about if it happens to name a file.
+        document = open_document((message.document,), name="document of a request")
         before = await asyncio.to_thread(self._store.usage, run_id)
         tokens = 0
         async with aclosing(agent.stream(document, message.question, run_id=run_id)) as events:

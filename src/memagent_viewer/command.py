@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memagent.cli.exits import Outcome
+from memagent.cli.setup import check_out
 from memagent.errors import ConfigError
 from memagent.runstore import RunStore
 from memagent_viewer.live import LiveServer
@@ -27,7 +28,8 @@ def show_page(
 
     Raises:
         RunNotFound: there is no run of one of the ids.
-        ConfigError: the file can't be written, or not exactly one of `html` and `live` is given.
+        ConfigError: the file can't be written, or is the run's document or the run store, or not exactly one of `html`
+            and `live` is given.
     """
     if live is (html is not None):
         problem = "give one of them" if live else "--beside needs one of them"
@@ -36,6 +38,10 @@ def show_page(
     if html is None:
         _serve(views, outcome)
         return
+    # A page may stand in a folder that was read.
+    read = [view.record.source.get("path") for view in views]
+    files = [path for path in read if path and Path(path).is_file()]
+    check_out(html, store.path, *files, option="--html")
     size = write_page(views, html)
     if outcome.for_people:
         outcome.paper.line(f"wrote {html} ({size / 1e6:.1f} MB)")

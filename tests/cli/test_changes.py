@@ -1,3 +1,6 @@
+from difflib import SequenceMatcher
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +47,11 @@ def test_unlike_sentences_are_not_shown_as_one_rewritten() -> None:
         Change("The dog barks.", ""),
         Change("", "Nobody ever came to 7 Elm Street!"),
     ]
+
+
+def test_the_gist_of_one_long_sentence_compares_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SequenceMatcher, "quick_ratio", None)
+    assert gist("word " * 9999, "other " * 9999, 12) == "+ other oth…"
 
 
 def test_gist_prefers_what_came() -> None:

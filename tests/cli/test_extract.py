@@ -134,6 +134,43 @@ def test_what_is_refused(
     assert problem in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("doc", "out"),
+    [
+        ("doc.txt", "doc.txt"),
+        ("doc.txt", "link.txt"),
+        ("doc.txt", "bill.json"),
+        ("doc.txt", "runs.sqlite"),
+        ("*.txt", "doc.txt"),
+        (".", "doc.txt"),
+        (".", "rows.jsonl"),
+    ],
+)
+def test_rows_are_not_written_over_what_is_read(
+    invoke: Invoke, folder: Path, server: Script, served: list[str], doc: str, out: str
+) -> None:
+    (folder / "link.txt").symlink_to("doc.txt")
+    (folder / "bill.json").write_text('{"properties": {"number": {"type": "integer"}}}')
+    command = ("extract", doc, "every bill", "--schema", "bill.json", "--store", "runs.sqlite")
+    done = invoke(*command, "--out", out, *served)
+    assert done.exit_code == 2
+    assert f"cannot write --out {out!r}" in done.stderr
+    assert "is read, and that would change it; name another file" in done.stderr
+    assert server.bodies == []
+    assert (folder / "doc.txt").read_text() == "Bill 7 came. Bill 8 came."
+
+
+@pytest.mark.parametrize(
+    "command", [("summarize", "doc.txt"), ("extract", "doc.txt", "every bill")]
+)
+def test_rereading_is_not_offered_where_it_has_no_effect(
+    invoke: Invoke, folder: Path, command: tuple[str, ...]
+) -> None:
+    done = invoke(*command, "--reread", "2")
+    assert done.exit_code == 2
+    assert "No such option: --reread" in done.stderr
+
+
 @pytest.mark.parametrize("style", ["summary", "minutes"])
 def test_summaries(
     invoke: Invoke, folder: Path, server: Script, served: list[str], style: str

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from tests.cli.conftest import FACT, QUESTION
 from tests.cli.pseudo_terminal import converse, texts
 
@@ -109,6 +110,21 @@ def test_several_questions_have_a_line_each(monkeypatch: pytest.MonkeyPatch) -> 
     assert "5 tokens, chunk 0" in screen
     assert "and 2 more questions" in screen
     assert "memory 1 after chunk 0" in screen
+
+
+def test_questions_in_wide_characters_stay_on_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = drawn(
+        [
+            started("谁住在这里？", "谁" * 60),
+            ChunkRead(chunk=0, start=0, end=200, tokens=50, last=True),
+            MemoryUpdated(chunk=0, memory="Mine.", tokens=5, usage=USAGE, question=0),
+            MemoryUpdated(chunk=0, memory="Mine.", tokens=5, usage=USAGE, question=1),
+        ],
+        monkeypatch,
+    )
+    asked = [line for line in screen.splitlines() if line.startswith(("· 0", "· 1"))]
+    assert {cell_len(line) for line in asked} == {60}
+    assert all(line.endswith(" 5 tokens, chunk 0") for line in asked)
 
 
 def test_the_bar_alone(monkeypatch: pytest.MonkeyPatch) -> None:

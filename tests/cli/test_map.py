@@ -96,10 +96,10 @@ def test_no_file_is_an_error(
 
 
 def test_two_at_once_are_refused(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
-    from memagent.runstore.lock import hold_file
+    from memagent.runstore.lock import hold_folder
 
     out = tmp_path / "r.jsonl"
-    with hold_file(out):
+    with hold_folder(tmp_path, "r.jsonl"):
         done = invoke("map", str(docs), QUESTION, "--model", "extractive", "--out", str(out))
     assert done.exit_code == 5
     assert "another process is writing" in done.stderr
@@ -147,6 +147,21 @@ def test_rows_of_another_question_stay_and_do_not_count(
     assert len(rows(out)) == 12
 
 
+def test_a_document_that_changed_is_answered_anew(
+    invoke: Invoke, docs: Path, tmp_path: Path
+) -> None:
+    out, given = tmp_path / "r.jsonl", ("--model", "extractive", "--out", tmp_path / "r.jsonl")
+    invoke("map", docs, QUESTION, *given)
+    invoke("map", docs, "Which Pierre was it?", *given)
+    (docs / "1.txt").write_text("Natasha did marry Boris.\n")
+    done = invoke("map", docs, QUESTION, *given)
+    assert "3 of 4 have an answer" in done.stdout + done.stderr
+    assert len(rows(out)) == 8
+    answers = [row["answer"] for row in rows(out) if row["question"] == QUESTION]
+    assert [answer for answer in answers if "Pierre1" in answer] == []
+    assert answers[-1] == "Natasha did marry Boris."
+
+
 def test_a_file_name_need_not_be_utf8(invoke: Invoke, tmp_path: Path) -> None:
     (docs := tmp_path / "docs").mkdir()
     name = os.fsdecode(b"b\xff.txt")
@@ -168,6 +183,9 @@ def test_its_own_files_are_no_documents(
     invoke(*command)
     assert "4 of 4 have an answer" in invoke(*command).stdout
     assert len(rows(docs / "r.jsonl")) == 4
+    (docs / "r.jsonl").unlink()
+    done = invoke("ask", ".", QUESTION, "--model", "extractive", "--display", "none")
+    assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_an_empty_path_is_not_the_current_folder(
@@ -183,8 +201,8 @@ def test_an_empty_path_is_not_the_current_folder(
 def test_out_is_no_folder(invoke: Invoke, docs: Path) -> None:
     done = invoke("map", docs, QUESTION, "--model", "extractive", "--out", docs)
     assert done.exit_code == 2
-    assert "it is a folder, or name another file" in done.stderr
-    assert not docs.with_name("docs.lock").exists()
+    assert "it is a folder; name another file" in done.stderr
+    assert not docs.with_name(".docs.lock").exists()
 
 
 def test_no_question_names_this_command(invoke: Invoke, docs: Path) -> None:

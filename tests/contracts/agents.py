@@ -136,8 +136,16 @@ def parallel_agent(model: ScriptedModel, **options: Any) -> Agent:
 
 
 AGENTS = (
-    Job("memory", hashing, MemoryAgent, read, 2048, ask),
-    Job("memory-many", hashing, MemoryAgent, read_many, 2048, ask_many),
+    Job("memory", hashing, MemoryAgent, read, 2048, ask, "agent.resume('r', document)"),
+    Job(
+        "memory-many",
+        hashing,
+        MemoryAgent,
+        read_many,
+        2048,
+        ask_many,
+        "agent.resume('r', document)",
+    ),
     Job(
         "extract",
         list_lines,

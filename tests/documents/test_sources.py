@@ -58,6 +58,19 @@ def test_a_str_is_text_with_a_warning_where_it_names_a_file_or_a_url(
     assert text_of(Path("a.txt")) == "content"
 
 
+def test_a_list_of_file_names_is_text_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{n}.txt" for n in range(9)]
+    for name in names:
+        (tmp_path / name).write_text("content")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match=r"pass Path\('\d.txt'\) to read it") as caught:
+        assert text_of(names) == "".join(names)
+    assert len(caught) == 3
+    assert text_of(["a line", "0.txt\n", "0.txt" * 999])
+
+
 @pytest.mark.parametrize(
     "text", ["gone.txt", "a.txt\n", "x\0y", "see https://example.com", "y" * 9999]
 )

@@ -56,7 +56,7 @@ def test_llm_finds_the_command(llm: Llm) -> None:
     assert "--window" in llm("read", "--help").stdout
 
 
-def test_it_answers_once(llm: Llm, server: Script) -> None:
+def test_it_answers_once(llm: Llm, server: Script, tmp_path: Path) -> None:
     done = llm("read", "book.txt", QUESTION, "-m", "reader")
     assert (done.stdout, done.stderr) == (ANSWER, "")
     calls = len(server.bodies)
@@ -64,6 +64,8 @@ def test_it_answers_once(llm: Llm, server: Script) -> None:
     assert all(body["max_tokens"] for body in server.bodies)
     assert llm("read", "book.txt", QUESTION, "-m", "reader").stdout == ANSWER
     assert len(server.bodies) == calls
+    (tmp_path / "book.txt").write_text(TEXT.replace("is 7", "is 8"))
+    assert llm("read", "book.txt", QUESTION, "-m", "reader").stdout == ANSWER.replace("7", "8")
 
 
 def test_it_takes_the_default_model_and_standard_input(llm: Llm) -> None:

@@ -234,3 +234,20 @@ def test_a_run_is_resumed_with_its_own_window(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="window=2048 exceeds the 1500"):
         MemoryAgent(scripted(1500), store=store).resume("r1")
     store.close()
+
+
+@pytest.mark.parametrize("kind", ["text", "file"])
+def test_the_note_on_an_interrupted_run_names_what_resumes_it(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    document: Any = TEXT if kind == "text" else tmp_path / "text.txt"
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    agent = MemoryAgent(scripted(), store=tmp_path / "runs.sqlite")
+    with pytest.raises(KeyboardInterrupt) as error:
+        agent.ask(document, "Who?", run_id="r", on_event=stop)
+    (note,) = error.value.__notes__
+    call = note.removeprefix("Resume the run with ").removesuffix(".")
+    assert call == ("agent.resume('r', document)" if kind == "text" else "agent.resume('r')")
+    assert eval(call, {"agent": agent, "document": TEXT}).answer

@@ -17,7 +17,6 @@ from memagent.errors import (
     DocumentNotFound,
     EmptyDocument,
     MemagentError,
-    RunMismatch,
     ServerFailed,
 )
 
@@ -197,7 +196,7 @@ def test_what_is_finished_is_not_asked_again(store: RunStore, tmp_path: Path) ->
     assert not {item.run_id for item in warm.map(paths, QUESTION)} & (first | other)
 
 
-def test_a_document_that_changed_is_an_error_of_its_own(store: RunStore, tmp_path: Path) -> None:
+def test_a_document_that_changed_is_read_anew(store: RunStore, tmp_path: Path) -> None:
     paths = folder(tmp_path / "docs")
 
     async def part() -> None:
@@ -210,10 +209,17 @@ def test_a_document_that_changed_is_an_error_of_its_own(store: RunStore, tmp_pat
             assert len([item async for item in items if item.error is None]) == 5
 
     asyncio.run(part())
-    paths[1].write_text("another house. " * 40)
-    found = {item.index: item for item in agent(store).map(paths, QUESTION)}
-    assert isinstance(found[1].error, RunMismatch)
-    assert all(item.error is None for place, item in found.items() if place != 1)
+    paths[1].write_text("in this house lives Bogdan. " * 40)  # half read
+    paths[2].write_text("in this house lives Carmen. " * 40)  # finished
+    found = {item.index: item for item in agent(store).map([*paths, tmp_path / "docs"], QUESTION)}
+    answers = [found[place].result.answer for place in range(6)]  # type: ignore[union-attr]
+    assert answers == ["Anna", "Bogdan", "Carmen", "Dmitri", "Emma", "Felix"]
+    paths[0].write_text("in this house lives Agnes. " * 40)
+    reader = agent(store, model := ScriptedModel(reply, window=2048))
+    (folded,) = reader.map([tmp_path / "docs"], QUESTION)
+    assert folded.run_id != found[6].run_id
+    assert folded.error is None
+    assert model.requests
 
 
 def test_what_would_fail_for_all_ends_it(store: RunStore) -> None:

@@ -6,11 +6,12 @@ import pickle
 import re
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from memagent import (
     ChatRequest,
@@ -128,6 +129,60 @@ def test_equal_rows_are_recognised_long_after_they_left_the_memory() -> None:
     found = agent(vary).extract(text_of([7, *range(100, 180), 7]), Invoice, "every invoice")
     assert len(found.rows) == 81
     assert found.duplicates == 1
+
+
+class Account(BaseModel):
+    owner: str
+    iban: SecretStr = SecretStr("")
+    code: int = Field(default=0, exclude=True)
+
+
+class Reading(BaseModel):
+    value: float
+
+
+class Named(BaseModel):
+    number: int
+    id: UUID = Field(default_factory=uuid4)
+
+
+@pytest.mark.parametrize(
+    ("schema", "reply", "rows"),
+    [
+        (Account, '{"owner": "A", "iban": "1"}\n{"owner": "A", "iban": "2"}', 2),
+        (Account, '{"owner": "A", "code": 1}\n{"owner": "A", "code": 2}', 2),
+        (Account, '{"owner": "A", "iban": "1"}\n{"owner": "A","iban":"1"}', 1),
+        (Reading, '{"value": NaN}\n{"value": Infinity}\n{"value": 1}\n{"value": NaN}', 3),
+        (Named, '{"number": 7}\n{"number": 8}\n{"number": 7}', 2),
+    ],
+)
+def test_rows_count_by_what_the_model_wrote_where_printing_changes_them(
+    schema: type[BaseModel], reply: str, rows: int
+) -> None:
+    found = agent([reply], window=8192).extract("Some rows.", schema, "every row")
+    assert len(found.rows) == rows
+    assert found.duplicates == len(reply.splitlines()) - rows
+    if schema is not Reading:  # NaN differs from itself
+        assert list(found.rows) == list(found.rows)
+
+
+def test_a_validator_that_changes_its_mind_is_an_error_of_this_package() -> None:
+    seen = set[int]()
+
+    class Once(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def once(cls, number: int) -> int:
+            assert number not in seen, "seen before"
+            seen.add(number)
+            return number
+
+    found = agent(['{"number": 1}\n{"number": 2}']).extract("Rows.", Once, "every row")
+    assert len(found.rows) == 2
+    with pytest.raises(ConfigError, match="now doesn't: number: Assertion failed, seen before"):
+        list(found.rows)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Wording is read from TOML, and its templates run in a sandbox."""
 
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pytest
@@ -17,8 +18,10 @@ def test_shipped_files_have_names_and_others_paths(tmp_path: Path) -> None:
     assert Wording.load(own).name == Wording.load(str(own)).name == "x"
 
 
-@pytest.mark.parametrize("spec", ["fancy", "a\0b", "."], ids=["unknown", "no-path", "folder"])
-def test_what_cannot_be_read_is_named_with_what_there_is(spec: str) -> None:
+@pytest.mark.parametrize(
+    "spec", ["fancy", "a\0b", ".", 5], ids=["unknown", "no-path", "folder", "number"]
+)
+def test_what_cannot_be_read_is_named_with_what_there_is(spec: Any) -> None:
     with pytest.raises(PromptSetError, match="one of plain, boxed"):
         PromptSet.load(spec)
 

@@ -86,7 +86,9 @@ async def test_an_agent_closes_its_model() -> None:
     assert model.closed == 1
 
 
-@pytest.mark.parametrize("settings", [{"limits": 3}, {"limits": {"calls": 3}}, {"concurrency": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"limits": 3}, {"limits": {"calls": 3}}, {"concurrency": 0}, {"store": 5}]
+)
 def test_settings_that_are_none_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"must be .*, got"):
         agent(**settings)

@@ -704,3 +704,13 @@ def test_results_can_be_pickled(store: RunStore) -> None:
     result = agent_of(store, ["One."]).session("chat").send("First?")
     copy: SessionResult = pickle.loads(pickle.dumps(result))
     assert (copy.answer, copy.output) == ("One.", None)
+
+
+@pytest.mark.parametrize("text", [None, "", 5])
+def test_a_message_is_a_text(text: Any) -> None:
+    agent = ToolAgent(ScriptedModel(lambda request: "Paris.", window=WINDOW), LOOKS, store=None)
+    session = agent.session()
+    session.send("Capital of France?")
+    with pytest.raises(ConfigError, match="the message must be a non-empty text"):
+        session.send(text)
+    assert session.history == [("Capital of France?", "Paris.")]

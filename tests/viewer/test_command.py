@@ -30,13 +30,23 @@ def test_two_runs(invoke: Invoke, made: str, tmp_path: Path) -> None:
     [
         (["--html", "x.html", "--live"], "give one of them"),
         (["--beside", "made"], "--beside needs one of them"),
-        (["--html", "no/such/folder/x.html"], "cannot write 'no/such/folder/x.html'"),
+        (["--html", "no/such/folder/x.html"], "cannot write --html 'no/such/folder/x.html'"),
     ],
 )
 def test_wrong_options(invoke: Invoke, made: str, args: list[str], words: str) -> None:
     done = invoke("show", made, *args)
     assert done.exit_code == 2
     assert words in done.stderr
+
+
+def test_the_page_is_not_written_over_the_document(
+    invoke: Invoke, made: str, book: Path, tmp_path: Path
+) -> None:
+    before = book.read_bytes()
+    refused = invoke("show", made, "--html", tmp_path / "." / book.name)
+    assert refused.exit_code == 2
+    assert "is read, and that would change it; name another file" in refused.stderr
+    assert book.read_bytes() == before
 
 
 def test_live_serves_until_ctrl_c(invoke: Invoke, made: str, start: Callable[..., Started]) -> None:

@@ -4,14 +4,7 @@ from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
 from memagent.cli.branch import Branch, branch
 from memagent.cli.demo import demo
 from memagent.cli.exits import EXIT_CODES
-from memagent.cli.extract import (
-    NOT_EXTRACTED,
-    NOT_SUMMARIZED,
-    Extract,
-    Summarize,
-    extract,
-    summarize,
-)
+from memagent.cli.extract import NOT_LISTED, NOT_SUMMARIZED, Extract, Summarize, extract, summarize
 from memagent.cli.fetch import fetch
 from memagent.cli.map import NOT_MAPPED, Map, map_documents
 from memagent.cli.options import command_of
@@ -32,7 +25,7 @@ Start with [b]memagent demo[/], which needs no model; then
 app = make_app("memagent", ABOUT, EXIT_CODES)
 app.command("ask")(command_of(Ask, ask))
 app.command("estimate")(command_of(Ask, estimate, without=NOT_ESTIMATED))
-app.command("extract")(command_of(Extract, extract, without=NOT_EXTRACTED))
+app.command("extract")(command_of(Extract, extract, without=NOT_LISTED))
 app.command("summarize")(command_of(Summarize, summarize, without=NOT_SUMMARIZED))
 app.command("map")(command_of(Map, map_documents, without=NOT_MAPPED))
 app.command("mcp")(command_of(Mcp, serve_mcp, without=NOT_SERVED))

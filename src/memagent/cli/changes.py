@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from memagent.terminal import shorten
+from memagent.terminal import PIPE_WIDTH, shorten
 
 SENTENCES = re.compile(r"(?<=\n)|(?<=[.!?…]\s)|(?<=[。！？])")
 """Where a text is split: after line breaks and sentence ends."""
@@ -30,7 +30,7 @@ def sentences(text: str) -> list[str]:
     return [part for part in SENTENCES.split(text) if part]
 
 
-def changes(old: str, new: str) -> list[Change]:
+def changes(old: str, new: str, *, rewritten: bool = True) -> list[Change]:
     """The changes to a memory, in text order. White space at sentence ends is ignored."""
     before, after = (
         [part.strip() for part in sentences(text) if part.strip()] for text in (old, new)
@@ -40,7 +40,7 @@ def changes(old: str, new: str) -> list[Change]:
         if kind == "equal":
             continue
         for removed, added in zip_longest(before[i:j], after[k:m], fillvalue=""):
-            if removed and added and not _alike(removed, added):
+            if removed and added and not (rewritten and _alike(removed, added)):
                 found += [Change(removed, ""), Change("", added)]
             else:
                 found.append(Change(removed, added))
@@ -70,9 +70,9 @@ def words(change: Change) -> Iterator[tuple[str, str]]:
             yield "+", "".join(after[k:m])
 
 
-def gist(old: str, new: str, width: int = 100) -> str:
+def gist(old: str, new: str, width: int = PIPE_WIDTH) -> str:
     """The first change in one line: an addition (`+ ...`), else a removal (`- ...`); empty if nothing changed."""
-    found = changes(old, new)
+    found = changes(old, new, rewritten=False)  # finding those takes long if sentences are long
     added = [f"+ {change.added}" for change in found if change.added]
     return shorten([*added, *(f"- {change.removed}" for change in found), ""][0], width)
 

@@ -12,8 +12,8 @@ from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import RUN, argument, option
 from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store, open_source
 
-NOT_SUMMARIZED = ("question", "questions", "prompts")
-NOT_EXTRACTED = ("questions", "prompts", "gate", "degenerate")
+NOT_SUMMARIZED = ("question", "questions", "prompts", "reread")
+NOT_LISTED = ("questions", "prompts", "gate", "degenerate", "reread")
 """Options of `ask` that don't apply."""
 
 
@@ -67,7 +67,6 @@ def extract(given: Extract) -> None:
     outcome = Outcome(chosen_display(given.display, json=given.json), out=given.out)
     with report_errors(outcome):
         given.list_questions()
-        check_out(given.out)
         schema: Any = (
             read_schema(Path(given.schema))
             if given.schema.endswith(".json")
@@ -75,6 +74,7 @@ def extract(given: Extract) -> None:
         )
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         outcome.store = store = chosen_store(given.store, durable=given.durable)
+        check_out(given.out, document.path, given.schema, store.path)
         agent = given.agent(store)
         stream = agent.extract_stream(document, schema, given.question, run_id=given.run_id)
         run(agent, stream, document, store, outcome)

@@ -267,19 +267,16 @@ class Steps(History):
     def _rows(self, changes: Iterable[Change]) -> list[tuple[str, str, str, str]]:
         """Where, what, how large, and the handle; unless in full, steps that left as a whole share one row."""
         rows: list[tuple[str, str, str, str]] = []
-        turns = self._turns
         for what, group in groupby(changes, self._together):
             these = list(group)
             numbers = [change.turn for change in these]
-            known = [turns[number] if number < len(turns) else number for number in numbers]
+            known = [self._turns[n] if n < len(self._turns) else n for n in numbers]
             steps = [step for step in known if step >= 0]
             before = sum(change.tokens_before for change in these)
             after = sum(change.tokens_after for change in these)
-            if not steps:
-                where = "message"
-            else:
-                one = steps[0] == steps[-1]
-                where = f"step {steps[0]}" if one else f"steps {steps[0]}-{steps[-1]}"
+            where = f"steps {steps[0]}-{steps[-1]}" if steps else "message"
+            if steps and steps[0] == steps[-1]:
+                where = f"step {steps[0]}"
             size = f"{before:,}{f' to {after:,}' if after else ''} tokens"
             rows.append((where, what[0], size, these[0].handle if len(these) == 1 else ""))
         return rows

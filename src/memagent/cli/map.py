@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 NOT_MAPPED = ("questions", "json", "encoding", "errors")
 """Options of `ask` that apply only to a single document."""
-WIDTH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +39,8 @@ class Map(Ask):
     out: Annotated[
         Path | None,
         option(
-            "File to append a JSON line per document to. Documents with an answer there are skipped. "
-            "Default: standard output.",
+            "File to append a JSON line per document to. Documents with an answer there are skipped if they didn't "
+            "change. Default: standard output.",
             "FILE",
             panel=RUN,
         ),
@@ -62,7 +61,7 @@ def map_documents(given: Map) -> None:
         given.list_questions()
         paths = find(given.doc, given.out)
         from memagent.memory.corpus import name_run
-        from memagent.runstore.lock import hold_file
+        from memagent.runstore.lock import hold_folder
 
         with ExitStack() as held:
             left, rows = paths, None
@@ -70,7 +69,7 @@ def map_documents(given: Map) -> None:
             agent = given.agent(store)
             if given.out is not None:
                 check_out(given.out if given.out.exists() else None)
-                held.enter_context(hold_file(given.out))
+                held.enter_context(hold_folder(given.out.parent, given.out.name))
                 runs = {
                     name_run(agent, Path(path), given.question, given.run_id): path
                     for path in paths
@@ -106,7 +105,7 @@ async def _map(
             if outcome.display is not Display.NONE:
                 said = row["answer"] or row.get("error") or row["detail"]
                 where = f"{count:,} of {len(paths):,} {name}: "
-                outcome.paper.line((where, "dim"), shorten(said, WIDTH))
+                outcome.paper.line((where, "dim"), shorten(said))
     if missing:
         where = f'see "error" or "detail" in {given.out or "the rows"}'
         say(f"{plural(missing, 'document')} without an answer; {where}", style="yellow")
@@ -129,8 +128,8 @@ def find(pattern: str, out: Path | None) -> list[str]:
     return files
 
 
-def clear(out: Path, runs: Container[str]) -> set[str]:
-    """Removes an incomplete last row, and rows of these runs without an answer; returns the runs of the rest.
+def clear(out: Path, runs: Collection[str]) -> set[str]:
+    """Drops a torn last row, and those without an answer or of an earlier content; returns the runs of the rest.
 
     Raises:
         ConfigError: a line is not a row of `memagent map`.
@@ -138,6 +137,7 @@ def clear(out: Path, runs: Container[str]) -> set[str]:
     if not out.exists():
         return set()
     kept: dict[str, str] = {}
+    stems = {run.rpartition("-")[0] for run in runs}  # without the digest of the document
     # A row that was interrupted may end in half a character, and other files need not be UTF-8.
     lines = out.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     for number, line in enumerate(lines, start=1):
@@ -145,8 +145,11 @@ def clear(out: Path, runs: Container[str]) -> set[str]:
             continue
         try:
             row: dict[str, Any] = json.loads(line)
-            if row["answer"] is not None or row["run_id"] not in runs:
-                kept[row["run_id"]] = line
+            answer, run = row["answer"], str(row["run_id"])
+            if stems.isdisjoint((run, run.rpartition("-")[0])) or (
+                answer is not None and run in runs
+            ):
+                kept[run] = line
         except (ValueError, KeyError, TypeError) as error:
             torn = number == len(lines) and line.startswith('{"document": ')
             if torn and isinstance(error, ValueError):

@@ -63,9 +63,7 @@ MODEL_HELP = (
     "vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, smol, nano or extractive. "
     "Default: MEMAGENT_MODEL."
 )
-TOKENIZER_HELP = (
-    "Token counter: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
-)
+TOKENIZER_HELP = "A tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
 GATE_HELP = (
     "update lets the model keep its memory unchanged for a few tokens, exit lets it stop early. Default: as the "
     "model was trained, else off."
@@ -87,20 +85,13 @@ RunArgument = Annotated[str, argument("ID", "As `memagent runs` lists it.")]
 
 DocumentAgain = Annotated[
     str | None,
-    option(
-        "The document, if the run read it from standard input or it has moved; - is standard input.",
-        "FILE",
-    ),
+    option("The document, if it was standard input or has moved; - is standard input.", "FILE"),
 ]
 Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
 Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
 Temperature = Annotated[
     float | None,
-    _of_model(
-        "Sampling temperature; 0 is greedy. Default: as the model was trained, else 0.7.",
-        "X",
-        low=0,
-    ),
+    _of_model("Temperature; 0 is greedy. Default: as the model was trained, else 0.7.", "X", low=0),
 ]
 
 Window = Annotated[

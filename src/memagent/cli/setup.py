@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
+from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.terminal import on_terminal
 from memagent.texts import expand
@@ -246,11 +247,20 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     return chosen_store(store, durable=durable)
 
 
-def check_out(out: Path | None) -> None:
-    """Raises a ConfigError if a file for results can't be written: now, not after a long reading."""
-    if out and (out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK)):
-        why = "it is a folder" if out.is_dir() else "check its folder and permissions"
-        raise ConfigError(f"cannot write --out {str(out)!r}: {why}, or name another file")
+def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out") -> None:
+    """Raises a ConfigError if a file for results can't be written, or is in a file, folder or pattern that is read."""
+    if out is None:
+        return
+    why = "it is a folder" if out.is_dir() else ""
+    if not why and not os.access(out if out.exists() else out.parent, os.W_OK):
+        why = "it isn't writable, or its folder is missing"
+    places = {out.resolve(), *out.resolve().parents}
+    for path in map(Path, filter(None, inputs)):
+        files = [path] if path.is_dir() else list_files(path)[1]
+        if not places.isdisjoint(map(Path.resolve, files)):
+            why = f"{str(path)!r} is read, and that would change it"
+    if why:
+        raise ConfigError(f"cannot write {option} {str(out)!r}: {why}; name another file")
 
 
 def open_source(

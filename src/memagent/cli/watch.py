@@ -12,17 +12,7 @@ from memagent.cli.history import tell_degenerate, tell_look, tell_neutralised, t
 from memagent.cli.options import Display
 from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
-from memagent.terminal import (
-    PIPE_WIDTH,
-    amount,
-    bar,
-    clean,
-    console,
-    live,
-    on_terminal,
-    panel,
-    shorten,
-)
+from memagent.terminal import amount, bar, clean, console, live, on_terminal, panel, shorten
 from memagent.texts import plural
 
 if TYPE_CHECKING:
@@ -73,16 +63,16 @@ class PlainWatcher:
                 if cut := self._truncated.pop(event.question, None):
                     became = f"truncated {cut.tokens_before:,} -> {cut.tokens_after:,}"
                 if not self._changes_only or became != "unchanged":
-                    change = gist(book.before, book.memory, PIPE_WIDTH)
+                    change = gist(book.before, book.memory)
                     return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
             case events.MemoryKept() if not self._changes_only:
                 return f"{self._where(event)}kept"
             case events.MemoryDegenerate():
-                return f"{self._where(event)}{shorten(tell_degenerate(event), PIPE_WIDTH)}"
+                return f"{self._where(event)}{shorten(tell_degenerate(event))}"
             case events.Neutralised():
                 return f"chunk {event.chunk:<5} {tell_neutralised(event.count)}"
             case events.Retried():
-                return f"{self._where(event)}{shorten(tell_retry(event), PIPE_WIDTH)}"
+                return f"{self._where(event)}{shorten(tell_retry(event))}"
             case events.Rereading():
                 return tell_look(event)
             case events.RowsFound() if event.invalid:
@@ -156,7 +146,8 @@ class LiveWatcher(AbstractContextManager[None]):
             at = "" if book.changed is None else f"{book.tokens:,} tokens, chunk {book.changed}"
             room = max(12, width - len(at) - 8)
             line = Text.assemble((state, "dim"), shorten(book.question, room))
-            line.pad_right(max(1, width - len(line.plain) - len(at)))
+            line.truncate(room + len(state), overflow="ellipsis")  # a character may take two cells
+            line.pad_right(max(1, width - line.cell_len - len(at)))
             lines.append(line.append(at, style="dim"))
         if len(books) > LINE_EACH:
             more = plural(len(books) - LINE_EACH, "more question")

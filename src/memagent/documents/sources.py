@@ -42,8 +42,8 @@ def open_document(
 
     Args:
         source: the text or where it comes from; a Document is returned unchanged. A one-line `str` that names a file
-            or a URL is still text, but gives a `UserWarning` when read. A folder, the files that match a pattern
-            (`notes/**/*.md`), or a list of paths is one document.
+            or a URL is still text, alone or in a list, but gives a `UserWarning` when read. A folder, the files that
+            match a pattern (`notes/**/*.md`), or a list of paths is one document.
         encoding: for sources of bytes; None detects it (byte order mark, UTF-8, else a guess with a warning).
         errors: for sources of bytes: "strict", "replace" (U+FFFD for bad bytes) or "ignore".
         name: display name for messages and records, instead of the path or kind; lone surrogates, as in

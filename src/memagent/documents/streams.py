@@ -52,6 +52,8 @@ class IterableSource:
 
     def _items(self) -> Generator[object]:
         """The source's str or bytes, in order."""
+        for text in self._source[:3] if type(cast("object", self._source)) is list else ():
+            _warn_of_a_place(text)
         items = iter(self._source)
         try:
             for item in items:  # noqa: UP028 - `yield from` closes whatever has a `close`
@@ -75,7 +77,7 @@ class TextSource(IterableSource):
     async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
         (text,) = self._source
-        if len(text) <= _LONGEST_PATH and "\n" not in text:
+        if len(text) <= _LONGEST_PATH:
             await asyncio.to_thread(_warn_of_a_place, text)
         for piece in check(parts(self._source, str, self.name), self.name):
             yield piece
@@ -143,8 +145,10 @@ class AsyncSource(IterableSource):
                     yield piece
 
 
-def _warn_of_a_place(text: str) -> None:
+def _warn_of_a_place(text: object) -> None:
     """Warns if a text is a file name or a URL, which was probably meant to be read."""
+    if not isinstance(text, str) or len(text) > _LONGEST_PATH or "\n" in text:
+        return
     if re.fullmatch(r"https?://\S+", text.strip()):
         advice = "memagent doesn't fetch URLs: download it, and pass its text or a Path"
     elif os.path.isfile(os.path.expanduser(text)):  # noqa: PTH111, PTH113 - these raise for no text

@@ -131,9 +131,7 @@ def _read_content(item: UserContent) -> dict[str, Any]:
 
 
 def _write(
-    message: dict[str, Any],
-    results: dict[str, tuple[Piece, ToolReturnPart]],
-    last: ModelMessage,
+    message: dict[str, Any], results: dict[str, tuple[Piece, ToolReturnPart]], last: ModelMessage
 ) -> Piece:
     """The piece of a message that the buffer made or changed."""
     content = message["content"] or ""

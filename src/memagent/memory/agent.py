@@ -175,7 +175,7 @@ class MemoryAgent(Jobs):
         """Asks one question about each of many documents, several at once; yields what came of each as it comes.
 
         A document that cannot be read, or whose model call fails, yields an error and the others continue. Each
-        document has a run of its own, named after its path or text, the question and the settings: a second call
+        document has a run of its own, named after its path and content, the question and the settings: a second call
         resumes runs that were interrupted, and sends nothing for those that are finished.
 
         Args:

@@ -7,11 +7,14 @@ import hashlib
 import json
 import os
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from memagent.documents import Source, open_document
+from memagent.documents.files import list_files
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -117,11 +120,12 @@ async def _read(
 def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> str:
     """The run id of a document: the same for the same path or text, question and settings, so that it is resumed.
 
-    The server's address and how far is read ahead are not among them: runs aren't bound to those either.
-    Documents that can be read only once, and other kinds of document, get a new one.
+    That of a path ends in a digest of what is there, so that a document that changed is read anew. Runs aren't bound to
+    the server's address and `read_ahead`, nor do these change the id. Streams and other kinds get a new one.
     """
+    mark = ""
     if isinstance(source, os.PathLike):
-        what = str(expand(source).absolute())
+        what, mark = str(path := expand(source).absolute()), f"-{_digest(path)}"
     elif isinstance(source, str | bytes):
         raw = source.encode(errors="surrogatepass") if isinstance(source, str) else source
         what = hashlib.blake2b(raw, digest_size=16).hexdigest()
@@ -130,4 +134,14 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
     recipe = agent.recipe() | {"read_ahead": 1}  # defaults keep the names of earlier versions
     recipe |= dict.fromkeys({"base_url"} & recipe.keys())
     key = json.dumps([what, question, recipe], sort_keys=True, default=str).encode()
-    return f"{prefix}-{hashlib.blake2b(key, digest_size=8).hexdigest()}"
+    return f"{prefix}-{hashlib.blake2b(key, digest_size=8).hexdigest()}{mark}"
+
+
+def _digest(path: Path) -> str:
+    """A digest of a file's bytes, or of all files of a folder or pattern, as far as they can be read."""
+    found = hashlib.blake2b(digest_size=4)
+    with suppress(OSError, ValueError):  # reading the document will say it
+        for file in list_files(path)[1]:
+            with file.open("rb") as opened:
+                found.update(os.fsencode(file) + hashlib.file_digest(opened, "blake2b").digest())
+    return found.hexdigest()

@@ -10,9 +10,12 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel
 
+from memagent.errors import ConfigError
 from memagent.prompts.output import Output
+from memagent.prompts.reply import UnusableReply
 from memagent.run.result import Result
 from memagent.runstore import RunStore
+from memagent.texts import quote
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -104,7 +107,12 @@ class Extraction(Result, Generic[M]):
         """The extraction of a run whose loop returned `result`."""
 
         def make(body: dict[str, Any]) -> Row[Any]:
-            return Row(value=form.read(body.pop("row")), **body)
+            row = body.pop("row")
+            try:
+                return Row(value=form.read(row), **body)
+            except UnusableReply as error:
+                why = f"the schema took {quote(row)} and now doesn't: {error}"
+                raise ConfigError(f"{why}; give it validators that don't change") from error
 
         return cls(
             **vars(result),

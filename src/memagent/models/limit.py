@@ -71,7 +71,7 @@ class Limits(Options):
     """Price per million completion tokens."""
     answer: bool = False
     """If a limit stops a reading, make one more call per question to answer from the memory so far. Such an answer is
-    marked (`Result.partial`), and the run can still be resumed."""
+    marked (`Result.partial`), and the run can still be resumed. Without effect on extractions and tool sessions."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

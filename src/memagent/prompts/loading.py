@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import resources
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
@@ -46,18 +46,18 @@ class Wording(Leaf):
             if spec._read and spec.source == spec._read:  # checked when it was read
                 return spec
             return cls.parse(spec.source.encode(), name=spec.name)
-        path = cls.built_in[0] if spec is None else fspath(cast("str | PathLike[str]", spec))
-        if path in cls.built_in and not isinstance(spec, PathLike):
+        path = cls.built_in[0] if spec is None else cast("str | PathLike[str]", spec)
+        if path in cls.built_in:
             raw = resources.files("memagent.prompts").joinpath(f"{path}.toml").read_bytes()
-            return cls.parse(raw, name=path)
+            return cls.parse(raw, name=str(path))
         try:
             raw = Path(path).read_bytes()
-        except (OSError, ValueError) as error:  # ValueError: it can be no path
+        except (OSError, ValueError, TypeError) as error:  # it can be no path
             raise PromptSetError(
-                f"no prompt set {path!r}: give a readable TOML file, "
+                f"no prompt set {str(path)!r}: give a readable TOML file, "
                 f"or one of {', '.join(cls.built_in)} ({getattr(error, 'strerror', error)})"
             ) from error
-        return cls.parse(raw, name=path)
+        return cls.parse(raw, name=str(path))
 
     @classmethod
     def parse(cls, raw: bytes, *, name: str = "prompt set") -> Self:

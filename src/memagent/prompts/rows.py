@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, Field
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from memagent.messages import Completion, FinishReason
 from memagent.prompts.loading import compile_template
@@ -55,7 +55,7 @@ class RowForm(Output):
 
 
 class WrittenRow(NamedTuple):
-    """A valid row: the JSON that the model wrote, and the same value in one line, which is equal for equal rows."""
+    """A valid row: JSON to read it from again, and a line that is equal for equal rows."""
 
     text: str
     line: str
@@ -93,7 +93,12 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
             continue
         try:
             value = form.read(part)
-            rows.append(WrittenRow(part, value.model_dump_json(by_alias=True)))
+            line = value.model_dump_json(by_alias=True)
+            # Printing hides secrets and leaves fields out, and a default may be another each time.
+            text = line if _is_read_as(value, line, form) else part
+            if text is part or not _is_read_as(value, part, form):
+                line = to_json(from_json(part), inf_nan_mode="constants").decode()
+            rows.append(WrittenRow(text, line))
         except (UnusableReply, PydanticSerializationError) as error:
             bad.append(BadRow(clip(part, SHOWN), str(error)))
     if not rows and not bad and not tail:
@@ -102,6 +107,13 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
         else:
             bad.append(BadRow(clip(text, SHOWN), "the reply has no JSON object"))
     return RowReply(tuple(rows), tuple(bad), tail)
+
+
+def _is_read_as(value: BaseModel, text: str, form: Output) -> bool:
+    try:
+        return form.read(text) == value
+    except Exception:  # noqa: BLE001 - a schema's validators and comparisons may do anything
+        return False
 
 
 def _objects(text: str) -> Iterator[tuple[str, int | None]]:

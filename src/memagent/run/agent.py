@@ -41,7 +41,7 @@ class Agent(Closing, Generic[S]):
     """Opens its store on first use, and closes what it opened.
 
     Raises:
-        ConfigError: `limits` is not a `Limits`.
+        ConfigError: `limits` is not a `Limits`, or `store` not a path or `RunStore`.
         NoModel: no model was named or found.
     """
 
@@ -57,6 +57,8 @@ class Agent(Closing, Generic[S]):
     ) -> None:
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits must be a memagent.Limits, got {limits!r}")
+        if store is not None and not isinstance(cast("object", store), (RunStore, str, Path)):
+            raise ConfigError(f"store must be a path, a memagent.RunStore or None, got {store!r}")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
         self.around_run: Callable[[str], AbstractContextManager[object]] = nullcontext
@@ -143,8 +145,11 @@ class Agent(Closing, Generic[S]):
                 run_sync(stream.aclose())
             return stream.outcome
         except BaseException as error:
-            if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
-                error.add_note(f"Resume the run with {stream.again}.")
+            if not isinstance(error, MemagentError) and (run := self.store.find(stream.run_id)):
+                # Only files are opened again; a session has no document, and other calls name it.
+                needed = run.source["name"] and not run.source["path"] and "..." not in stream.again
+                again = stream.again.replace(")", ", document)") if needed else stream.again
+                error.add_note(f"Resume the run with {again}.")
             raise
 
 

@@ -31,26 +31,16 @@ def run_lock(store: Path, run_id: str) -> AbstractContextManager[None]:
     return _hold_file(lock_path(store, run_id), busy(run_id))
 
 
-def hold_folder(folder: Path) -> AbstractContextManager[None]:
-    """Holds a folder of results for one process.
+def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
+    """Holds a folder of results, or only a file in it, for one process, by a hidden file that no folder's reader sees.
 
     Raises:
         RunBusy: another process holds it.
         StoreReadOnly: the lock file can't be created.
     """
-    message = f"another process is writing to {str(folder)!r}: wait for it, or use another --out"
-    return _hold_file(folder / ".lock", RunBusy(message))
-
-
-def hold_file(file: Path) -> AbstractContextManager[None]:
-    """Holds a file of results for one process alone, by a lock file beside it.
-
-    Raises:
-        RunBusy: another process holds it.
-        StoreReadOnly: the lock file can't be created.
-    """
-    message = f"another process is writing to {str(file)!r}: wait for it, or use another --out"
-    return _hold_file(file.with_name(f"{file.name}.lock"), RunBusy(message))
+    what = str(folder / file)
+    message = f"another process is writing to {what!r}: wait for it, or use another --out"
+    return _hold_file(folder / (f".{file}.lock" if file else ".lock"), RunBusy(message))
 
 
 @contextmanager

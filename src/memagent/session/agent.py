@@ -16,6 +16,7 @@ from memagent.models.limit import Limits
 from memagent.prompts.output import Output
 from memagent.prompts.session import SessionPrompts
 from memagent.run.agent import Agent, OnEvent
+from memagent.run.plan import check_text
 from memagent.run.result import SessionResult
 from memagent.run.stream import EventStream
 from memagent.run.sync import check_run_id, new_run_id
@@ -166,10 +167,7 @@ class ToolAgent(Agent[ToolSettings]):
         return SessionStream(ToolLoop(self, None), run_id)
 
     async def plan(
-        self,
-        task: str,
-        working_context: int | None = None,
-        output: dict[str, Any] | None = None,
+        self, task: str, working_context: int | None = None, output: dict[str, Any] | None = None
     ) -> ToolPlan:
         """Asks the model for its window and counter, and renders the prompt.
 
@@ -252,7 +250,8 @@ class Session:
     def stream(self, text: str, output_type: type[BaseModel] | None = None) -> SessionStream:
         """`send` as an async iterator of events; `.result` is available at the end."""
         output = None if output_type is None else Output(output_type)
-        return SessionStream(ToolLoop(self._agent, text, output=output), self.run_id)
+        loop = ToolLoop(self._agent, check_text("the message", text), output=output)
+        return SessionStream(loop, self.run_id)
 
     @property
     def history(self) -> list[tuple[str, str | None]]:

@@ -15,7 +15,6 @@ from memagent.prompts.output import Output
 from memagent.run.caller import Caller
 from memagent.run.exchange import Unusable
 from memagent.run.log import Log
-from memagent.run.plan import check_text
 from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
@@ -76,7 +75,6 @@ class ToolLoop(Loop[SessionResult]):
             working_context = known.binding["budget"]["window"]
             if not self._first:
                 task = known.binding["questions"][0]
-                check_text("the message", task if self._text is None else self._text)
             if (said := await in_thread(Said.find, self.host.store, known.id, 0)) is not None:
                 output = said.output
             if not self._first:  # the run is bound to the tools of its task

@@ -243,11 +243,7 @@ class Layout:
             del self.sizes[text]
 
     def count(
-        self,
-        messages: Sequence[Message],
-        *,
-        thinking: bool | None = None,
-        below: int | None = None,
+        self, messages: Sequence[Message], *, thinking: bool | None = None, below: int | None = None
     ) -> int:
         """An upper bound on the tokens of the prompt that messages and tools make. Blocks.
 
