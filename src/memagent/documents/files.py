@@ -214,7 +214,8 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     """A folder and its files, at any depth and sorted; or the folder that a pattern begins with, and what it matches.
 
     In a pattern, `**` is any number of folders. Names with a leading dot are left out. Links are followed, but each
-    folder is entered and each file listed once. A file is itself, even if its name is a pattern. Blocks.
+    folder is entered and each file listed once, by its real path if that is among them. A file is itself, even if its
+    name is a pattern. Blocks.
     """
     if path.is_file():
         return path.parent, [path]
@@ -223,22 +224,28 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     found = [folder]
     for part in [*parts, "*"] if parts[-1] == "**" else parts:
         found = [inner for outer in found for inner in _match(outer, part)]
-    files: dict[Path, Path] = {}
+    files, top = dict[Path, Path](), folder.resolve()
     for file in sorted(filter(Path.is_file, found), key=Path.as_posix):
-        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
-            files.setdefault(file.resolve(), file)
-    return folder, list(files.values())
+        below, real = file.relative_to(folder), file.resolve()
+        if not any(part.startswith(".") for part in below.parts):
+            files[real] = file if real == top / below else files.get(real, file)
+    return folder, sorted(files.values(), key=Path.as_posix)
 
 
 def _match(folder: Path, part: str) -> Iterator[Path]:
-    """What matches a pattern's part in a folder; of `**` it and those below, each once, but none around it."""
+    """What matches a pattern's part in a folder; of `**` it and those below, each once, but none around it.
+
+    Links come last: a folder that has another path below this one is entered by that.
+    """
     if part != "**":
         yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207 - Path.glob takes no `a**`
         return
-    seen = set(folder.resolve().parents)
-    for where, names, _ in os.walk(folder, followlinks=True):
-        real = Path(where).resolve()
-        names[:] = sorted(name for name in names if real not in seen and name[0] != ".")
-        if real not in seen:
-            seen.add(real)
-            yield Path(where)
+    seen, starts = set(folder.resolve().parents), [folder]
+    for start in starts:
+        for where, names, _ in os.walk(start):
+            real = Path(where).resolve()
+            names[:] = sorted(name for name in names if real not in seen and name[0] != ".")
+            starts += (path for name in names if (path := Path(where, name)).is_symlink())
+            if real not in seen:
+                seen.add(real)
+                yield Path(where)
