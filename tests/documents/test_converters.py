@@ -533,6 +533,15 @@ def test_mail_is_read_in_the_encoding_that_is_given(tmp_path: Path) -> None:
         "".join(document.read())
 
 
+def test_the_encoding_that_is_given_is_not_for_mail_that_declares_its_own(tmp_path: Path) -> None:
+    parts = [f"text/plain{kind}\n\nCafé{n}" for n, kind in enumerate(("; charset=utf-8", ""))]
+    first, last = f"Content-Type: {multipart('mixed', *parts)}".split("Café1")
+    path = write(tmp_path / "a.eml", first.encode() + "Café1".encode("cp1252") + last.encode())
+    document = open_document(path, encoding="cp1252")
+    assert isinstance(document, FileSource)
+    assert "".join(document.read()) == "\nCafé0\nCafé1"
+
+
 @pytest.mark.parametrize("part", ["message/rfc822\n\n", "multipart/mixed; boundary={0}\n\n--{0}\n"])
 def test_mail_within_mail_without_end_is_refused(tmp_path: Path, part: str) -> None:
     parts = "".join(f"Content-Type: {part}".format(number) for number in range(2000))

@@ -22,7 +22,7 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
 
     Raises:
         BinaryDocument: it is larger than `MAX_BYTES`, has no text, or is broken.
-        DecodingError: a part isn't in the given encoding.
+        DecodingError: a part is neither in the encoding that it declares nor in the given one.
     """
     if path.stat().st_size > MAX_BYTES:
         raise BinaryDocument(f"{name!r} has more than {MAX_BYTES:,} bytes: save its parts as files")
@@ -72,12 +72,14 @@ def _is_text(part: Message, *kinds: str) -> bool:
 
 
 def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str:
-    """A part's text: in the given encoding, the declared one, or if that doesn't fit a guess with U+FFFD."""
+    """A part's text: in the declared encoding, or if that doesn't fit the given one, or a guess with U+FFFD."""
     content = cast("bytes", part.get_payload(decode=True))
-    declared = part.get_content_charset() or "utf-8"
-    if (chosen := encoding or fitting(declared, content)) is None:
+    declared = part.get_content_charset("" if encoding else "utf-8")
+    if (chosen := fitting(declared, content)) is None:
+        if encoding:
+            return "".join(decode(iter([content]), name, encoding, errors))
         _log.warning("%r isn't in its charset %r: name its encoding if it is wrong", name, declared)
-    return "".join(decode(iter([content]), name, chosen, errors if encoding else "replace"))
+    return "".join(decode(iter([content]), name, chosen, "replace"))
 
 
 def _decoded(raw: str) -> str:
