@@ -542,6 +542,26 @@ def test_the_encoding_that_is_given_is_not_for_mail_that_declares_its_own(tmp_pa
     assert "".join(document.read()) == "\nCafé0\nCafé1"
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "\nAttachments (not read): a.txt\n"),
+        (b"\x07\x08\xff\x01\x02", "\nAttachments (not read): a.txt\n"),
+        (b"The code \xe9t\xe9 is\0 47.", "\nThe code été is 47."),
+        (b"It is 47. " * 20 + bytes(range(128, 256)), "\n" + "It is 47. " * 20 + "\ufffd" * 128),
+    ],
+)
+def test_a_part_of_mail_may_be_anything(tmp_path: Path, content: bytes, text: str) -> None:
+    part = "text/plain; name=a.txt\nContent-Disposition: inline\n\nODD"
+    mail = f"Content-Type: {multipart('mixed', PLAIN, part)}".encode()
+    assert read(write(tmp_path / "a.eml", mail.replace(b"ODD", content)))[0] == (
+        f"\nThe oven is broken.{text}"
+    )
+    if "not read" in text:
+        with pytest.raises(BinaryDocument, match="has no text"):
+            read(write(tmp_path / "a.eml", f"Content-Type: {part}".encode()[:-3] + content))
+
+
 @pytest.mark.parametrize("part", ["message/rfc822\n\n", "multipart/mixed; boundary={0}\n\n--{0}\n"])
 def test_mail_within_mail_without_end_is_refused(tmp_path: Path, part: str) -> None:
     parts = "".join(f"Content-Type: {part}".format(number) for number in range(2000))

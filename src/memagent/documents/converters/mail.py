@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from memagent.documents.converters import Passage, html
 from memagent.documents.decoding import decode, fitting
-from memagent.errors import BinaryDocument
+from memagent.errors import BinaryDocument, DecodingError
 
 _log = logging.getLogger(__name__)
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
@@ -28,10 +28,10 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
         raise BinaryDocument(f"{name!r} has more than {MAX_BYTES:,} bytes: save its parts as files")
     with path.open("rb") as file:
         message = message_from_binary_file(file)
-    if not any(map(_is_text, message.walk())):
-        raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
     for part in filter(_is_text, message.walk()):
         part.set_payload(_decode(part, name, encoding, errors))
+    if not any(map(_is_text, message.walk())):
+        raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
     yield from _passages(message, name)
 
 
@@ -68,18 +68,29 @@ def _parts(message: Message) -> list[Message]:
 
 def _is_text(part: Message, *kinds: str) -> bool:
     kind, use = part.get_content_type(), part.get_content_disposition()
-    return kind in (kinds or ("text/plain", "text/html")) and use != "attachment"
+    texts = kinds or ("text/plain", "text/html")
+    return kind in texts and use != "attachment" and not part.is_multipart()
 
 
-def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str:
-    """A part's text: in the declared encoding, or if that doesn't fit the given one, or a guess with U+FFFD."""
+def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str | list[Any]:
+    """A part's text: in the declared encoding, or if that doesn't fit the given one, or a guess with U+FFFD.
+
+    No parts, which makes it an attachment, if it isn't text.
+    """
     content = cast("bytes", part.get_payload(decode=True))
     declared = part.get_content_charset("" if encoding else "utf-8")
     if (chosen := fitting(declared, content)) is None:
         if encoding:
             return "".join(decode(iter([content]), name, encoding, errors))
         _log.warning("%r isn't in its charset %r: name its encoding if it is wrong", name, declared)
-    return "".join(decode(iter([content]), name, chosen, "replace"))
+    for raw in (content, content.replace(b"\0", b"")):
+        try:
+            return "".join(decode(iter([raw]), name, chosen, "replace"))
+        except DecodingError:
+            return raw.decode(errors="replace")
+        except BinaryDocument:
+            continue
+    return []
 
 
 def _decoded(raw: str) -> str:
