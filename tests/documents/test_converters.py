@@ -187,6 +187,18 @@ def test_long_preformatted_text_comes_in_parts() -> None:
     assert max(map(len, texts)) < 200_000
 
 
+@pytest.mark.parametrize("tag", ["p", "h1"])
+@pytest.mark.parametrize(("end", "shown"), [("<br>\n", "\n"), ("\n", " "), (" <td>", "\t")])
+def test_a_long_block_comes_in_parts(tag: str, end: str, shown: str) -> None:
+    page = f"<p>Log</p><{tag}>" + f"It  started.{end}" * 20_000 + f"<br> <br>.</{tag}><h2>End</h2>"
+    pieces = (page[at : at + 65536] for at in range(0, len(page), 65536))
+    found = list(html.read(pieces, "x"))
+    line = f"It started.{shown}" * 20_000
+    assert "".join(text for text, _, _ in found) == f"Log\n\n{line.rstrip(' ')}\n\n.\n\nEnd\n\n"
+    assert [place for _, place, _ in found if place] == ["End"]
+    assert max(len(text) for text, _, _ in found) < 200_000
+
+
 def test_headings_may_have_elements(tmp_path: Path) -> None:
     page = "<h2><div>One</div></h2>a<h2>The <svg><path/></svg>two</h2>b"
     _, places = read(write(tmp_path / "a.html", page))
