@@ -300,6 +300,11 @@ def test_a_heading_with_many_blanks_takes_no_time(tmp_path: Path) -> None:
         ("a.srt", "1\n00:00:01.00 --> 00:00:02.0\nHello.\n", "Hello.\n"),
         (
             "a.srt",
+            "1\n00:00:01.0 --> 00:00:02.0\nIn\n\n1805\n\n2\n\n00:00:03.0 --> 00:00:04.0\n\n7\n8\n\n9",
+            "In\n1805\n7\n8\n9\n",
+        ),
+        (
+            "a.srt",
             "1\n00:00:01.00 --> 00:00:02.0\nOne\n\nmore.\n\n2\n00:00:03.0 --> 00:00:04.0\nTwo.\n",
             "One\nmore.\nTwo.\n",
         ),
