@@ -92,11 +92,10 @@ class FileSource(_Placed):
     """A file named by its path: text, plain or gzip, or one of the formats in `converters`."""
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
-        super().__init__(Path(path), name or path, encoding, errors)
+        super().__init__(expand(path), name or path, encoding, errors)
         try:
-            self._source = self._source.expanduser()
             status = self._source.stat()
-        except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, no such home
+        except (OSError, ValueError) as error:  # a NUL in the path
             raise self._not_found(error) from error
         self.path = str(self._source.absolute())  # with half surrogate pairs, or it would not open
         # Pipes and devices have no length, and can't be read twice.

@@ -11,6 +11,7 @@ from memagent.documents.decoding import check_options
 from memagent.documents.files import FileSource, FilesSource, FolderSource
 from memagent.documents.streams import AsyncSource, IterableSource, OpenFileSource, TextSource
 from memagent.errors import DocumentError
+from memagent.texts import expand
 
 Source: TypeAlias = (
     str
@@ -63,9 +64,9 @@ def open_document(
         return IterableSource((given,), name or "<bytes>", encoding, errors, size)
     if isinstance(given, os.PathLike):
         path = os.fsdecode(cast("os.PathLike[str]", given))
+        whole = expand(path)
         # os.path's functions are False for what cannot be a path, where pathlib's raise.
-        whole = os.path.expanduser(path)  # noqa: PTH111
-        several = os.path.isdir(whole) or (has_magic(whole) and not os.path.lexists(whole))  # noqa: PTH112
+        several = os.path.isdir(whole) or (has_magic(path) and not os.path.lexists(whole))  # noqa: PTH112
         kind = FolderSource if several else FileSource
         return kind(path, name, encoding, errors)
     if (paths := _list_paths(given)) is not None:
