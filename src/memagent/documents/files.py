@@ -164,12 +164,7 @@ class FilesSource(_Placed):
     path: str | None = None
 
     def __init__(
-        self,
-        paths: Sequence[Path],
-        name: str,
-        encoding: str | None,
-        errors: str,
-        names: Sequence[str] = (),
+        self, paths: Sequence[Path], name: str, encoding: str | None, errors: str, *names: str
     ) -> None:
         super().__init__(paths, name, encoding, errors)
         self._files = [FileSource(str(path), None, encoding, errors) for path in paths]
@@ -205,7 +200,7 @@ class FolderSource(FilesSource):
                 else f"no file matches {path!r}"
             )
         labels = [path.relative_to(folder).as_posix() for path in paths]
-        super().__init__(paths, name or path, encoding, errors, labels)
+        super().__init__(paths, name or path, encoding, errors, *labels)
         self.path = str(whole)
 
 
@@ -213,8 +208,7 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     """A folder and its files, at any depth and sorted; or the folder that a pattern begins with, and what it matches.
 
     In a pattern, `**` is any number of folders. Names with a leading dot are left out. Links are followed, but each
-    folder is entered and each file listed once, by its real path if that is among them. A file is itself, even if its
-    name is a pattern. Blocks.
+    folder is entered and each file listed once, by a real path if any. A file is itself, a pattern or not. Blocks.
     """
     if path.is_file():
         return path.parent, [path]
@@ -232,10 +226,7 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
 
 
 def _match(folder: Path, part: str) -> Iterator[Path]:
-    """What matches a pattern's part in a folder; of `**` it and those below, each once, but none around it.
-
-    Links come last: a folder that has another path below this one is entered by that.
-    """
+    """What matches a pattern's part in a folder; of `**` it and those below, each once, links last; none around it."""
     if part != "**":
         yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207 - Path.glob takes no `a**`
         return

@@ -87,7 +87,5 @@ def open_document(
 
 def _list_paths(given: object) -> list[Path] | None:
     items = cast("list[object]", given) if isinstance(given, (list, tuple)) else []
-    paths = [
-        Path(os.fspath(cast("os.PathLike[str]", x))) for x in items if isinstance(x, os.PathLike)
-    ]
+    paths = [Path(cast("os.PathLike[str]", x)) for x in items if isinstance(x, os.PathLike)]
     return paths if paths and len(paths) == len(items) else None

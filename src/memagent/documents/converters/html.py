@@ -102,11 +102,11 @@ class _Reader(HTMLParser):
     def end_block(self) -> None:
         """The block so far is complete."""
         text = self._text() if self._verbatim else self._text().rstrip(" \n")
-        said, heading = self._said or self._begun, self._heading
+        if text.strip() or self._said or self._begun:
+            place = " ".join(text.split()) if self._heading else None
+            self.found.append(Passage(f"{text}\n\n", place))
         self._line = []
         self._said = self._ended = self._begun = self._heading = False
-        if text.strip() or said:
-            self.found.append(Passage(f"{text}\n\n", " ".join(text.split()) if heading else None))
 
     def pass_on(self) -> None:
         """A long block doesn't wait for its end, and is no heading; blanks wait for what they separate."""

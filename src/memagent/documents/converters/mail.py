@@ -67,16 +67,13 @@ def _parts(message: Message) -> list[Message]:
 
 
 def _is_text(part: Message, *kinds: str) -> bool:
-    kind, use = part.get_content_type(), part.get_content_disposition()
-    texts = kinds or ("text/plain", "text/html")
-    return kind in texts and use != "attachment" and not part.is_multipart()
+    if part.is_multipart() or part.get_content_disposition() == "attachment":
+        return False
+    return part.get_content_type() in (kinds or ("text/plain", "text/html"))
 
 
 def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str | list[Any]:
-    """A part's text: in the declared encoding, or if that doesn't fit the given one, or a guess with U+FFFD.
-
-    No parts, which makes it an attachment, if it isn't text.
-    """
+    """A part's text: in the declared encoding, else the given one, or a guess with U+FFFD; no parts if it isn't any."""
     content = cast("bytes", part.get_payload(decode=True))
     declared = part.get_content_charset("" if encoding else "utf-8")
     if (chosen := fitting(declared, content)) is None:
