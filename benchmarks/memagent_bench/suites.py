@@ -66,7 +66,7 @@ CONTROL = "_no_context"
 
 
 def name_row(system: str, task: str) -> str:
-    """The row for a system's scores at a task: controls, whose answers are no part of its mean, have their own."""
+    """The row for a system's scores at a task: controls, which don't count in its mean, have a row of their own."""
     return f"{system} (no context)" if task.endswith(CONTROL) else system
 
 

@@ -194,11 +194,8 @@ class FolderSource(FilesSource):
         whole = expand(path).absolute()
         folder, paths = list_files(whole)
         if not paths:
-            raise DocumentNotFound(
-                f"the folder {path!r} has no files"
-                if folder == whole
-                else f"no file matches {path!r}"
-            )
+            why = "the folder {!r} has no files" if folder == whole else "no file matches {!r}"
+            raise DocumentNotFound(why.format(path))
         labels = [path.relative_to(folder).as_posix() for path in paths]
         super().__init__(paths, name or path, encoding, errors, *labels)
         self.path = str(whole)

@@ -28,8 +28,7 @@ Source: TypeAlias = (
     | AsyncIterable[bytes]
     | Document
 )
-"""Accepted sources: a `str` is text (never a path), a `Path` a file, a folder or a pattern such as `*.md` (`~` is the
-home folder)."""
+"""Accepted sources: a `str` is text (never a path), a `Path` a file, folder or pattern such as `~/*.md` (`~`: home)."""
 
 
 def open_document(

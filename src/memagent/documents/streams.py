@@ -130,8 +130,7 @@ class AsyncSource(IterableSource):
                     for piece in takewhile(bool, text):
                         yield piece
                     continue
-                ready = (piece for piece in takewhile(bool, text))
-                async with aclosing(pull_in_threads(ready)) as pieces:
+                async with aclosing(pull_in_threads(p for p in takewhile(bool, text))) as pieces:
                     async for piece in pieces:
                         yield piece
         finally:

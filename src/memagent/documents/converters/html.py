@@ -109,7 +109,7 @@ class _Reader(HTMLParser):
         self._said = self._ended = self._begun = self._heading = False
 
     def pass_on(self) -> None:
-        """A long block doesn't wait for its end, and is no heading; blanks wait for what they separate."""
+        """A long block doesn't wait for its end, and is not a heading; blanks wait for what they separate."""
         if sum(map(len, self._line)) > PIECE_CHARS:
             text = self._text()
             end = len(text.rstrip(" \t\n")) or len(text)

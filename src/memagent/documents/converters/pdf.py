@@ -53,8 +53,6 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
 
 def _ranges(numbers: list[int]) -> str:
     """As `3, 7-9`."""
-    runs = (
-        [n for _, n in run]
-        for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-    )
+    groups = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    runs = ([n for _, n in run] for _, run in groups)
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
