@@ -65,6 +65,11 @@ CONTROL = "_no_context"
 """Suffix of tasks that ask another task's questions without the document; length is irrelevant to them."""
 
 
+def name_row(system: str, task: str) -> str:
+    """The row for a system's scores at a task: controls, which don't count in its mean, have a row of their own."""
+    return f"{system} (no context)" if task.endswith(CONTROL) else system
+
+
 def tasks_of(suite: str) -> dict[str, MakeTask]:
     """The tasks of a suite by name.
 

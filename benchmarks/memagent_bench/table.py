@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from memagent.texts import show_length
 from memagent_bench.record import Record
-from memagent_bench.suites import CONTROL
+from memagent_bench.suites import CONTROL, name_row
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def means(records: Sequence[Record], asked: Mapping[int, Collection[str]]) -> li
         lambda: defaultdict(list)
     )
     for record in records:
-        control = " (no context)" if record.task.endswith(CONTROL) else ""
-        by_task[record.system + control, record.length][record.task].append(record.score)
+        row = name_row(record.system, record.task), record.length
+        by_task[row][record.task].append(record.score)
     return [
         Mean(
             system,

@@ -64,7 +64,10 @@ def show_length(length: int) -> str:
 
 def expand(path: str | os.PathLike[str]) -> Path:
     """The path with `~` as the home folder. A `~name` that is nobody's stays, where pathlib raises a RuntimeError."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111 - see above
+    try:
+        return Path(os.path.expanduser(path))  # noqa: PTH111 - see above
+    except ValueError:  # a NUL
+        return Path(path)
 
 
 def repair_surrogates(text: str) -> str:

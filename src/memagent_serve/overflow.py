@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from memagent import Message, Result, Usage
@@ -39,12 +38,17 @@ class Conversation:
     """Of the history that this one continues, if the client brought it. The engine doesn't know such requests."""
     items: Mapping[int, list[Any]] = field(default_factory=dict[int, list[Any]], repr=False)
     """What messages were made of, by their `id()`, if the request isn't in the form of chat completions."""
+    # No cached_property: in Python 3.11 it has one lock, so that a small request would wait for a large one.
+    _found: list[tuple[list[Message], list[ToolSpec]]] = field(
+        default_factory=list[Any], init=False, repr=False, compare=False
+    )
 
     async def read(self) -> tuple[list[Message], list[ToolSpec]]:
         """Messages and tools as memagent counts them; a `ConfigError` if they aren't any."""
-        return await asyncio.to_thread(lambda: self._read)  # there may be hundreds of thousands
+        if not self._found:
+            self._found.append(await asyncio.to_thread(self._read))  # hundreds of thousands perhaps
+        return self._found[0]
 
-    @cached_property
     def _read(self) -> tuple[list[Message], list[ToolSpec]]:
         messages = list(map(Message.from_openai, self.messages))
         return messages, list(map(ToolSpec.from_openai, self.tools))

@@ -188,6 +188,18 @@ def test_its_own_files_are_no_documents(
     assert (done.exit_code, done.stderr) == (0, "")
 
 
+def test_out_may_be_a_link(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
+    from memagent.runstore.lock import hold_file
+
+    (link := tmp_path / "link.jsonl").symlink_to(out := tmp_path / "r.jsonl")
+    command = ("map", docs, QUESTION, "--model", "extractive", "--out", link)
+    with hold_file(out):
+        assert invoke(*command).exit_code == 5
+    assert invoke(*command).exit_code == invoke(*command).exit_code == 0
+    assert link.is_symlink()
+    assert len(rows(out)) == 4
+
+
 def test_an_empty_path_is_not_the_current_folder(
     invoke: Invoke, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

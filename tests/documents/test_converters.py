@@ -187,6 +187,18 @@ def test_long_preformatted_text_comes_in_parts() -> None:
     assert max(map(len, texts)) < 200_000
 
 
+@pytest.mark.parametrize("tag", ["p", "h1"])
+@pytest.mark.parametrize(("end", "shown"), [("<br>\n", "\n"), ("\n", " "), (" <td>", "\t")])
+def test_a_long_block_comes_in_parts(tag: str, end: str, shown: str) -> None:
+    page = f"<p>Log</p><{tag}>" + f"It  started.{end}" * 20_000 + f"<br> <br>.</{tag}><h2>End</h2>"
+    pieces = (page[at : at + 65536] for at in range(0, len(page), 65536))
+    found = list(html.read(pieces, "x"))
+    line = f"It started.{shown}" * 20_000
+    assert "".join(text for text, _, _ in found) == f"Log\n\n{line.rstrip(' ')}\n\n.\n\nEnd\n\n"
+    assert [place for _, place, _ in found if place] == ["End"]
+    assert max(len(text) for text, _, _ in found) < 200_000
+
+
 def test_headings_may_have_elements(tmp_path: Path) -> None:
     page = "<h2><div>One</div></h2>a<h2>The <svg><path/></svg>two</h2>b"
     _, places = read(write(tmp_path / "a.html", page))
@@ -286,6 +298,11 @@ def test_a_heading_with_many_blanks_takes_no_time(tmp_path: Path) -> None:
             "The lift broke.\n42\n",
         ),
         ("a.srt", "1\n00:00:01.00 --> 00:00:02.0\nHello.\n", "Hello.\n"),
+        (
+            "a.srt",
+            "1\n00:00:01.0 --> 00:00:02.0\nIn\n\n1805\n\n2\n\n00:00:03.0 --> 00:00:04.0\n\n7\n8\n\n9",
+            "In\n1805\n7\n8\n9\n",
+        ),
         (
             "a.srt",
             "1\n00:00:01.00 --> 00:00:02.0\nOne\n\nmore.\n\n2\n00:00:03.0 --> 00:00:04.0\nTwo.\n",
@@ -533,6 +550,35 @@ def test_mail_is_read_in_the_encoding_that_is_given(tmp_path: Path) -> None:
         "".join(document.read())
 
 
+def test_the_encoding_that_is_given_is_not_for_mail_that_declares_its_own(tmp_path: Path) -> None:
+    parts = [f"text/plain{kind}\n\nCafé{n}" for n, kind in enumerate(("; charset=utf-8", ""))]
+    first, last = f"Content-Type: {multipart('mixed', *parts)}".split("Café1")
+    path = write(tmp_path / "a.eml", first.encode() + "Café1".encode("cp1252") + last.encode())
+    document = open_document(path, encoding="cp1252")
+    assert isinstance(document, FileSource)
+    assert "".join(document.read()) == "\nCafé0\nCafé1"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "\nAttachments (not read): a.txt\n"),
+        (b"\x07\x08\xff\x01\x02", "\nAttachments (not read): a.txt\n"),
+        (b"The code \xe9t\xe9 is\0 47.", "\nThe code été is 47."),
+        (b"It is 47. " * 20 + bytes(range(128, 256)), "\n" + "It is 47. " * 20 + "\ufffd" * 128),
+    ],
+)
+def test_a_part_of_mail_may_be_anything(tmp_path: Path, content: bytes, text: str) -> None:
+    part = "text/plain; name=a.txt\nContent-Disposition: inline\n\nODD"
+    mail = f"Content-Type: {multipart('mixed', PLAIN, part)}".encode()
+    assert read(write(tmp_path / "a.eml", mail.replace(b"ODD", content)))[0] == (
+        f"\nThe oven is broken.{text}"
+    )
+    if "not read" in text:
+        with pytest.raises(BinaryDocument, match="has no text"):
+            read(write(tmp_path / "a.eml", f"Content-Type: {part}".encode()[:-3] + content))
+
+
 @pytest.mark.parametrize("part", ["message/rfc822\n\n", "multipart/mixed; boundary={0}\n\n--{0}\n"])
 def test_mail_within_mail_without_end_is_refused(tmp_path: Path, part: str) -> None:
     parts = "".join(f"Content-Type: {part}".format(number) for number in range(2000))
@@ -665,10 +711,21 @@ def test_links_are_followed_once(tmp_path: Path, pattern: str) -> None:
     }.items():
         (folder / name).symlink_to(target)
     found = [path.relative_to(folder).as_posix() for path in list_files(folder / pattern)[1]]
-    assert found == (
-        ["again/b.txt", "all/a.txt"] if pattern[:2] == "*/" else ["a.txt", "again/b.txt"]
-    )
+    assert found == ["again/b.txt", "sub/a.txt"]
     assert list_files(folder / "al*" / "*.txt")[1] == [folder / "all" / "a.txt"]
+
+
+@pytest.mark.parametrize("pattern", ["", "**", "**/*.md", "*/*.md", "*/**/*.md"])
+def test_a_link_that_moves_changes_no_name(tmp_path: Path, pattern: str) -> None:
+    found: list[list[str]] = []
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+        write(tmp_path / version / "spec.md", version)
+        (latest := tmp_path / "latest").unlink(missing_ok=True)
+        latest.symlink_to(version)
+        files = list_files(tmp_path / pattern)[1]
+        found.append([path.relative_to(tmp_path).as_posix() for path in files])
+    assert found == [["v1/spec.md"], ["v1/spec.md", "v2/spec.md"]]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_list_of_file_names_is_text_with_a_warning(
 
 
 @pytest.mark.parametrize(
-    "text", ["gone.txt", "a.txt\n", "x\0y", "see https://example.com", "y" * 9999]
+    "text", ["gone.txt", "a.txt\n", "x\0y", "~x\0y", "see https://example.com", "y" * 9999]
 )
 def test_other_strs_bring_no_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
@@ -94,6 +94,10 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert open_document(Path("~/a.txt")).path == str(tmp_path / "a.txt")
     with pytest.raises(DocumentNotFound, match="nobody-of-that-name"):
         open_document(Path("~nobody-of-that-name/a.txt"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~notes.txt").write_text("notes")
+    assert text_of(Path("~notes.txt")) == "notes"
+    assert text_of([Path("~notes.txt")]) == "[file ~notes.txt]\n\nnotes\n\n"
 
 
 def test_a_path_document_knows_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,8 +115,9 @@ def test_missing_directory_and_forbidden_paths_are_not_found(tmp_path: Path) -> 
         open_document(tmp_path / "none.txt")
     with pytest.raises(DocumentNotFound, match="has no files"):
         open_document(tmp_path)
-    with pytest.raises(DocumentNotFound):
-        open_document(Path("a\0b"))
+    for path in (Path("a\0b"), Path("~a\0b")):
+        with pytest.raises(DocumentNotFound):
+            open_document(path)
 
 
 def test_no_permission_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

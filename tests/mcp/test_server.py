@@ -277,6 +277,7 @@ async def test_text_that_was_neutralised_is_shown_as_it_stands(books: Path) -> N
     [
         ([], "Missing option '--root'"),
         (["--root", "no/such"], "--root must be a folder, got 'no/such'"),
+        (["--root", "~nobody-here"], "--root must be a folder, got '~nobody-here'"),
     ],
 )
 def test_wrong_roots(args: list[str], words: str) -> None:

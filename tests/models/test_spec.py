@@ -322,6 +322,7 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
         ("vllm:m", {"base_url": "http://a/v1,,http://b/v1"}, "the base URL '' does not start"),
         ("vllm-engine:m", {"base_url": "http://h/v1"}, "needs no server, so base_url="),
         ("vllm-engine:./nowhere", {}, "there is no folder"),
+        ("vllm-engine:~nobody-here/model", {}, "there is no folder"),
         ("sglang-engine:./nowhere", {}, "there is no folder"),
         ("vllm-engine:m", {"window": 0}, "window must be at least 1 token, got 0"),
         ("vllm:m", {"window": 0}, "window must be at least 1 token, got 0"),

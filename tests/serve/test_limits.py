@@ -1,5 +1,6 @@
 """Attacks by size, time, framing and paths, and by what a request might have fetched."""
 
+import asyncio
 import gzip
 import socket
 import threading
@@ -16,6 +17,7 @@ from tests.serve.sockets import BODY, RAW, port_of, request_of, root, status_of,
 
 from memagent import Message
 from memagent_serve import bodies, server, wire
+from memagent_serve.overflow import Conversation
 
 
 def test_large_bodies_are_refused_before_they_are_read(serve: Serve, engine: Engine) -> None:
@@ -133,6 +135,30 @@ def test_other_requests_do_not_wait_while_messages_are_read(
     assert http.post(f"{url}/chat/completions", json=BODY).status_code == 200
     assert len(engine.raws) == 1
     assert {thread.name.partition("_")[0] for thread in threads} == {"asyncio"}  # its pool
+
+
+async def test_a_request_does_not_wait_until_another_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    real = Message.from_openai
+
+    def read(fields: dict[str, Any]) -> Message:
+        if fields["content"] == "large":
+            begun.set()
+            assert ended.wait(5)
+        return real(fields)
+
+    monkeypatch.setattr(Message, "from_openai", read)
+    large, small = (
+        Conversation([{"role": "user", "content": text}], [], None) for text in ("large", "small")
+    )
+    reading = asyncio.create_task(large.read())
+    await asyncio.to_thread(begun.wait, 5)
+    found = await small.read()
+    ended.set()
+    assert (await reading)[0][0].content == "large"
+    assert await small.read() is found
 
 
 def test_too_many_requests_are_told_to_wait(

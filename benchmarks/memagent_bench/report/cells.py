@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memagent.terminal import clean
 from memagent_bench.published import ONE_SHOT, RULER_TASKS
 from memagent_bench.record import Record
-from memagent_bench.suites import CONTROL
+from memagent_bench.suites import CONTROL, name_row
 from memagent_bench.systems.registry import SYSTEMS
 
 
@@ -54,8 +54,8 @@ class Suite:
         return [r for (name, _, _), records in self.cells.items() if name == label for r in records]
 
     def is_published(self, label: str) -> bool:
-        """Whether the label's system sends the published prompt: only then do published figures compare."""
-        return all(record.system == ONE_SHOT for record in self.of(label))
+        """Whether the label's system sends the published prompt, with the text: else no published figure compares."""
+        return all(r.system == ONE_SHOT and not r.task.endswith(CONTROL) for r in self.of(label))
 
     @property
     def records(self) -> list[Record]:
@@ -74,10 +74,7 @@ def sort_records(folders: Mapping[str, Sequence[Record]]) -> list[Suite]:
     for folder, records in folders.items():
         for record in records:
             label = names[folder, record.provenance.model, record.system]
-            task = record.task
-            if task.endswith(CONTROL):
-                # A system of its own: answers without a text are no part of a mean over tasks.
-                label, task = f"{label} (no context)", task.removesuffix(CONTROL)
+            label, task = name_row(label, record.task), record.task.removesuffix(CONTROL)
             cell = (label, _one_line(task), record.length)
             found.setdefault(_one_line(record.suite), {}).setdefault(cell, []).append(record)
     return [_suite(name, cells) for name, cells in found.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +59,8 @@ def map_documents(given: Map) -> None:
     outcome = Outcome(chosen_display(given.display), given.again())
     with report_errors(outcome):
         given.list_questions()
+        if given.out is not None:  # a lock beside a link to it would be another one
+            given = replace(given, out=given.out.resolve())
         paths = find(given.doc, given.out)
         from memagent.memory.corpus import name_run
         from memagent.runstore.lock import hold_folder

@@ -22,10 +22,7 @@ class Document(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Length in bytes (of the file as stored) or characters (of a str); None for streams.
-
-        For progress bars only.
-        """
+        """Bytes (of the file as stored) or characters (of a str), for progress bars only; None for streams."""
         ...
 
     @property

@@ -92,11 +92,10 @@ class FileSource(_Placed):
     """A file named by its path: text, plain or gzip, or one of the formats in `converters`."""
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
-        super().__init__(Path(path), name or path, encoding, errors)
+        super().__init__(expand(path), name or path, encoding, errors)
         try:
-            self._source = self._source.expanduser()
             status = self._source.stat()
-        except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, no such home
+        except (OSError, ValueError) as error:  # a NUL in the path
             raise self._not_found(error) from error
         self.path = str(self._source.absolute())  # with half surrogate pairs, or it would not open
         # Pipes and devices have no length, and can't be read twice.
@@ -165,12 +164,7 @@ class FilesSource(_Placed):
     path: str | None = None
 
     def __init__(
-        self,
-        paths: Sequence[Path],
-        name: str,
-        encoding: str | None,
-        errors: str,
-        names: Sequence[str] = (),
+        self, paths: Sequence[Path], name: str, encoding: str | None, errors: str, *names: str
     ) -> None:
         super().__init__(paths, name, encoding, errors)
         self._files = [FileSource(str(path), None, encoding, errors) for path in paths]
@@ -200,13 +194,10 @@ class FolderSource(FilesSource):
         whole = expand(path).absolute()
         folder, paths = list_files(whole)
         if not paths:
-            raise DocumentNotFound(
-                f"the folder {path!r} has no files"
-                if folder == whole
-                else f"no file matches {path!r}"
-            )
+            why = "the folder {!r} has no files" if folder == whole else "no file matches {!r}"
+            raise DocumentNotFound(why.format(path))
         labels = [path.relative_to(folder).as_posix() for path in paths]
-        super().__init__(paths, name or path, encoding, errors, labels)
+        super().__init__(paths, name or path, encoding, errors, *labels)
         self.path = str(whole)
 
 
@@ -214,7 +205,7 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     """A folder and its files, at any depth and sorted; or the folder that a pattern begins with, and what it matches.
 
     In a pattern, `**` is any number of folders. Names with a leading dot are left out. Links are followed, but each
-    folder is entered and each file listed once. A file is itself, even if its name is a pattern. Blocks.
+    folder is entered and each file listed once, by a real path if any. A file is itself, a pattern or not. Blocks.
     """
     if path.is_file():
         return path.parent, [path]
@@ -223,22 +214,25 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     found = [folder]
     for part in [*parts, "*"] if parts[-1] == "**" else parts:
         found = [inner for outer in found for inner in _match(outer, part)]
-    files: dict[Path, Path] = {}
+    files, top = dict[Path, Path](), folder.resolve()
     for file in sorted(filter(Path.is_file, found), key=Path.as_posix):
-        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
-            files.setdefault(file.resolve(), file)
-    return folder, list(files.values())
+        below, real = file.relative_to(folder), file.resolve()
+        if not any(part.startswith(".") for part in below.parts):
+            files[real] = file if real == top / below else files.get(real, file)
+    return folder, sorted(files.values(), key=Path.as_posix)
 
 
 def _match(folder: Path, part: str) -> Iterator[Path]:
-    """What matches a pattern's part in a folder; of `**` it and those below, each once, but none around it."""
+    """What matches a pattern's part in a folder; of `**` it and those below, each once, links last; none around it."""
     if part != "**":
         yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207 - Path.glob takes no `a**`
         return
-    seen = set(folder.resolve().parents)
-    for where, names, _ in os.walk(folder, followlinks=True):
-        real = Path(where).resolve()
-        names[:] = sorted(name for name in names if real not in seen and name[0] != ".")
-        if real not in seen:
-            seen.add(real)
-            yield Path(where)
+    seen, starts = set(folder.resolve().parents), [folder]
+    for start in starts:
+        for where, names, _ in os.walk(start):
+            real = Path(where).resolve()
+            names[:] = sorted(name for name in names if real not in seen and name[0] != ".")
+            starts += (path for name in names if (path := Path(where, name)).is_symlink())
+            if real not in seen:
+                seen.add(real)
+                yield Path(where)

@@ -43,8 +43,7 @@ def parts(items: Iterable[object], kind: type[T], name: str) -> Generator[T]:
     for item in items:
         if not isinstance(item, (str, bytes, bytearray, memoryview)):
             raise DocumentError(
-                f"{name!r} yielded {item!r:.80} of type {type(item).__name__}; "
-                f"a document's items must be str or bytes"
+                f"{name!r} yielded {item!r:.80} of type {type(item).__name__}; items must be str or bytes"
             )
         if isinstance(item, str) != (kind is str):
             raise DocumentError(f"{name!r} yielded both str and bytes; use one or the other")
@@ -66,9 +65,8 @@ def check(pieces: Iterable[str], name: str) -> Generator[str]:
                 piece.encode()
         except UnicodeEncodeError as error:
             raise DecodingError(
-                f"character {given + error.start} of {name!r} is a lone surrogate "
-                f"({piece[error.start]!r}), which is not text: decode the source with "
-                f"errors='replace', or pass it as bytes"
+                f"character {given + error.start} of {name!r} is a lone surrogate ({piece[error.start]!r}), which is "
+                f"not text: decode the source with errors='replace', or pass it as bytes"
             ) from error
         given += len(piece)
         blank = blank and not piece.strip()
@@ -125,8 +123,7 @@ def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
             yield b""
     if not ended or data:
         raise DocumentError(
-            f"{name!r} is truncated gzip data: it ends before its last member does; "
-            f"fetch or compress it again"
+            f"{name!r} is truncated gzip data: it ends before its last member does; fetch or compress it again"
         )
 
 

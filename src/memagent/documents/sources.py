@@ -11,6 +11,7 @@ from memagent.documents.decoding import check_options
 from memagent.documents.files import FileSource, FilesSource, FolderSource
 from memagent.documents.streams import AsyncSource, IterableSource, OpenFileSource, TextSource
 from memagent.errors import DocumentError
+from memagent.texts import expand
 
 Source: TypeAlias = (
     str
@@ -27,8 +28,7 @@ Source: TypeAlias = (
     | AsyncIterable[bytes]
     | Document
 )
-"""Accepted sources: a `str` is text (never a path), a `Path` a file, a folder or a pattern such as `*.md` (`~` is the
-home folder)."""
+"""Accepted sources: a `str` is text (never a path), a `Path` a file, folder or pattern such as `~/*.md` (`~`: home)."""
 
 
 def open_document(
@@ -63,9 +63,9 @@ def open_document(
         return IterableSource((given,), name or "<bytes>", encoding, errors, size)
     if isinstance(given, os.PathLike):
         path = os.fsdecode(cast("os.PathLike[str]", given))
+        whole = expand(path)
         # os.path's functions are False for what cannot be a path, where pathlib's raise.
-        whole = os.path.expanduser(path)  # noqa: PTH111
-        several = os.path.isdir(whole) or (has_magic(whole) and not os.path.lexists(whole))  # noqa: PTH112
+        several = os.path.isdir(whole) or (has_magic(path) and not os.path.lexists(whole))  # noqa: PTH112
         kind = FolderSource if several else FileSource
         return kind(path, name, encoding, errors)
     if (paths := _list_paths(given)) is not None:
@@ -86,7 +86,5 @@ def open_document(
 
 def _list_paths(given: object) -> list[Path] | None:
     items = cast("list[object]", given) if isinstance(given, (list, tuple)) else []
-    paths = [
-        Path(os.fspath(cast("os.PathLike[str]", x))) for x in items if isinstance(x, os.PathLike)
-    ]
+    paths = [Path(cast("os.PathLike[str]", x)) for x in items if isinstance(x, os.PathLike)]
     return paths if paths and len(paths) == len(items) else None

@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 
 from memagent.documents.filters import BLOCK_BYTES, check, parts, text_of
 from memagent.errors import DecodingError, DocumentError
+from memagent.texts import expand
 
 _LONGEST_PATH = 4096
 """PATH_MAX of Linux."""
@@ -131,8 +132,7 @@ class AsyncSource(IterableSource):
                     for piece in takewhile(bool, text):
                         yield piece
                     continue
-                ready = (piece for piece in takewhile(bool, text))
-                async with aclosing(pull_in_threads(ready)) as pieces:
+                async with aclosing(pull_in_threads(p for p in takewhile(bool, text))) as pieces:
                     async for piece in pieces:
                         yield piece
         finally:
@@ -151,7 +151,7 @@ def _warn_of_a_place(text: object) -> None:
         return
     if re.fullmatch(r"https?://\S+", text.strip()):
         advice = "memagent doesn't fetch URLs: download it, and pass its text or a Path"
-    elif os.path.isfile(os.path.expanduser(text)):  # noqa: PTH111, PTH113 - these raise for no text
+    elif os.path.isfile(expand(text)):  # noqa: PTH113 - raises for no text
         advice = f"there is a file of that name: pass Path({text!r}) to read it"
     else:
         return

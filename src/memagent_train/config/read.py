@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from memagent.errors import ConfigError
+from memagent.texts import expand
 from memagent_train.config.keys import find_nearest, list_keys
 from memagent_train.config.toml import Table, read_toml
 
@@ -152,7 +153,7 @@ def _shorten(value: object) -> str:
 def _anchor(value: Any, base: Path) -> Any:
     """The same settings with all relative paths made absolute."""
     if isinstance(value, Path):
-        return base / value.expanduser()
+        return base / expand(value)
     if isinstance(value, BaseModel):
         changed = {
             name: new

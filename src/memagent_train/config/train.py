@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from memagent.errors import ConfigError
 from memagent.messages import Leaf
+from memagent.texts import expand
 from memagent_train.agents import MEMORY, AgentSettings
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
 from memagent_train.config.read import load
@@ -132,5 +133,5 @@ def _is_empty(section: object) -> bool:
 
 def _resolve_name(base: Path, name: str) -> str:
     """The path of the file or folder of that name next to the settings; else the name, which may be on a hub."""
-    path = base / Path(name).expanduser()
+    path = base / expand(name)
     return str(path) if path.is_file() or (path / "config.json").is_file() else name

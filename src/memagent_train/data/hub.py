@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from memagent.texts import name_extra
+from memagent.texts import expand, name_extra
 from memagent_train.data.settings import HubSettings
 from memagent_train.errors import DataError
 
@@ -62,7 +62,7 @@ def _load(settings: HubSettings) -> Dataset:
         import datasets
     except ImportError as error:
         raise DataError(name_extra("a source of kind 'hub'", "train")) from error
-    path = Path(settings.path).expanduser()
+    path = expand(settings.path)
     try:
         if path.is_dir() and any((path / name).is_file() for name in SAVED):
             found: Any = _pick_split(datasets.load_from_disk(str(path)), settings)

@@ -33,6 +33,12 @@ def test_other_prompts_have_no_published_figures_beside_them() -> None:
     assert set(one.measured) == {"published"}
 
 
+def test_answers_without_a_text_have_no_published_figures_beside_them() -> None:
+    assert found(qa(task="hotpotqa_no_context")) == []
+    (one,) = found(qa(), qa(task="hotpotqa_no_context"))
+    assert set(one.measured) == {"published"}
+
+
 def test_ruler_needs_the_eleven_tasks() -> None:
     (one,) = found(*run(("published",), n=1))
     assert set(one.measured) == {"published"}

@@ -26,8 +26,7 @@ class Archive(ZipFile):
         Raises:
             BinaryDocument: it is missing, encrypted, or expands beyond reason.
         """
-        info = self.NameToInfo.get(member)
-        if info is None:
+        if (info := self.NameToInfo.get(member)) is None:
             raise BinaryDocument(f"{self._name!r} is broken: it has no {member!r}")
         if info.flag_bits & 1:
             raise BinaryDocument(f"{self._name!r} is encrypted: decrypt it first")

@@ -46,6 +46,7 @@ class _Reader(HTMLParser):
         self._line: list[str] = []
         self._said = False  # the line, or its last cell, has text
         self._ended = False  # its block has ended, but a cell may follow
+        self._begun = False  # its beginning was passed on
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         block = _BLOCK.fullmatch(tag)
@@ -100,19 +101,26 @@ class _Reader(HTMLParser):
 
     def end_block(self) -> None:
         """The block so far is complete."""
-        text, self._line = "".join(self._line), []
-        said, heading, self._heading = self._said, self._heading, False
-        self._said = self._ended = False
-        if not self._verbatim:
-            text = re.sub(r" ?([\t\n]) ?", r"\1", re.sub(" +", " ", text)).strip(" \n")
-        if text.strip() or said:
-            self.found.append(Passage(f"{text}\n\n", " ".join(text.split()) if heading else None))
+        text = self._text() if self._verbatim else self._text().rstrip(" \n")
+        if text.strip() or self._said or self._begun:
+            place = " ".join(text.split()) if self._heading else None
+            self.found.append(Passage(f"{text}\n\n", place))
+        self._line = []
+        self._said = self._ended = self._begun = self._heading = False
 
     def pass_on(self) -> None:
-        """Long preformatted text doesn't wait for its end."""
-        if self._verbatim and sum(map(len, self._line)) > PIECE_CHARS:
-            self.found.append(Passage("".join(self._line)))
-            self._line = [""]
+        """A long block doesn't wait for its end, and is not a heading; blanks wait for what they separate."""
+        if sum(map(len, self._line)) > PIECE_CHARS:
+            text = self._text()
+            end = len(text.rstrip(" \t\n")) or len(text)
+            self.found.append(Passage(text[:end]))
+            self._line, self._heading, self._begun = [text[end:]], False, self._begun or end > 0
+
+    def _text(self) -> str:
+        text = "".join(self._line)
+        if not self._verbatim:
+            text = re.sub(r" ?([\t\n]) ?", r"\1", re.sub(" +", " ", text))
+        return text if self._verbatim or self._begun else text.lstrip(" \n")
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from memagent.documents.converters import Passage, html
 from memagent.documents.decoding import decode, fitting
-from memagent.errors import BinaryDocument
+from memagent.errors import BinaryDocument, DecodingError
 
 _log = logging.getLogger(__name__)
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
@@ -22,16 +22,16 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
 
     Raises:
         BinaryDocument: it is larger than `MAX_BYTES`, has no text, or is broken.
-        DecodingError: a part isn't in the given encoding.
+        DecodingError: a part is neither in the encoding that it declares nor in the given one.
     """
     if path.stat().st_size > MAX_BYTES:
         raise BinaryDocument(f"{name!r} has more than {MAX_BYTES:,} bytes: save its parts as files")
     with path.open("rb") as file:
         message = message_from_binary_file(file)
-    if not any(map(_is_text, message.walk())):
-        raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
     for part in filter(_is_text, message.walk()):
         part.set_payload(_decode(part, name, encoding, errors))
+    if not any(map(_is_text, message.walk())):
+        raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
     yield from _passages(message, name)
 
 
@@ -67,17 +67,27 @@ def _parts(message: Message) -> list[Message]:
 
 
 def _is_text(part: Message, *kinds: str) -> bool:
-    kind, use = part.get_content_type(), part.get_content_disposition()
-    return kind in (kinds or ("text/plain", "text/html")) and use != "attachment"
+    if part.is_multipart() or part.get_content_disposition() == "attachment":
+        return False
+    return part.get_content_type() in (kinds or ("text/plain", "text/html"))
 
 
-def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str:
-    """A part's text: in the given encoding, the declared one, or if that doesn't fit a guess with U+FFFD."""
+def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str | list[Any]:
+    """A part's text: in the declared encoding, else the given one, or a guess with U+FFFD; no parts if it isn't any."""
     content = cast("bytes", part.get_payload(decode=True))
-    declared = part.get_content_charset() or "utf-8"
-    if (chosen := encoding or fitting(declared, content)) is None:
+    declared = part.get_content_charset("" if encoding else "utf-8")
+    if (chosen := fitting(declared, content)) is None:
+        if encoding:
+            return "".join(decode(iter([content]), name, encoding, errors))
         _log.warning("%r isn't in its charset %r: name its encoding if it is wrong", name, declared)
-    return "".join(decode(iter([content]), name, chosen, errors if encoding else "replace"))
+    for raw in (content, content.replace(b"\0", b"")):
+        try:
+            return "".join(decode(iter([raw]), name, chosen, "replace"))
+        except DecodingError:
+            return raw.decode(errors="replace")
+        except BinaryDocument:
+            continue
+    return []
 
 
 def _decoded(raw: str) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Generator
+from contextlib import closing
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from memagent.documents.converters import Passage
 from memagent.errors import BinaryDocument, ConfigError
-from memagent.texts import plural
+from memagent.texts import name_extra, plural
 
 _log = logging.getLogger(__name__)
 _CLEAN = {"\r": None, "\ufffe": None, "\x02": None, "\0": " "}
@@ -26,19 +27,14 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     try:
         pdfium: Any = import_module("pypdfium2")  # it has no types
     except ImportError as error:
-        raise ConfigError(
-            f"{name!r} is a PDF file: install memagent[formats] to read it"
-        ) from error
+        raise ConfigError(name_extra(f"the PDF file {name!r}", "formats")) from error
     table = str.maketrans(_CLEAN)
     try:
         with pdfium.PdfDocument(path) as document:
             empty: list[int] = []
             for number in range(1, len(document) + 1):
-                page = document[number - 1]
-                try:
+                with closing(document[number - 1]) as page:
                     text = page.get_textpage().get_text_bounded(errors="replace").translate(table)
-                finally:
-                    page.close()
                 if text.strip():
                     yield Passage(f"{text}\n\n", f"p. {number}")
                 else:
@@ -57,8 +53,6 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
 
 def _ranges(numbers: list[int]) -> str:
     """As `3, 7-9`."""
-    runs = (
-        [n for _, n in run]
-        for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-    )
+    groups = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    runs = ([n for _, n in run] for _, run in groups)
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)

@@ -22,21 +22,30 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
     """
     time: str | None = None
     inside: bool | None = None  # None before the first cue
-    gap = stray = vtt = False  # a number after a gap is the next cue's
+    gap = stray = vtt = False
+    number = ""  # after a gap: the next cue's if times follow, else what is said
     for line in lines_of(map(IncrementalNewlineDecoder(None, translate=True).decode, pieces)):
-        if (found := _TIMES.fullmatch(line)) is not None:
-            time, inside, gap = found[1], True, False
+        found = _TIMES.fullmatch(line)
+        if number and not found and line.strip():
+            yield Passage(number, time)
+            time = None
+        if found:
+            time, inside, gap, number = found[1], True, False, ""
         elif not line.strip():
             if line:  # WebVTT has notes between cues, where SubRip may have more of the last one
                 inside, gap = inside and (time is not None or not vtt), True
             yield Passage("")
-        elif inside and not (gap and line.strip().isdigit()):
+        elif inside:
             said = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
-            if said.strip():
-                yield Passage(said if said.endswith("\n") else f"{said}\n", time)
+            said = said if said.endswith("\n") else f"{said}\n"
+            number = said if gap and said.strip().isdigit() else ""
+            if said.strip() and not number:
+                yield Passage(said, time)
                 time, gap = None, False
         else:
             is_head = line.startswith("WEBVTT")
             stray, vtt = stray or not is_head, vtt or is_head
+    if number:
+        yield Passage(number, time)
     if stray and inside is None:
         raise BinaryDocument(f"{name!r} has no cues with times such as 00:01.000 --> 00:02.000")
