@@ -189,11 +189,11 @@ def test_its_own_files_are_no_documents(
 
 
 def test_out_may_be_a_link(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
-    from memagent.runstore.lock import hold_file
+    from memagent.runstore.lock import hold_folder
 
     (link := tmp_path / "link.jsonl").symlink_to(out := tmp_path / "r.jsonl")
     command = ("map", docs, QUESTION, "--model", "extractive", "--out", link)
-    with hold_file(out):
+    with hold_folder(tmp_path, out.name):
         assert invoke(*command).exit_code == 5
     assert invoke(*command).exit_code == invoke(*command).exit_code == 0
     assert link.is_symlink()

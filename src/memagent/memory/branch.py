@@ -72,14 +72,7 @@ class BranchLoop(MemoryLoop):
             )
 
     def _fit(self) -> dict[str, dict[str, Any]]:
-        """The effects that wrote the memories, as the new run's prompts may show them. Blocks.
-
-        Raises:
-            RunNotFound: there is no such run.
-            RunMismatch: it doesn't read a document, or answers another number of questions.
-            ConfigError: it did not read as far.
-            BudgetError: a memory exceeds this agent's.
-        """
+        """The effects that wrote the memories, as the new run's prompts may show them. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
         record = store.get(origin)
         check_origin(record)

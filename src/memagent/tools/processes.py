@@ -235,11 +235,7 @@ class WorkerPool:
         return _text_of(reply)
 
     def _note(self, job: object, worker: _Worker | None) -> None:
-        """Registers the process that runs a call, so that it is killed if the call is abandoned.
-
-        Raises:
-            ToolError: the call is no longer needed.
-        """
+        """Registers the process that runs a call, so that it is killed if the call is abandoned."""
         with self._mutex:
             if self._closed:
                 raise ToolError("its processes were closed")
