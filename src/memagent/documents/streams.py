@@ -151,7 +151,7 @@ def _warn_of_a_place(text: object) -> None:
         return
     if re.fullmatch(r"https?://\S+", text.strip()):
         advice = "memagent doesn't fetch URLs: download it, and pass its text or a Path"
-    elif os.path.isfile(expand(text)):  # noqa: PTH113 - raises for no text
+    elif os.path.isfile(expand(text) if text[:1] == "~" else text):  # noqa: PTH113 - raises for no text
         advice = f"there is a file of that name: pass Path({text!r}) to read it"
     else:
         return

@@ -188,7 +188,7 @@ def _agent(run: Path) -> tuple[dict[str, Any], int | None]:
 
 
 def _window(agent: dict[str, Any], held: int) -> int:
-    """The window that the memory agent read with, in rollouts that held so many tokens."""
+    """The window that the memory agent read with, in rollouts that held `held` tokens."""
     return min(agent.get("window") or DEFAULT_WINDOW, held)
 
 
