@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
-from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.terminal import on_terminal
-from memagent.texts import expand
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -242,6 +240,8 @@ def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
 
 def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     """An existing store to read or resume from; raises a StoreError if the file that `--store` names is missing."""
+    from memagent.texts import expand
+
     if store and not os.path.exists(expand(store)):  # noqa: PTH110 - never raises
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)
@@ -251,13 +251,14 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
     """Raises a ConfigError if a file for results can't be written, or is in a file, folder or pattern that is read."""
     if out is None:
         return
-    why = "it is a folder" if out.is_dir() else ""
-    if not why and not os.access(out if out.exists() else out.parent, os.W_OK):
-        why = "it isn't writable, or its folder is missing"
+    from memagent.documents.files import list_files
+
+    writable = os.access(out if out.exists() else out.parent, os.W_OK)
+    why = "" if writable else "it isn't writable, or its folder is missing"
+    why = "it is a folder" if out.is_dir() else why
     places = {out.resolve(), *out.resolve().parents}
     for path in map(Path, filter(None, inputs)):
-        files = [path] if path.is_dir() else list_files(path)[1]
-        if not places.isdisjoint(map(Path.resolve, files)):
+        if places & {p.resolve() for p in ([path] if path.is_dir() else list_files(path)[1])}:
             why = f"{str(path)!r} is read, and that would change it"
     if why:
         raise ConfigError(f"cannot write {option} {str(out)!r}: {why}; name another file")

@@ -160,12 +160,7 @@ _DECODER = json.JSONDecoder(
 
 
 async def _in_time(one: Tool, *given: Any) -> Any:
-    """What a tool returns within its timeout.
-
-    Raises:
-        ToolError: it took longer, or was cancelled by someone else.
-        Exception: what it raises.
-    """
+    """What a tool returns within its timeout; a ToolError if it took longer or someone else cancelled it."""
 
     async def run() -> Any:
         # A task that raises SystemExit ends the event loop.
