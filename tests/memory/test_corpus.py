@@ -212,8 +212,15 @@ def test_a_document_that_changed_is_read_anew(store: RunStore, tmp_path: Path) -
     paths[1].write_text("in this house lives Bogdan. " * 40)  # half read
     paths[2].write_text("in this house lives Carmen. " * 40)  # finished
     found = {item.index: item for item in agent(store).map([*paths, tmp_path / "docs"], QUESTION)}
-    answers = [found[place].result.answer for place in range(6)]  # type: ignore[union-attr]
-    assert answers == ["Anna", "Bogdan", "Carmen", "Dmitri", "Emma", "Felix"]
+    results = [found[place].result for place in range(6)]
+    assert [result and result.answer for result in results] == [
+        "Anna",
+        "Bogdan",
+        "Carmen",
+        "Dmitri",
+        "Emma",
+        "Felix",
+    ]
     paths[0].write_text("in this house lives Agnes. " * 40)
     reader = agent(store, model := ScriptedModel(reply, window=2048))
     (folded,) = reader.map([tmp_path / "docs"], QUESTION)

@@ -119,10 +119,11 @@ def prune(
         before = time.time() - (0 if older_than is None else seconds_of(older_than))
         outcome.store = opened = existing_store(store or context.obj)
         chosen: list[str] = []
-        removable = ("finished",) if finished else ("finished", "stopped", "interrupted")
         for record in opened.runs():
             status = status_of(opened, record)
-            if record.updated > before or status not in removable:
+            if record.updated > before or status == "running":
+                continue
+            if finished and status != "finished":
                 continue
             chosen.append(record.id)
             asked = shorten("; ".join(questions_of(record)), 60)

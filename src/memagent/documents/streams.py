@@ -53,6 +53,7 @@ class IterableSource:
 
     def _items(self) -> Generator[object]:
         """The source's str or bytes, in order."""
+        # Not of a tuple: so the endpoint passes on messages, which may well name files.
         for text in self._source[:3] if type(cast("object", self._source)) is list else ():
             _warn_of_a_place(text)
         items = iter(self._source)
@@ -151,7 +152,7 @@ def _warn_of_a_place(text: object) -> None:
         return
     if re.fullmatch(r"https?://\S+", text.strip()):
         advice = "memagent doesn't fetch URLs: download it, and pass its text or a Path"
-    elif os.path.isfile(expand(text) if text[:1] == "~" else text):  # noqa: PTH113 - raises for no text
+    elif os.path.isfile(expand(text) if text[:1] == "~" else text):  # noqa: PTH113 - pathlib raises for no path
         advice = f"there is a file of that name: pass Path({text!r}) to read it"
     else:
         return

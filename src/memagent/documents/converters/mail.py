@@ -80,7 +80,7 @@ def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str 
         if encoding:
             return "".join(decode(iter([content]), name, encoding, errors))
         _log.warning("%r isn't in its charset %r: name its encoding if it is wrong", name, declared)
-    for raw in (content, content.replace(b"\0", b"")):
+    for raw in (content, content.replace(b"\0", b"")):  # a NUL alone makes no text binary
         try:
             return "".join(decode(iter([raw]), name, chosen, "replace"))
         except DecodingError:
