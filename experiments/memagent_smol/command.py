@@ -131,6 +131,19 @@ def show_table(
         typer.echo("\n".join(table(folders)))
 
 
+@app.command("picture")
+def show_picture(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Records, one an arm.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The picture: a PNG file.")],
+) -> None:
+    """Draw the right answers of arms by task and length."""
+    from memagent_nano.asked import report_end
+    from memagent_smol.picture import picture
+
+    with report_end():
+        picture(folders, out)
+
+
 @app.command("verdict")
 def show_verdict(
     rewarded: Annotated[

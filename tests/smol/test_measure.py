@@ -14,7 +14,9 @@ from memagent.messages import ChatRequest
 from memagent.models.scripted import ScriptedModel
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.records import read_records
+from memagent_bench.report.heatmap import HeatMap
 from memagent_smol import measure as measuring
+from memagent_smol import picture as drawing
 from memagent_smol import verdict as judging
 from memagent_smol.measure import CELLS, Cell, measure, plan_held_out
 from memagent_smol.table import table
@@ -125,6 +127,36 @@ def test_the_table_has_a_row_for_each_arm_and_system(tmp_path: Path) -> None:
     ]
     assert rows[0][3] == "0.500 [0.215, 0.785] (n=8)"
     assert rows[1][3] == rows[2][2] == "-"
+
+
+def test_the_picture_has_a_row_for_each_task_and_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[HeatMap] = []
+
+    def draw(heat: HeatMap, _: str) -> bytes:
+        drawn.append(heat)
+        return b"picture"
+
+    monkeypatch.setattr(drawing, "heat_map_png", draw)
+    a = records_of(tmp_path / "a", 0.5, *PAIR)
+    records_of(a, 1.0, "long", systems=(BM25,))
+    drawing.picture([a, records_of(tmp_path / "b", 1.0, "short")], tmp_path / "new" / "arms.png")
+    assert (tmp_path / "new" / "arms.png").read_bytes() == b"picture"
+    (heat,) = drawn
+    assert heat.lengths == (2048, 4096)
+    assert not heat.has_mean
+    means = {name: [one and one.mean for one in found] for name, found in heat.rows}
+    assert list(means) == [
+        "changes_4, a",
+        "changes_4, b",
+        "changes_8, a",
+        "changes_8, b",
+        "changes_16, a",
+    ]
+    assert means["changes_4, a"] == [0.5, None]
+    assert means["changes_8, b"] == [1.0, None]
+    assert means["changes_16, a"] == [None, 0.5]
 
 
 def test_a_missing_sample_is_named(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ DEPTHS = 10
 
 @dataclass(frozen=True)
 class HeatMap:
-    """One system: a row for each task and one for their mean, or a row for each depth."""
+    """A row for each task of a system and one for their mean, a row for each depth, or for each task and policy."""
 
     label: str
     lengths: tuple[int, ...]
     rows: tuple[tuple[str, tuple[Estimate | None, ...]], ...]
-    """Task or depth, and its scores by length, None where nothing was run."""
-    kind: Literal["task", "depth"] = "task"
+    """What a row is about, and its scores by length, None where nothing was run."""
+    kind: Literal["task", "depth", "arm"] = "task"
     """What a row is."""
 
     @property
