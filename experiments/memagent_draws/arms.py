@@ -60,6 +60,10 @@ SMOL: dict[str, Any] = {
 """Of the start with a language model: fewer and smaller steps, since each takes 100 times as long."""
 
 
+LARGE: dict[str, Any] = {"layers": 3, "width": 128, "play": ("optimizer.steps=24",)}
+"""0.5M weights, whose steps take longer."""
+
+
 class Arm(NamedTuple):
     """One way to continue from the start."""
 
@@ -91,18 +95,22 @@ FIGURES = "figures.json"
 """In an arm's folder: mean, interval and n, before and after."""
 
 
-def perform(folder: Path, name: str, *, seed: int) -> None:
+def perform(folder: Path, name: str, *, seed: int, large: bool = False) -> None:
     """Trains one arm from its start and measures it, or resumes; does nothing if it is measured.
 
     Args:
         folder: of all arms of a seed.
         name: of the arm.
         seed: of the training and its games.
+        large: whether the model has 0.5M weights.
+
+    Raises:
+        ConfigError: as `make_start`.
     """
     if (folder / name / FIGURES).exists():
         return
     arm = ARMS[name]
-    start, base = make_start(arm.start), folder / arm.start
+    start, base = make_start(arm.start, large=large), folder / arm.start
     _prepare(base, start, seed=seed)
     found = (
         _imitate(folder, start, seed)
@@ -112,20 +120,24 @@ def perform(folder: Path, name: str, *, seed: int) -> None:
     (folder / name / FIGURES).write_text(json.dumps(found), encoding="utf-8")
 
 
-def make_start(name: str) -> Start:
+def make_start(name: str, *, large: bool = False) -> Start:
     """A start by its name.
 
     Raises:
-        ConfigError: the language model has not been fetched.
+        ConfigError: the language model has not been fetched, or it is to be large.
     """
+    start = Start(**LARGE) if large else Start()
     if name == LONG:
         # As many tokens: a row has the four conversations of a game in one.
-        return Start(window=WIDE, play=WHOLE, imitate=(f"traces.window={WIDE}", "batch.rows=16"))
+        imitate = (f"traces.window={WIDE}", "batch.rows=16")
+        return start._replace(window=WIDE, play=(*start.play, *WHOLE), imitate=imitate)
     if name == LANGUAGE:
+        if large:
+            raise ConfigError("smol has a size of its own: leave out --large")
         if not (model := smol_folder()).is_dir():
             raise ConfigError("the model 'smol' is not on this machine yet: memagent fetch smol")
         return Start(**SMOL, model=model)
-    return Start()
+    return start
 
 
 def _prepare(base: Path, start: Start, *, seed: int) -> None:

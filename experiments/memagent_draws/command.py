@@ -24,6 +24,9 @@ def command(
         str,
         typer.Option(metavar="LIST", help="Arms. Default: all but smol.", show_default=False),
     ] = "",
+    large: Annotated[
+        bool, typer.Option("--large", help="0.5M weights and 24 steps, in folders of their own.")
+    ] = False,
 ) -> None:
     """Train a policy to play a game in a context that holds a third of it."""
     with training(Going()):
@@ -34,7 +37,8 @@ def command(
             raise ConfigError(f"there is no arm {sorted(unknown)}; the arms are {', '.join(ARMS)}")
         for seed in map(int, seeds.split(",")):
             for name in names:
-                perform(out / str(seed), name, seed=seed)
+                place = f"{seed}-large" if large else str(seed)
+                perform(out / place, name, seed=seed, large=large)
     for line in table(out):
         typer.echo(line)
 

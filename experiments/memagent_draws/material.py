@@ -55,7 +55,10 @@ class Start(NamedTuple):
     imitate: tuple[str, ...] = ()
     """What differs from sft.toml."""
     model: Path | None = None
-    """A folder with a language model; None for a tiny one with random weights."""
+    """A folder with a language model; None for a small one with random weights."""
+    layers: int = 2
+    width: int = 64
+    """Size of the small one: 100,000 weights."""
 
 
 def lay_out(folder: Path, start: Start, *, seed: int) -> list[Rollout]:
@@ -84,7 +87,10 @@ def lay_out(folder: Path, start: Start, *, seed: int) -> list[Rollout]:
     if start.model is None:
         tokenizer: Any = draws_tokenizer()
         tokenizer.save_pretrained(folder / START)
-        tiny_model(tokenizer, seed=seed, window=start.window).save_pretrained(folder / START)
+        small = tiny_model(
+            tokenizer, seed=seed, window=start.window, layers=start.layers, width=start.width
+        )
+        small.save_pretrained(folder / START)
     else:
         (folder / START).symlink_to(start.model, target_is_directory=True)
     return record(folder, TRACES, start, seed=seed)

@@ -6,6 +6,10 @@ It starts no server, and needs `memagent[train]`. Each dialogue is turns of a ca
 takes time, lognormal with the same mean and growing spread. The loop in step sends all calls of a turn, waits for all
 replies, then for all tools. With an engine of no latency it would take the sum over turns of the slowest tool, and
 rollouts the sum of the slowest dialogue's tools: the ratio of the two is the bound.
+
+Then the shorter dialogues once more, each verified at its end by a function that needs a processor. The loop in step
+verifies all at its end, and rollouts each as it ends, so the bound is the time of those tools and all verifiers over
+that of the slowest dialogue with its verifier, or of the first dialogue with all of them, whichever is longer.
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,9 +41,25 @@ LATENCY = 0.5
 """Mean seconds of a tool."""
 TURNS, SPREADS = (12, 50), (0.0, 0.5, 1.0, 1.5)
 """Turns of a dialogue, and standard deviations of the logarithm of a tool's seconds."""
+VERIFY, WORKERS = 0.2, 2
+"""Processor seconds of a verifier that needs them, and processes for it."""
 LOOK = 0.05
 """Seconds between two looks at the server's metrics."""
 WINDOW = 4096
+
+
+class Setting(NamedTuple):
+    """What dialogues do."""
+
+    turns: int
+    spread: float
+    """Standard deviation of the logarithm of a tool's seconds."""
+    verify: float = 0.0
+    """Processor seconds that verifying a dialogue takes."""
+
+    def __str__(self) -> str:
+        verified = f", verifiers of {self.verify:g} s" if self.verify else ""
+        return f"{self.turns} turns, spread {self.spread:g}{verified}"
 
 
 @dataclass(frozen=True)
@@ -71,9 +92,19 @@ def tools(turns: int, spread: float, seed: int) -> np.ndarray:
     return LATENCY * np.exp(spread * drawn - spread**2 / 2)
 
 
-def bound(seconds: np.ndarray) -> float:
+def bound(seconds: np.ndarray, verify: float) -> float:
     """See the module."""
-    return float(seconds.max(axis=0).sum() / seconds.sum(axis=1).max())
+    dialogues, verified = seconds.sum(axis=1), verify * len(seconds) / WORKERS
+    least = max(dialogues.max() + verify, dialogues.min() + verified)
+    return float((seconds.max(axis=0).sum() + verified) / least)
+
+
+def burn(answer: str | None, _: Sample) -> float:
+    """The verifier: takes as many processor seconds as the answer says."""
+    end = time.process_time() + float(answer or 0)
+    while time.process_time() < end:
+        pass
+    return 1.0
 
 
 class Dialogue:
@@ -91,43 +122,44 @@ class Dialogue:
         )
 
 
-async def make_rollouts(model: Any, seconds: np.ndarray) -> None:
+async def make_rollouts(model: Any, seconds: np.ndarray, verifier: Any, verify: float) -> None:
     """All dialogues, as `memagent-train` rolls them out."""
     from memagent_train.rollout.roll import RolloutRequest, roll
-    from memagent_train.rollouts import Outcome, Rollout, Status
-
-    class NoReward:
-        async def verify(self, rollout: Rollout) -> Rollout:
-            return rollout
+    from memagent_train.rollouts import Outcome, Status
 
     async def agent(recorder: ChatModel, sample: Sample) -> Outcome:
         dialogue = Dialogue(sample.index)
         for wait in seconds[sample.index]:
             await dialogue.turn(recorder)
             await asyncio.sleep(wait)
-        return Outcome("done", reward=1.0)
+        return Outcome(str(verify))
 
     requests = [
         RolloutRequest(_sample(number), f"group-{number}", f"dialogue-{number}", number)
         for number in range(len(seconds))
     ]
-    made = await roll(
-        requests, model=model, agent=agent, verifier=NoReward(), concurrency=DIALOGUES
-    )
-    if failed := [one.error for one in made if one.status is Status.FAILED]:
+    made = await roll(requests, model=model, agent=agent, verifier=verifier, concurrency=DIALOGUES)
+    if failed := [one.error for one in made if one.status is not Status.SCORED]:
         raise RuntimeError(f"{len(failed)} dialogues failed: {failed[0]}")
 
 
-async def make_in_step(model: Any, seconds: np.ndarray) -> None:
+async def make_in_step(model: Any, seconds: np.ndarray, verifier: Any, verify: float) -> None:
     """All dialogues, turn by turn."""
+    from memagent_train.rollouts import Rollout, Status
+
     models = [model.clone(number) for number in range(len(seconds))]
     dialogues = [Dialogue(number) for number in range(len(seconds))]
     for turn in range(seconds.shape[1]):
         await asyncio.gather(*(d.turn(m) for d, m in zip(dialogues, models, strict=True)))
         await asyncio.gather(*(asyncio.sleep(wait) for wait in seconds[:, turn]))
+    done = [
+        Rollout("group", f"dialogue-{number}", _sample(number), (), str(verify), Status.UNSCORED)
+        for number in range(len(seconds))
+    ]
+    await asyncio.gather(*map(verifier.verify, done))
 
 
-async def read(make: Any, model: Any, server: VLLM, seconds: np.ndarray) -> Reading:
+async def read(make: Callable[[], Awaitable[None]], server: VLLM) -> Reading:
     """Makes all dialogues one way, and looks at the server meanwhile."""
     server.reset()
     idle: list[bool] = []
@@ -144,44 +176,52 @@ async def read(make: Any, model: Any, server: VLLM, seconds: np.ndarray) -> Read
     looking = asyncio.create_task(look())
     start = time.perf_counter()
     try:
-        await make(model, seconds)
+        await make()
         return Reading(time.perf_counter() - start, statistics.mean(idle or [False]))
     finally:
         looking.cancel()
 
 
-async def measure(given: argparse.Namespace) -> dict[tuple[int, float], list[Pair]]:
-    """All pairs, by turns and spread."""
+async def measure(given: argparse.Namespace) -> dict[Setting, list[Pair]]:
+    """All pairs."""
     from transformers import AutoTokenizer
 
+    from memagent_train.rewards.open import open_rewards
+    from memagent_train.rewards.settings import RewardSettings
     from memagent_train.rollout.model import RolloutModel
     from memagent_train.rollout.served import ServedSampler
 
     sampler = ServedSampler("vllm", given.base_url, window=WINDOW)
     model = RolloutModel(sampler, AutoTokenizer.from_pretrained(given.folder))
     server = VLLM(given.base_url)
-    found: dict[tuple[int, float], list[Pair]] = {}
+    verifier = open_rewards(
+        RewardSettings(use="tests.train.measure_dialogues:burn", workers=WORKERS, time_limit=60.0)
+    )
+    settings = [Setting(turns, spread) for turns in given.turns for spread in given.spreads]
+    settings += [Setting(min(given.turns), spread, VERIFY) for spread in given.spreads]
+    found: dict[Setting, list[Pair]] = {}
     try:
-        await make_rollouts(model, tools(2, 0.0, 0))  # the server warms up
+        await make_rollouts(model, tools(2, 0.0, 0), verifier, 0.0)  # the server warms up
         for number in range(given.rounds):
-            for turns in given.turns:
-                for spread in given.spreads:
-                    seconds = tools(turns, spread, number)
-                    rollouts = await read(make_rollouts, model, server, seconds)
-                    in_step = await read(make_in_step, model, server, seconds)
-                    pair = Pair(rollouts, in_step, bound(seconds))
-                    found.setdefault((turns, spread), []).append(pair)
-                    print(f"{turns} turns, spread {spread}: {pair}", flush=True)
+            for setting in settings:
+                seconds = tools(setting.turns, setting.spread, number)
+                given_to_both = model, seconds, verifier, setting.verify
+                rollouts = await read(partial(make_rollouts, *given_to_both), server)
+                in_step = await read(partial(make_in_step, *given_to_both), server)
+                pair = Pair(rollouts, in_step, bound(seconds, setting.verify))
+                found.setdefault(setting, []).append(pair)
+                print(f"{setting}: {pair}", flush=True)
     finally:
+        await verifier.aclose()
         await sampler.aclose()
     return found
 
 
-def rows_of(found: dict[tuple[int, float], list[Pair]]) -> list[Row]:
+def rows_of(found: dict[Setting, list[Pair]]) -> list[Row]:
     """The table's lines."""
     rows: list[Row] = []
-    for (turns, spread), pairs in found.items():
-        what = f"{turns} turns, spread {spread:g}"
+    for setting, pairs in found.items():
+        what = str(setting)
         rows += [
             Row(f"{what}: times as fast", "", [pair.ratio for pair in pairs]),
             Row(f"{what}: bound", "", [pair.bound for pair in pairs]),
@@ -191,27 +231,28 @@ def rows_of(found: dict[tuple[int, float], list[Pair]]) -> list[Row]:
     return rows
 
 
-def plot(found: dict[tuple[int, float], list[Pair]], file: Path) -> None:
-    """Ratio and bound over the spread, one panel for each number of turns."""
+def plot(found: dict[Setting, list[Pair]], file: Path) -> None:
+    """Ratio and bound over the spread, one panel for each number of turns, and one with verifiers."""
     from matplotlib.figure import Figure
 
     with style():
-        figure = Figure(figsize=(7.5, 3), layout="constrained")
-        turns = sorted({turns for turns, _ in found})
-        axes: Sequence[Any] = figure.subplots(1, len(turns), sharey=True, squeeze=False)[0]
-        for axis, many in zip(axes, turns, strict=True):
-            spreads = sorted(spread for other, spread in found if other == many)
+        figure = Figure(figsize=(9.5, 3), layout="constrained")
+        panels = list(dict.fromkeys(setting._replace(spread=0.0) for setting in found))
+        axes: Sequence[Any] = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axis, panel in zip(axes, panels, strict=True):
+            of_panel = [one for one in found if one._replace(spread=0.0) == panel]
+            spreads = [one.spread for one in of_panel]
             for label, mark, of in (
                 ("measured", "o-", lambda pair: pair.ratio),
                 ("bound", "s--", lambda pair: pair.bound),
             ):
-                values = [[of(pair) for pair in found[many, spread]] for spread in spreads]
+                values = [[of(pair) for pair in found[one]] for one in of_panel]
                 middle = [statistics.median(one) for one in values]
                 axis.plot(spreads, middle, mark, label=label)
                 axis.fill_between(
                     spreads, [min(v) for v in values], [max(v) for v in values], alpha=0.15
                 )
-            axis.set_title(f"{many} turns")
+            axis.set_title(f"{panel.turns} turns" + (", verifiers" if panel.verify else ""))
             axis.set_xlabel("spread of the tools' time (log)")
         axes[0].set_ylabel("times as fast as in step")
         axes[0].set_ylim(bottom=0)

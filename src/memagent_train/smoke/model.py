@@ -15,26 +15,33 @@ slowly."""
 
 
 def tiny_model(
-    tokenizer: PreTrainedTokenizerFast, *, seed: int, window: int = WINDOW
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int,
+    window: int = WINDOW,
+    layers: int = 2,
+    width: int = 64,
 ) -> Qwen3ForCausalLM:
-    """Makes a Qwen3 with two layers and random weights (about 100,000).
+    """Makes a small Qwen3 with random weights: about 100,000, unless a size is given.
 
     Args:
         tokenizer: defines the end and padding tokens, and the vocabulary size.
         seed: seed of the weights.
         window: maximum number of positions.
+        layers: number of layers.
+        width: their dimensions, a multiple of 8.
     """
     torch.manual_seed(seed)
     ids = tokenizer.get_vocab()
     return Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=len(tokenizer),
-            hidden_size=64,
-            intermediate_size=128,
-            num_hidden_layers=2,
+            hidden_size=width,
+            intermediate_size=2 * width,
+            num_hidden_layers=layers,
             num_attention_heads=4,
             num_key_value_heads=4,
-            head_dim=16,
+            head_dim=width // 4,
             max_position_embeddings=window,
             tie_word_embeddings=True,
             eos_token_id=ids[END],

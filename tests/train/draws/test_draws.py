@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from memagent.errors import ConfigError, ToolError
 from memagent_draws import material
-from memagent_draws.arms import ARMS
+from memagent_draws.arms import ARMS, LONG, make_start
 from memagent_draws.command import app, table
 from memagent_draws.drop import play
 from memagent_draws.expert import Expert
@@ -23,7 +23,7 @@ from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.roll import RolloutRequest, roll
 from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Rollout, Status
-from memagent_train.runs.policy import load_tokenizer
+from memagent_train.runs.policy import load_model, load_tokenizer
 from memagent_train.runs.traces import read_traces
 from memagent_train.smoke.tokenizer import KINDS
 
@@ -142,6 +142,24 @@ def test_dropping_needs_no_summary_and_loses_what_was_drawn_early(
     kinds = {span.kind for one in rolled for row in one.rows for span in row.spans}
     assert "summary" not in kinds
     assert 0.0 < sum(one.reward or 0.0 for one in rolled) < len(rolled)
+
+
+@pytest.mark.parametrize("name", ["", LONG])
+def test_a_large_model_has_half_a_million_weights_and_fewer_steps(
+    tmp_path: Path, name: str
+) -> None:
+    start = make_start(name, large=True)._replace(games=1)
+    lay_out(tmp_path / "0", start, seed=0)
+    assert load_train(tmp_path / "0" / GRPO, start.play).optimizer.steps == 24
+    policy = load_model(load_sft(tmp_path / "0" / SFT).model)
+    assert policy.num_parameters() == pytest.approx(5e5, rel=0.05)
+    assert policy.config.max_position_embeddings == start.window
+
+
+def test_a_language_model_has_no_other_size(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["--out", str(tmp_path), "--only", "smol", "--large"])
+    assert ran.exit_code == 2
+    assert "leave out --large" in ran.output
 
 
 def test_an_unknown_arm_is_named(tmp_path: Path) -> None:
