@@ -131,6 +131,18 @@ def show_table(
         typer.echo("\n".join(table(folders)))
 
 
+@app.command("answers")
+def show_answers(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Records, one an arm.")],
+) -> None:
+    """Print what the answers to `changes` say, in Markdown: the last value, an outdated one, or another's."""
+    from memagent_nano.asked import report_end
+    from memagent_smol.answers import answers
+
+    with report_end():
+        typer.echo("\n".join(answers(folders)))
+
+
 @app.command("picture")
 def show_picture(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Records, one an arm.")],

@@ -47,6 +47,8 @@ class Story:
     """Likewise."""
     question: str
     outputs: tuple[str, ...]
+    outdated: tuple[str, ...] = ()
+    """What used to be the answer."""
 
 
 class FactsTask(ScatteredTask):
@@ -170,7 +172,8 @@ def changes(words: Words, many: int, near: float, rng: Random) -> Story:
     question = rng.choice(ATTRIBUTES[attribute].wording(words).asked).format(who=said_of)
     evidence = [*map(Fact, texts[:-1]), Fact(texts[-1], (values[-1],), (0,))]
     notes = tuple(Note(text, replaces=True) for text in texts)
-    return Story(_mix(evidence, competing, rng), notes, question, (values[-1],))
+    *outdated, last = values
+    return Story(_mix(evidence, competing, rng), notes, question, (last,), tuple(outdated))
 
 
 def needles(words: Words, many: int, near: float, rng: Random) -> Story:

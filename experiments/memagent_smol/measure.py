@@ -33,6 +33,8 @@ SEED = 1042
 """Of all held-out samples."""
 CHUNK = 512
 CONCURRENCY = 16
+CHANGES = "changes_"
+"""Before the number of competing statements: the name of a task."""
 MEMORY_GATE, UNTRAINED = "memory-gate", "memory"
 """Systems: a trained policy may keep its memory in a word; the untrained model does not know the word."""
 
@@ -52,7 +54,7 @@ CELLS: Mapping[str, tuple[Cell, ...]] = {
     "short": (Cell("changes_16", 4 * K, 200), Cell("hotpotqa", 4 * K, 200)),
     "long": (Cell("changes_128", 64 * K, 48),),
     "curve": tuple(
-        Cell(f"changes_{many}", length * K, samples)
+        Cell(f"{CHANGES}{many}", length * K, samples)
         for many in (8, 32, 128)
         for length, samples in ((16, 24), (64, 12))
         if (many, length) != (128, 64)
@@ -132,5 +134,5 @@ def _task(name: str, sources: Path, length: int, options: DataOptions) -> Task:
     if name == "hotpotqa":
         questions = hotpotqa((sources / UNSEEN_HOTPOT,))
         return QuestionTask(name, length, options, questions, MANNER)
-    many = int(name.removeprefix("changes_"))
+    many = int(name.removeprefix(CHANGES))
     return facts(family="changes", length=length, seed=options.seed, held_out=True, many=many)

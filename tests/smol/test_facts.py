@@ -8,6 +8,7 @@ import pytest
 
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS
+from memagent_smol.answers import KINDS, sort_answer
 from memagent_smol.facts import FAMILIES, FactsTask, facts
 from memagent_smol.vocabulary import (
     ATTRIBUTES,
@@ -142,3 +143,22 @@ def test_words_are_divided() -> None:
         seen = {draw(Words(), rng) for _ in range(200)}
         unseen = {draw(Words(held_out=True), rng) for _ in range(200)}
         assert not seen & unseen
+
+
+def test_an_answer_is_sorted_by_the_statement_that_it_comes_from() -> None:
+    made = task("changes", many=8)
+    story = made.story(3)
+    (last,), (first, *_) = story.outputs, story.outdated
+    other = next(
+        fact.text for fact in story.facts if fact.text not in {n.text for n in story.notes}
+    )
+    said = {
+        f"It was {last.lower()}.": "right",
+        f"{first}, then {last}": "right, outdated too",
+        first: "outdated",
+        f" {other}": "another statement",
+        "nobody knows": "in no statement",
+        "": "in no statement",
+    }
+    assert {text: sort_answer(text, story) for text in said} == said
+    assert set(said.values()) == set(KINDS)

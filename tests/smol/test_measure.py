@@ -18,6 +18,7 @@ from memagent_bench.report.heatmap import HeatMap
 from memagent_smol import measure as measuring
 from memagent_smol import picture as drawing
 from memagent_smol import verdict as judging
+from memagent_smol.answers import answers
 from memagent_smol.measure import CELLS, Cell, measure, plan_held_out
 from memagent_smol.table import table
 from memagent_smol.verdict import BM25, scores, verdict
@@ -127,6 +128,15 @@ def test_the_table_has_a_row_for_each_arm_and_system(tmp_path: Path) -> None:
     ]
     assert rows[0][3] == "0.500 [0.215, 0.785] (n=8)"
     assert rows[1][3] == rows[2][2] == "-"
+
+
+def test_the_kinds_of_answers_are_counted_for_each_arm(tmp_path: Path) -> None:
+    a = records_of(tmp_path / "a", 0.5, *PAIR)
+    _, _, *rows = [line.strip("| ").split(" | ") for line in answers([a])]
+    shares = {row[2]: [float(cell) for cell in row[4:]] for row in rows}
+    assert [row[:2] for row in rows] == [["a", "`memory-gate`"]] * 3
+    assert shares["changes_16, 4K"] == [0.5, 0.0, 0.0, 0.0, 0.5]
+    assert set(shares) == {"changes_4, 2K", "changes_8, 2K", "changes_16, 4K"}
 
 
 def test_the_picture_has_a_row_for_each_task_and_arm(
