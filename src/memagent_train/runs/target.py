@@ -89,7 +89,7 @@ def target_of(path: str, step: int | None, model: ModelSettings) -> Target:
         model: how to load a model that isn't from a run.
 
     Raises:
-        ConfigError: as `run_target`; or a step is given, but it isn't a run.
+        ConfigError: as `run_target`; or a step is given, but it isn't a run; or an adapter doesn't name its model.
     """
     folder = Path(path)
     if (folder / "checkpoints").is_dir():
@@ -99,6 +99,19 @@ def target_of(path: str, step: int | None, model: ModelSettings) -> Target:
             f"{path!r} is not the folder of a run, so it has no step {step}: leave --checkpoint out"
         )
     if (folder / ADAPTER).is_file():
-        base = json.loads((folder / ADAPTER).read_bytes())["base_model_name_or_path"]
+        base = _base(folder / ADAPTER)
         return Target(model.model_copy(update={"path": base}), Checkpoint(folder, 0, 0))
     return Target(model.model_copy(update={"path": path, "revision": None}))
+
+
+def _base(settings: Path) -> str:
+    """The model that an adapter's settings name."""
+    try:
+        base = json.loads(settings.read_bytes())["base_model_name_or_path"]
+    except (ValueError, TypeError, KeyError):
+        base = None
+    if not isinstance(base, str) or not base:
+        raise ConfigError(
+            f"{str(settings)!r} doesn't name the model that the adapter is for: set base_model_name_or_path there"
+        )
+    return base

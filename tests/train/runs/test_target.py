@@ -70,3 +70,12 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match="has no complete checkpoint; there are: none"):
         run_target(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "settings", ["{}", "[]", "{", '{"base_model_name_or_path": null}', "\udcff"]
+)
+def test_an_adapter_that_names_no_model_says_what_to_set(tmp_path: Path, settings: str) -> None:
+    (tmp_path / "adapter_config.json").write_text(settings, "utf-8", "surrogateescape")
+    with pytest.raises(ConfigError, match="doesn't name the model"):
+        target_of(str(tmp_path), None, MODEL)
