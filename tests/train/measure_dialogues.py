@@ -1,15 +1,15 @@
 """`make bench-dialogues`: rollouts of dialogues with tools, against a loop that keeps all dialogues in step.
 
-Usage: python -m tests.train.measure_dialogues --base-url URL --folder MODEL [--turns 12 50] [--rounds N]
+Usage: python -m tests.train.measure_dialogues --base-url URL --folder MODEL [--turns 12 50] [--rounds N] [--verify S]
 
 It starts no server, and needs `memagent[train]`. Each dialogue is turns of a call (a few tokens) and a tool that only
 takes time, lognormal with the same mean and growing spread. The loop in step sends all calls of a turn, waits for all
 replies, then for all tools. With an engine of no latency it would take the sum over turns of the slowest tool, and
 rollouts the sum of the slowest dialogue's tools: the ratio of the two is the bound.
 
-Then the shorter dialogues once more, each verified at its end by a function that needs a processor. The loop in step
-verifies all at its end, and rollouts each as it ends, so the bound is the time of those tools and all verifiers over
-that of the slowest dialogue with its verifier, or of the first dialogue with all of them, whichever is longer.
+With `--verify`, each dialogue is then verified by a function that needs a processor for as many seconds. The loop in
+step verifies all at its end, and rollouts each as it ends, so the bound is the time of those tools and all verifiers
+over that of the slowest dialogue with its verifier, or of the first dialogue with all of them, whichever is longer.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ LATENCY = 0.5
 """Mean seconds of a tool."""
 TURNS, SPREADS = (12, 50), (0.0, 0.5, 1.0, 1.5)
 """Turns of a dialogue, and standard deviations of the logarithm of a tool's seconds."""
-VERIFY, WORKERS = 0.2, 2
-"""Processor seconds of a verifier that needs them, and processes for it."""
+WORKERS = 2
+"""Processes for verifiers."""
 LOOK = 0.05
 """Seconds between two looks at the server's metrics."""
 WINDOW = 4096
@@ -197,8 +197,9 @@ async def measure(given: argparse.Namespace) -> dict[Setting, list[Pair]]:
     verifier = open_rewards(
         RewardSettings(use="tests.train.measure_dialogues:burn", workers=WORKERS, time_limit=60.0)
     )
-    settings = [Setting(turns, spread) for turns in given.turns for spread in given.spreads]
-    settings += [Setting(min(given.turns), spread, VERIFY) for spread in given.spreads]
+    settings = [
+        Setting(turns, spread, given.verify) for turns in given.turns for spread in given.spreads
+    ]
     found: dict[Setting, list[Pair]] = {}
     try:
         await make_rollouts(model, tools(2, 0.0, 0), verifier, 0.0)  # the server warms up
@@ -232,16 +233,16 @@ def rows_of(found: dict[Setting, list[Pair]]) -> list[Row]:
 
 
 def plot(found: dict[Setting, list[Pair]], file: Path) -> None:
-    """Ratio and bound over the spread, one panel for each number of turns, and one with verifiers."""
+    """Ratio and bound over the spread, one panel for each number of turns."""
     from matplotlib.figure import Figure
 
     with style():
-        figure = Figure(figsize=(9.5, 3), layout="constrained")
-        panels = list(dict.fromkeys(setting._replace(spread=0.0) for setting in found))
-        axes: Sequence[Any] = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axis, panel in zip(axes, panels, strict=True):
-            of_panel = [one for one in found if one._replace(spread=0.0) == panel]
-            spreads = [one.spread for one in of_panel]
+        figure = Figure(figsize=(7.5, 3), layout="constrained")
+        turns = sorted({setting.turns for setting in found})
+        axes: Sequence[Any] = figure.subplots(1, len(turns), sharey=True, squeeze=False)[0]
+        for axis, many in zip(axes, turns, strict=True):
+            of_panel = [setting for setting in found if setting.turns == many]
+            spreads = [setting.spread for setting in of_panel]
             for label, mark, of in (
                 ("measured", "o-", lambda pair: pair.ratio),
                 ("bound", "s--", lambda pair: pair.bound),
@@ -252,7 +253,7 @@ def plot(found: dict[Setting, list[Pair]], file: Path) -> None:
                 axis.fill_between(
                     spreads, [min(v) for v in values], [max(v) for v in values], alpha=0.15
                 )
-            axis.set_title(f"{panel.turns} turns" + (", verifiers" if panel.verify else ""))
+            axis.set_title(f"{many} turns")
             axis.set_xlabel("spread of the tools' time (log)")
         axes[0].set_ylabel("times as fast as in step")
         axes[0].set_ylim(bottom=0)
@@ -268,6 +269,9 @@ def main() -> int:
     parser.add_argument("--turns", type=int, nargs="+", default=TURNS)
     parser.add_argument("--spreads", type=float, nargs="+", default=SPREADS)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument(
+        "--verify", type=float, default=0.0, help="processor seconds of a dialogue's verifier"
+    )
     parser.add_argument("--write", type=Path, help="put the table into this page")
     parser.add_argument("--plot", type=Path, help="draw ratio and bound into this file")
     given = parser.parse_args()
@@ -277,7 +281,11 @@ def main() -> int:
     where = f"{machine()}, vLLM {version} with two layers of random weights on the same machine"
     print(f"{where}\n\n{table(rows)}")
     if given.write is not None:
-        write(given.write, COMMAND, rows, where)
+        several = (
+            f' TURNS="{" ".join(map(str, given.turns))}"' if tuple(given.turns) != TURNS else ""
+        )
+        verified = f" VERIFY={given.verify:g}" if given.verify else ""
+        write(given.write, f"{COMMAND}{several}{verified}", rows, where)
     if given.plot is not None:
         plot(found, given.plot)
     return 0
