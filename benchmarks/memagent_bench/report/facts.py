@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memagent.texts import show_length
 from memagent_bench.record import Provenance, Record
 from memagent_bench.report.cells import Suite
-from memagent_bench.report.words import join_words, span, suite_title
+from memagent_bench.report.words import join_words, span
 from memagent_bench.systems.registry import WITHOUT_MODEL
 
 ORDER = (
@@ -121,16 +121,6 @@ def _samples(suite: Suite) -> Fact:
 
 def _period(records: Sequence[Record]) -> Fact:
     return Fact("run on", ((span(record.started[:10] for record in records), ""),))
-
-
-def suite_sizes(suites: Sequence[Suite]) -> str:
-    """`RULER (13 tasks) and Tracking (5 tasks)`."""
-    return join_words(
-        [
-            f"{suite_title(s.name)} ({len(s.tasks)} task{'s' if len(s.tasks) > 1 else ''})"
-            for s in suites
-        ]
-    )
 
 
 def _values(holders: dict[str, dict[str, None]], everyone: int) -> tuple[tuple[str, str], ...]:
