@@ -24,6 +24,8 @@ ROLLOUTS = 0.7
 """Temperature of those that are rewarded."""
 LONGER = {4: 100, 16: 60}
 """Times as long as the longest documents of the training -> samples. The longest do not fit the window of `direct`."""
+FEW = (8, 32)
+"""Notes of the longest documents, where they have fewer than usual (128): what length alone costs."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,15 @@ class Cell:
     """What of the documents no training shows: `names` (and numbers), `wording`, `books`; nothing else."""
     temperature: float = 0.0
     """0: greedy. Otherwise as rollouts are drawn."""
+    notes: int = 0
+    """Of a document; 0: as many as the size has at this length."""
 
     @property
     def name(self) -> str:
         """Of the file."""
         drawn = "" if self.temperature == 0 else "-drawn"
-        return f"{self.family}-{self.length}{f'-{self.new}' if self.new else ''}{drawn}"
+        special = self.new or (f"{self.notes}notes" if self.notes else "")
+        return f"{self.family}-{self.length}{f'-{special}' if special else ''}{drawn}"
 
     def source(self, size: Size) -> str:
         """As a setting."""
@@ -51,6 +56,8 @@ class Cell:
         arguments |= {"seed": str(SEED), "nested": "true"}
         if self.new:
             arguments[f"new_{self.new}"] = "true"
+        if self.notes:
+            arguments["every"] = str(self.length // self.notes)
         inside = ", ".join(f"{name} = {value}" for name, value in arguments.items())
         return (
             f'data.source=[{{ kind = "task", use = "memagent_nano.task:notes", name = "{self.family}", '
@@ -66,6 +73,7 @@ def cells(size: Size) -> Iterator[Cell]:
         yield Cell(family, own, 200, temperature=ROLLOUTS)
         for times, n in LONGER.items():
             yield Cell(family, times * own, n)
+        yield from (Cell(family, max(LONGER) * own, LONGER[max(LONGER)], notes=few) for few in FEW)
         for new in ("names", "wording", "books"):
             yield Cell(family, own, 100, new)
     for family in NEW:

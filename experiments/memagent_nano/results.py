@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from memagent.errors import ConfigError
 from memagent_nano.course import arms
 from memagent_nano.measure import gate_file, is_measured, kept_file
-from memagent_nano.stages import MEASURED, TRUNK, TRUNK_SEED, Place, is_done
+from memagent_nano.stages import MEASURED, TRUNK, Place, is_done
 from memagent_train.runs import metrics
 
 T = TypeVar("T")
@@ -80,7 +80,8 @@ def gather(places: Sequence[Place]) -> Results:
         for stage in arms(place.size.name).values():
             if not is_done(place, stage) or (stage.name in TRUNK and place is not places[0]):
                 continue
-            name = f"{'trunk' if stage.name in TRUNK else f'seed-{place.seed}'}/{stage.name}"
+            own = f"trunk{place.seed or ''}" if stage.name in TRUNK else f"seed-{place.seed}"
+            name = f"{own}/{stage.name}"
             if is_measured(place, stage.name):
                 measured += _read_measured(place, stage.name)
             for found, file in ((gates, gate_file), (kept, kept_file)):
@@ -180,7 +181,7 @@ def _read_measured(place: Place, stage: str) -> Iterator[Measured]:
     for file in sorted((place.of(stage) / MEASURED).glob("*.jsonl")):
         lines = file.read_text(encoding="utf-8").splitlines()
         rewards = tuple(_reward(json.loads(line)) for line in lines)
-        yield Measured(TRUNK_SEED if stage in TRUNK else place.seed, stage, file.stem, rewards)
+        yield Measured(place.seed, stage, file.stem, rewards)
 
 
 def _curves(seed: int, stage: str, lines: Sequence[dict[str, Any]]) -> Iterator[Curve]:

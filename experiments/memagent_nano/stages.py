@@ -28,8 +28,7 @@ SETTLING = 2
 """Rounds of more copies, each with lessons of its own."""
 TRUNK_END = f"settle-{SETTLING}"
 TRUNK = ("new", "echo", "copy", *(f"settle-{number}" for number in range(1, SETTLING + 1)))
-"""Stages that all arms of all seeds begin with, trained once: what seeds differ in comes after."""
-TRUNK_SEED = 0
+"""Stages that all arms of all seeds begin with, trained once, with the first seed: what seeds differ in comes after."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ def _write_new(place: Place, folder: Path) -> None:
 
     logging.disable_progress_bar()  # a line for a file of a megabyte
     tokenizer = new_tokenizer(place.size)
-    model = new_model(place.size, tokenizer, seed=TRUNK_SEED)
+    model = new_model(place.size, tokenizer, seed=place.seed)
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
 
@@ -167,7 +166,7 @@ def _train(place: Place, stage: Stage) -> None:
     settings = [
         f"model.path={json.dumps(str(place.policy(stage.after)))}",
         f"optimizer.steps={stage.steps}",
-        f"optimizer.seed={TRUNK_SEED if stage.name in TRUNK else place.seed}",
+        f"optimizer.seed={place.seed}",
         *(sft_settings(place, stage) if stage.command == "sft" else grpo_settings(place)),
         *stage.settings,
     ]

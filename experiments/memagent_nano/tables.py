@@ -11,7 +11,7 @@ from memagent.texts import show_length
 from memagent_bench.significance import non_inferiority
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import KINDS
-from memagent_nano.measure import LONGER, TRAINED
+from memagent_nano.measure import FEW, LONGER, TRAINED
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
 from memagent_nano.stages import GATED, TRUNK, TRUNK_END
@@ -56,14 +56,32 @@ MARGIN = 0.05
 
 
 def make_tables(results: Results, size: Size) -> dict[str, str]:
-    """All tables of a course by name, in the order in which they are read."""
-    return {
+    """All tables of a course by name, in the order in which they are read.
+
+    That of competing notes is missing where documents with few notes weren't measured.
+    """
+    found = {
         "gates": gates(results),
         "arms": arms(results, size),
         "differences": differences(results, size),
         "held out": list_held_out(results, size),
         "kept": list_kept(results),
     }
+    few = any(one.cell.endswith(f"-{FEW[0]}notes") for one in results.measured)
+    return found | ({"competing notes": compare_notes(results, size)} if few else {})
+
+
+def compare_notes(results: Results, size: Size) -> str:
+    """Right answers at the longest length by the number of notes that compete."""
+    own = size.lengths[-1]
+    longest = max(LONGER) * own
+    columns = {"as long as in training, 8 notes": [f"{family}-{own}" for family in TRAINED]}
+    for few in FEW:
+        columns[f"{max(LONGER)} times that, {few} notes"] = [
+            f"{family}-{longest}-{few}notes" for family in TRAINED
+        ]
+    columns["128 notes"] = [f"{family}-{longest}" for family in TRAINED]
+    return _table(results, columns)
 
 
 def arms(results: Results, size: Size) -> str:
@@ -91,7 +109,7 @@ def differences(results: Results, size: Size) -> str:
     every = [cell for cells in columns.values() for cell in cells]
     for one, other in PAIRS:
         with_one, with_other = (_seeds(results, stage, every) for stage in (one, other))
-        if other in TRUNK and with_other:
+        if other in TRUNK and len(with_other) == 1:
             (trunk,) = with_other.values()
             with_other = dict.fromkeys(with_one, trunk)
         seeds = sorted(with_one.keys() & with_other.keys())

@@ -53,5 +53,9 @@ def test_an_unknown_size_is_refused() -> None:
 def test_cells_have_files_of_their_own(name: str) -> None:
     names = [cell.name for cell in cells(SIZES[name])]
     assert len({*names}) == len(names)
+    for cell in cells(SIZES[name]):
+        every = cell.length // cell.notes if cell.notes else SIZES[name].every
+        assert cell.length // every == (cell.notes or cell.length // SIZES[name].every)
+        assert (f"every = {every}" in cell.source(SIZES[name])) == bool(cell.notes)
     assert set(TRAINED) == set(FAMILIES)
     assert not set(TRAINED) & set(NEW)

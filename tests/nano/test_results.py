@@ -12,8 +12,8 @@ from memagent_nano.kept import KINDS
 from memagent_nano.measure import answers, cells
 from memagent_nano.results import Curve, Measured, Results, gather, merge, read, write
 from memagent_nano.sizes import PICO
-from memagent_nano.stages import GATE, KEPT, MEASURED, POLICY, TRUNK_END, TRUNK_SEED, Place
-from memagent_nano.tables import ABOUT, arms, differences
+from memagent_nano.stages import GATE, KEPT, MEASURED, POLICY, TRUNK_END, Place
+from memagent_nano.tables import ABOUT, arms, differences, make_tables
 from memagent_train.runs import metrics
 
 OWN = PICO.lengths[-1]
@@ -69,10 +69,39 @@ def test_the_trunk_is_one_policy_whatever_the_seeds(tmp_path: Path) -> None:
     for place, rewards in zip(places, ([1.0, 1.0], [0.0, 1.0]), strict=True):
         lay(place, "unshown-grpo", rewards, [])
     found = gather(places)
-    assert {one.seed for one in found.measured if one.stage == TRUNK_END} == {TRUNK_SEED}
+    assert {one.seed for one in found.measured if one.stage == TRUNK_END} == {3}
     assert "| (trunk) `settle-2` | 1 | 0.50 [" in arms(found, PICO)
     row = "| `unshown-grpo` less `settle-2` | 3, 4 | +0.25 (+0.50, +0.00) |"
     assert row in differences(found, PICO)
+
+
+def test_trunks_of_several_folders_are_each_compared_with_their_own_arms(tmp_path: Path) -> None:
+    parts: list[Results] = []
+    for seed, rewards in ((1, [1.0, 0.0]), (2, [0.0, 0.0])):
+        place = Place(tmp_path / str(seed), PICO, seed)
+        lay(place, TRUNK_END, rewards, [])
+        lay(place, "unshown-grpo", [1.0, 1.0], [])
+        parts.append(gather([place]))
+    found = merge(parts)
+    assert "| (trunk) `settle-2` | 2 | 0.25 (0.00-0.50)" in arms(found, PICO)
+    row = "| `unshown-grpo` less `settle-2` | 1, 2 | +0.75 (+0.50, +1.00) |"
+    assert row in differences(found, PICO)
+    assert {name.split("/")[0] for name in found.gates} == {"trunk1", "trunk2", "seed-1", "seed-2"}
+
+
+def test_few_notes_have_a_table_where_they_were_measured() -> None:
+    scores = {"8notes": 1.0, "32notes": 0.5}
+    measured = tuple(
+        Measured(0, "shown", cell.name, (scores.get(cell.name.rpartition("-")[2], 0.0),))
+        for cell in cells(PICO)
+    )
+    table = make_tables(Results("pico", measured, (), {}, {}, {}), PICO)["competing notes"]
+    head, _, row = table.splitlines()
+    assert head.endswith("16 times that, 8 notes | 16 times that, 32 notes | 128 notes |")
+    means = [cell.split(" [")[0] for cell in row.strip("| ").split(" | ")[2:]]
+    assert means == ["0.00", "1.00", "0.50", "0.00"]
+    known = tuple(one for one in measured if not one.cell.endswith("notes"))
+    assert "competing notes" not in make_tables(Results("pico", known, (), {}, {}, {}), PICO)
 
 
 def test_every_stage_that_is_compared_is_in_the_tables() -> None:
