@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Annotated
 
 import typer
@@ -11,6 +13,8 @@ import typer
 from memagent.errors import ConfigError
 from memagent_train.cli.going import Going, training
 
+SIZE = "-large"
+"""Ends the name of a folder whose model has 0.5M weights."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -37,36 +41,54 @@ def command(
             raise ConfigError(f"there is no arm {sorted(unknown)}; the arms are {', '.join(ARMS)}")
         for seed in map(int, seeds.split(",")):
             for name in names:
-                place = f"{seed}-large" if large else str(seed)
+                place = f"{seed}{SIZE}" if large else str(seed)
                 perform(out / place, name, seed=seed, large=large)
     for line in table(out):
         typer.echo(line)
 
 
 def table(out: Path) -> list[str]:
-    """The table of everything measured in a folder, in Markdown.
+    """The table of everything measured in a folder, in Markdown: a row for each arm and size of the model.
 
+    Of one seed, shares of right answers have their 95% intervals; of several, the lowest and the highest seed.
     `Value kept`: of the summaries whose context showed the value, the share that says it, at each logged step;
-    `Overlong`: the share of overlong sessions in the last ten steps.
+    `Overlong`: the share of overlong sessions in the last ten steps. Both are means over seeds.
     """
     from memagent_draws.arms import ARMS, FIGURES
+
+    titles = ("Arm", "Seeds", "Right before", "Right after", "Value kept", "Overlong")
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for size, says in (("", ""), (SIZE, ", 0.5M weights")):
+        for name, arm in ARMS.items():
+            files = sorted(out.glob(f"*/{name}/{FIGURES}"))
+            files = [file for file in files if file.parts[-3].endswith(SIZE) == bool(size)]
+            if files:
+                lines.append(f"| {arm.says}{says} | {' | '.join(_cells(files))} |")
+    return lines
+
+
+def _cells(files: Sequence[Path]) -> Iterator[str]:
+    """Of an arm's row.
+
+    Args:
+        files: figures of each seed, in the folder of its run.
+    """
     from memagent_draws.kept import count_kept, overlong_share
 
-    titles = ("Arm", "Seed", "Right before", "Right after", "Value kept", "Overlong")
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    for name, arm in ARMS.items():
-        for file in sorted(out.glob(f"*/{name}/{FIGURES}")):
-            found = json.loads(file.read_text(encoding="utf-8"))
-            steps = sorted(found, key=int)
-            before, after = (
-                f"{one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
-                for one in (found[steps[0]], found[steps[-1]])
-            )
-            logs = sorted((file.parent / "rollouts").glob("*.parquet"))
-            counts = [count for count in map(count_kept, logs) if count.all]
-            kept = ", ".join(f"{count.kept / count.all:.2f}" for count in counts) or "-"
-            share = overlong_share(file.parent)
-            overlong = "-" if share is None else f"{share:.2f}"
-            cells = (arm.says, file.parts[-3], before, after, kept, overlong)
-            lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    yield str(len(files))
+    for end in (min, max):
+        yield _spread([of[end(of, key=int)] for of in found])
+    logs = [sorted((file.parent / "rollouts").glob("*.parquet")) for file in files]
+    steps = (list(map(count_kept, step)) for step in zip(*logs, strict=False))
+    kept = (mean(one.kept / one.all for one in step) for step in steps if all(c.all for c in step))
+    yield ", ".join(f"{share:.2f}" for share in kept) or "-"
+    shares = [share for file in files if (share := overlong_share(file.parent)) is not None]
+    yield f"{mean(shares):.2f}" if shares else "-"
+
+
+def _spread(found: Sequence[dict[str, float]]) -> str:
+    if len(found) == 1:
+        return "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**found[0])
+    means = [one["mean"] for one in found]
+    return f"{mean(means):.3f} ({min(means):.3f}-{max(means):.3f})"

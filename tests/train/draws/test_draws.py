@@ -1,6 +1,7 @@
 """The experiment with draws: its game, the expert and what it writes down, and the settings of the arms."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,22 @@ def test_an_unknown_arm_is_named(tmp_path: Path) -> None:
     assert ran.exit_code == 2
     assert "there is no arm ['magic']" in ran.output
     assert table(tmp_path)[2:] == []
+
+
+def test_seeds_of_an_arm_share_a_row_and_large_models_have_their_own(tmp_path: Path) -> None:
+    for place, after in (("0", 0.9), ("1", 0.7), ("0-large", 0.5)):
+        folder = tmp_path / place / "supo"
+        folder.mkdir(parents=True)
+        ends = ((0, 0.25), (24, after))
+        told = {
+            str(step): {"mean": mean, "low": mean - 0.1, "high": mean + 0.1, "n": 256}
+            for step, mean in ends
+        }
+        (folder / "figures.json").write_text(json.dumps(told))
+    assert table(tmp_path)[2:] == [
+        "| SUPO | 2 | 0.250 (0.250-0.250) | 0.800 (0.700-0.900) | - | - |",
+        "| SUPO, 0.5M weights | 1 | 0.250 [0.150, 0.350] | 0.500 [0.400, 0.600] | - | - |",
+    ]
 
 
 def test_summaries_that_kept_the_value_are_counted(
