@@ -10,6 +10,7 @@ from tests.models.chat_server import Script, send, slow
 from tests.models.routes import URLS, Clock, MakeRouter
 
 from memagent.errors import (
+    BadResponse,
     ConnectionFailed,
     ContextOverflow,
     ModelError,
@@ -139,7 +140,13 @@ async def test_the_memory_of_prompts_is_bounded(
 
 @pytest.mark.parametrize(
     "error",
-    [ConnectionFailed("x"), RequestTimeout("x"), ServerFailed("x"), ServerBusy("x")],
+    [
+        ConnectionFailed("x"),
+        RequestTimeout("x"),
+        ServerFailed("x"),
+        ServerBusy("x"),
+        BadResponse("x"),
+    ],
     ids=lambda error: type(error).__name__,
 )
 async def test_a_failed_server_is_left_out(

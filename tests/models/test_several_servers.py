@@ -4,12 +4,22 @@ import asyncio
 import logging
 
 import pytest
-from tests.models.chat_server import Script, counts, hang_up, running, say, send, slow
+from tests.models.chat_server import (
+    Behaviour,
+    Script,
+    counts,
+    hang_up,
+    running,
+    say,
+    send,
+    slow,
+)
 from tests.models.routes import Clock, MakeRouter
 from tests.models.test_openai import KEY, request
 
-from memagent.errors import ConnectionFailed, ServerFailed
+from memagent.errors import BadResponse, ConnectionFailed, ServerFailed
 from memagent.messages import ChatRequest
+from memagent.models.dialects import DialectName
 from memagent.models.openai import OpenAIModel
 
 
@@ -61,6 +71,35 @@ async def test_the_window_is_the_least_of_those_that_answer(
     model = OpenAIModel("tiny", base_url=[server.url, nobody, second.url])
     assert await model.window() == 80
     assert await model.only(model.servers[0]).window() == 100
+    await model.aclose()
+
+
+@pytest.mark.parametrize("dialect", ["plain", "vllm"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        send(200, b"<html>Maintenance</html>", Content_Type="text/html"),
+        send(401, {"message": "no"}),
+    ],
+    ids=["maintenance page", "guarded"],
+)
+async def test_the_others_count_if_the_first_server_does_not(
+    server: Script, second: Script, answer: Behaviour, dialect: DialectName
+) -> None:
+    second.be_vllm()
+    server.be_vllm()
+    server.models = server.others["/tokenize"] = answer
+    model = OpenAIModel("tiny", base_url=[server.url, second.url], dialect=dialect)
+    assert (await model.counter()).name.startswith("server:")
+    await model.aclose()
+
+
+async def test_a_maintenance_page_is_gone_round(server: Script, second: Script) -> None:
+    server.default = send(200, b"<html>Maintenance</html>", Content_Type="text/html")
+    model = OpenAIModel("tiny", base_url=[server.url, second.url], window=100)
+    with pytest.raises(BadResponse, match=server.url):
+        await model.complete(asking("a"))
+    assert [(await model.complete(asking(str(n)))).text for n in range(3)] == ["hello"] * 3
     await model.aclose()
 
 

@@ -221,6 +221,25 @@ async def test_a_key_of_the_environment_goes_nowhere_that_only_a_file_names(
     assert await key_sent(server, api_key="sk-argument") == "sk-argument"
 
 
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [("http://host/${OPENAI_API_KEY}/v1", "k"), ("http://host", "${OPENAI_API_KEY}")],
+)
+def test_a_file_expands_no_secret_of_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, url: str, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real-key")
+    (folder / ".env").write_text(f"MEMAGENT_BASE_URL={url}\nMEMAGENT_API_KEY={key}\n")
+    with pytest.raises(ConfigError, match="write the value itself") as caught:
+        open_model("openai:m")
+    assert "sk-real-key" not in str(caught.value)
+
+
+def test_a_file_may_come_from_windows(folder: Path) -> None:
+    (folder / ".env").write_bytes(b'\xef\xbb\xbfMEMAGENT_MODEL="vllm:m"\r\n')
+    assert open_model().name == "vllm:m"
+
+
 async def test_a_key_of_the_file_goes_where_the_user_says(
     server: Script, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,16 +177,18 @@ class Counting:
                 failures.append(error)
                 continue
             await server.check_name()
+            if not dialect.engine:  # or it hides its list, and another server says what it is
+                continue
             try:
-                return (
-                    await asyncio.to_thread(self._make_remote, dialect) if dialect.engine else None
-                )
+                return await asyncio.to_thread(self._make_remote, dialect)
             except (*UNREACHED, ServerFailed):
                 raise
             except ModelError as error:
                 logger.info("%s does not count: %s", server.endpoint, error)
                 return None
-        raise failures[0]
+        if len(failures) == len(self._router.servers):
+            raise failures[0]
+        return None
 
     def _make_remote(self, dialect: Dialect) -> ServerCounter:
         local = local_counter(self._model, self._tokenizer)

@@ -11,7 +11,14 @@ from contextlib import asynccontextmanager
 
 from pydantic import JsonValue
 
-from memagent.errors import ConnectionFailed, ModelError, RequestTimeout, ServerBusy, ServerFailed
+from memagent.errors import (
+    BadResponse,
+    ConnectionFailed,
+    ModelError,
+    RequestTimeout,
+    ServerBusy,
+    ServerFailed,
+)
 from memagent.messages import Message
 from memagent.models.server import Server
 
@@ -31,6 +38,8 @@ LONGEST_REST = 30.0
 ANSWERS_WITHIN = 2.0
 """Seconds that a request waits for a recovering server to answer its check."""
 AWAY = (ConnectionFailed, RequestTimeout, ServerFailed)
+AT_FAULT = (*AWAY, ServerBusy, BadResponse)
+"""Errors after which other servers are tried first; a proxy's maintenance page is a `BadResponse`."""
 
 
 class Router:
@@ -71,12 +80,12 @@ class Router:
                 server.outstanding -= tokens
 
     def ask(self, path: str, body: Mapping[str, object]) -> Mapping[str, JsonValue]:
-        """Calls `Server.ask` on the first reachable server, else raises the last server's error. Blocks."""
+        """Calls `Server.ask` on the first server that answers, else raises the last server's error. Blocks."""
         *first, last = sorted(self.servers, key=lambda server: server.rests_until)
         for server in first:
             try:
                 return server.ask(path, body)
-            except (*AWAY, ServerBusy) as error:
+            except ModelError as error:
                 self._leave_out(server, error)
         return last.ask(path, body)
 
@@ -126,7 +135,7 @@ class Router:
 
     def _leave_out(self, server: Server, error: ModelError) -> None:
         """Leaves a server out for a while, if the server was at fault."""
-        if not isinstance(error, (*AWAY, ServerBusy)):
+        if not isinstance(error, AT_FAULT):
             return
         if isinstance(error, AWAY):
             server.forget()

@@ -2,6 +2,7 @@
 
 import difflib
 import logging
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,10 @@ from memagent.tokens.base import TokenCounter
 logger = logging.getLogger("memagent.spec")
 
 ENV_FILE = ".env"
+URLS, KEYS = (
+    tuple(f"{of}_{end}" for of in ("MEMAGENT", "OPENAI")) for end in ("BASE_URL", "API_KEY")
+)
+"""Variables, in the order in which they are looked at."""
 OPENAI_URL = "https://api.openai.com/v1"
 LOCAL_URLS = {
     "vllm": "http://localhost:8000/v1",
@@ -97,7 +102,7 @@ def open_model(
     if spec is None:
         spec = next((s.value for s in _find(settings, "MEMAGENT_MODEL")), None)
     scheme, name = _split(spec)
-    url = next(_find(settings, "MEMAGENT_BASE_URL", "OPENAI_BASE_URL"), None)
+    url = next(_find(settings, *URLS), None)
     urls = urls_of(url.value) if url else ()
     if base_url is not None:
         url, urls = _Setting("base_url=", ""), urls_of(base_url)
@@ -254,28 +259,25 @@ class _Setting:
 
 def _look() -> list[_Setting]:
     """Settings from the environment, then from `.env`."""
-    # Imported here so that `import memagent` stays light.
-    from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource
+    from dotenv import dotenv_values  # here, so that `import memagent` stays light
 
-    class Settings(BaseSettings):
-        memagent_model: str | None = None
-        memagent_base_url: str | None = None
-        memagent_api_key: str | None = None
-        openai_base_url: str | None = None
-        openai_api_key: str | None = None
-
+    names = ("MEMAGENT_MODEL", *URLS, *KEYS)
     try:
-        environment = EnvSettingsSource(Settings, env_ignore_empty=True)()
-        file = DotEnvSettingsSource(Settings, ENV_FILE, "utf-8", env_ignore_empty=True)()
+        file = dotenv_values(ENV_FILE, encoding="utf-8-sig", interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{ENV_FILE} in the working directory cannot be read ({error}); make it readable UTF-8, or "
             f"remove it"
         ) from error
+    for name in names:  # expanded, it could send a secret of the environment to the file's own URL
+        if "${" in (file.get(name) or ""):
+            raise ConfigError(f"{name} in {ENV_FILE} has a ${{…}}: write the value itself there")
+    sources = {False: os.environ, True: file}
     return [
-        _Setting(name.upper(), value, from_file=source is file)
-        for source in (environment, file)
-        for name, value in source.items()
+        _Setting(name, value, from_file=from_file)
+        for from_file, source in sources.items()
+        for name in names
+        if (value := source.get(name))
     ]
 
 
@@ -297,7 +299,7 @@ def _key(
                 f"give the URL as base_url=, or set {foreign.name} in the environment"
             )
         return given
-    for key in _find(settings, "MEMAGENT_API_KEY", "OPENAI_API_KEY"):
+    for key in _find(settings, *KEYS):
         if foreign is not None and not key.from_file:
             logger.warning(
                 "%s from the environment is not sent to %s, which only %s in the working directory names: set %s in "
