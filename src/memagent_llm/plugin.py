@@ -65,7 +65,7 @@ def read(document: str, question: str, model: str | None, window: int) -> None:
 
     The same command again resumes an interrupted reading.
     """
-    source = sys.stdin.read() if document == "-" else Path(document)
+    source = sys.stdin.buffer.read() if document == "-" else Path(document)
     try:
         reader = LlmModel(llm.get_model(model), window)
         with MemoryAgent(reader) as agent:

@@ -42,10 +42,12 @@ def llm(tmp_path: Path, server: Script) -> Llm:
     (tmp_path / "book.txt").write_text(TEXT)
     settings = {"LLM_USER_PATH": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
 
-    def llm(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    def llm(
+        *arguments: str, given: str = "", encoding: str = "utf-8"
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "llm", *arguments],
-            env=os.environ | settings, cwd=tmp_path, input=given, text=True, capture_output=True, check=False,
+            env=os.environ | settings, cwd=tmp_path, input=given, encoding=encoding, capture_output=True, check=False,
         )  # fmt: skip
 
     return llm
@@ -71,6 +73,12 @@ def test_it_answers_once(llm: Llm, server: Script, tmp_path: Path) -> None:
 def test_it_takes_the_default_model_and_standard_input(llm: Llm) -> None:
     assert llm("models", "default", "reader").returncode == 0
     assert llm("read", "-", QUESTION, "--window", "2048", given=TEXT).stdout == ANSWER
+
+
+def test_standard_input_need_not_be_utf_8(llm: Llm) -> None:
+    read = llm("read", "-", QUESTION, "-m", "reader", given=f"Café. {TEXT}", encoding="latin-1")
+    assert "Traceback" not in read.stderr
+    assert read.stdout == ANSWER
 
 
 def test_an_interrupted_reading_is_resumed(llm: Llm, server: Script) -> None:

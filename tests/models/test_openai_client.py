@@ -293,7 +293,13 @@ def test_a_user_in_the_url_and_a_key_are_one_too_many() -> None:
     assert "sk-123456" not in str(no.value)
 
 
-@pytest.mark.parametrize("value", ["two\nlines-secret", "naïve-secret"])
+@pytest.mark.parametrize("name", ["X Team", "", "X:Team", "Über", " X-Team"])
+def test_names_that_no_header_has(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name of a header"):
+        Clients("m", "http://h/v1", None, {name: "blue"}, 60.0)
+
+
+@pytest.mark.parametrize("value", ["two\nlines-secret", "naïve-secret", " secret", "secret ", 5])
 def test_headers_that_cannot_be_sent(value: str) -> None:
     with pytest.raises(ConfigError, match="'X-Key'") as caught:
         Clients("m", "http://h/v1", None, {"X-Key": value}, 60.0)

@@ -104,6 +104,8 @@ async def test_other_servers_say_it_otherwise(
         (400, {"message": "max_tokens is too large: 20. This model supports at most 10."}, RequestRefused),
         (400, {"message": "max_tokens=20 is not supported: maximum context length is 8"}, ContextOverflow),
         (400, {"message": "tools are not supported"}, RequestRefused),
+        (400, {"message": "no", "type": ["invalid"], "code": {"a": 1}}, RequestRefused),
+        (400, {"message": "it is not supported", "param": ["body", "seed"]}, RequestRefused),
         (500, {"message": "'seed' is not supported"}, ModelError),
     ],
 )  # fmt: skip

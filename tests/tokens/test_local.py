@@ -162,6 +162,28 @@ def test_a_tokenizer_that_lacks_its_own_unknown_token_is_refused(tmp_path: Path)
         TokenizerFile(path)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [models.WordLevel({"a": 0}, "?"), models.Unigram([("a", 0.0)])],
+    ids=["words", "pieces"],
+)
+def test_a_word_that_a_tokenizer_cannot_read_is_named_when_it_occurs(
+    model: Any, tmp_path: Path
+) -> None:
+    Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
+    counter = TokenizerFile(tmp_path)
+    assert counter.count("a") == 1
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json' cannot tokenise every text"):
+        counter.count("b")
+
+
+def test_settings_nested_too_deeply_are_refused(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "tokenizer.json", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("[" * 100_000)
+    with pytest.raises(TokenizerError, match="cannot be read"):
+        TokenizerFile(tmp_path)
+
+
 def test_a_file_without_a_pre_tokenizer_is_loaded(tmp_path: Path) -> None:
     content = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))
     del content["pre_tokenizer"]

@@ -203,7 +203,7 @@ class Parameters:
         if not is_refusal(error) or said is None or overflows(error):
             return False
         named = [n for n in _CHANGED if n in sent and re.search(rf"\b{n}\b", words)]
-        name = error.param if error.param in _CHANGED else next(iter(named), None)
+        name = next(iter([n for n in _CHANGED if n == error.param] or named), None)
         if name is None or name not in sent:
             return False
         new = _CHANGED[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 import socket
 import ssl
 import threading
@@ -66,7 +67,9 @@ class Clients:
             self._api_key, f"the API key ({len(self._api_key)} characters", blanks=False
         )
         for header, value in headers.items():
-            _check_sendable(header + value, f"the header {header!r} (its value", blanks=True)
+            if not _NAME.fullmatch(header):
+                raise ConfigError(f"{header!r} is no name of a header: give one such as 'X-Team'")
+            _check_sendable(value, f"the header {header!r} (its value", blanks=True)
         self._headers = {**_basic_authorisation(parts), **headers}
         secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
         for value in self._headers.values():
@@ -272,12 +275,17 @@ def _check_url(base_url: str) -> SplitResult:
 _EXAMPLE = "give one such as 'http://localhost:8000/v1'"
 
 
-def _check_sendable(text: str, what: str, *, blanks: bool) -> None:
-    """Rejects an invalid key or header, without showing it in the message."""
-    if not (text.isascii() and text.isprintable()) or (" " in text and not blanks):
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""Names of headers: `token` of RFC 9110."""
+
+
+def _check_sendable(text: object, what: str, *, blanks: bool) -> None:
+    """Rejects an invalid key or header, without showing it in the message; `blanks`: those inside are allowed."""
+    plain = isinstance(text, str) and text.isascii() and text.isprintable()
+    if not plain or (text != text.strip() if blanks else " " in text):
         raise ConfigError(
-            f"{what}, not shown) contains {'' if blanks else 'a blank, '}a line end or a non-ASCII character, "
-            f"which cannot be sent; copy it again"
+            f"{what}, not shown) contains a line end, a non-ASCII character or a blank{' around it' if blanks else ''}"
+            f"{'' if isinstance(text, str) else ', or is no text'}, which cannot be sent; copy it again"
         )
 
 

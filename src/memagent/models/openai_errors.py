@@ -140,7 +140,8 @@ def overflows(error: openai.APIError) -> bool:
     too_large = getattr(error, "status_code", None) == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     if not (too_large or is_refusal(error)):
         return False
-    if {error.code, error.type} & _OVERFLOW_CODES or error.param == "input_tokens":
+    # A server may send anything there, lists too.
+    if {str(error.code), str(error.type)} & _OVERFLOW_CODES or error.param == "input_tokens":
         return True
     return bool(_OVERFLOW.search(server_message(error.body)[:CLIP]))
 

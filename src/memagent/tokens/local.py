@@ -42,7 +42,8 @@ class TokenizerFile:
     def __init__(self, path: str | PathLike[str]) -> None:
         from tokenizers import Tokenizer
 
-        file, raw = _read(Path(path))
+        self._file, raw = _read(Path(path))
+        file = self._file
         try:
             self._tokenizer = Tokenizer.from_buffer(raw)
             content: dict[str, Any] = json.loads(raw)
@@ -69,18 +70,15 @@ class TokenizerFile:
             if text.strip() and (token.special or markup):
                 control[i] = text
         self.control_tokens = frozenset(control.values())
-        try:
-            # Any text that the vocabulary lacks is read as the unknown token, so this isn't a way to write one.
-            unknown = content["model"].get("unk_token")
-            if isinstance(content["model"].get("unk_id"), int):
-                unknown = self._tokenizer.id_to_token(content["model"]["unk_id"])
-            whole = sorted(
-                text
-                for i, text in control.items()
-                if text != unknown and i in self._encode(f"{text[0]}{JOINER}{text[1:]}").ids
-            )
-        except Exception as error:  # the library raises bare Exception
-            raise TokenizerError(f"{str(file)!r} cannot tokenise every text: {error}") from error
+        # Any text that the vocabulary lacks is read as the unknown token, so this isn't a way to write one.
+        unknown = content["model"].get("unk_token")
+        if isinstance(content["model"].get("unk_id"), int):
+            unknown = self._tokenizer.id_to_token(content["model"]["unk_id"])
+        whole = sorted(
+            text
+            for i, text in control.items()
+            if text != unknown and i in self._encode(f"{text[0]}{JOINER}{text[1:]}").ids
+        )
         if whole:
             logger.warning(
                 "the tokenizer %r reads %s as control tokens even with an invisible U+2060 inside: texts that contain "
@@ -127,7 +125,12 @@ class TokenizerFile:
 
     def _encode(self, text: str) -> Any:
         # Without offsets, and (unlike `encode`) without holding the interpreter lock: a third faster.
-        return self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
+        try:
+            return self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
+        except Exception as error:  # the library raises bare Exception
+            raise TokenizerError(
+                f"the tokenizer {str(self._file)!r} cannot tokenise every text: {error}"
+            ) from error
 
     def _cut(self, text: str, encoding: Any, limit: int) -> int:
         """Characters within the first `limit` tokens: from their text if it matches the original, else from offsets."""

