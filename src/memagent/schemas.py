@@ -1,4 +1,4 @@
-"""Pydantic models from JSON schemas, for those who extract rows without Python."""
+"""JSON schemas of pydantic models, and models from schemas, for those who extract rows without Python."""
 
 import importlib.util
 import json
@@ -6,9 +6,26 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError
 
 from memagent.errors import ConfigError
 from memagent.texts import clip, name_extra, quote
+
+
+class JsonForm(GenerateJsonSchema):
+    """Makes JSON schemas without defaults that JSON can't express, such as infinity."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's type
+
+    def encode_default(self, dft: Any) -> Any:
+        """See `GenerateJsonSchema`, which leaves a default out for which this raises."""
+        value = super().encode_default(dft)
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError as error:
+            raise PydanticSerializationError(str(error)) from error
+        return value
 
 
 def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from memagent import MemoryAgent, ToolAgent
 from memagent.errors import ModelError, ToolError
 from memagent.messages import ToolCall
 from memagent.models.scripted import ScriptedModel
+from memagent.tools import tool
 
 pytestmark = pytest.mark.extra
 
@@ -106,6 +108,20 @@ def test_errors_are_a_status(content: bool) -> None:
         assert span["status"]["status_code"] == "ERROR"
         assert span["attributes"]["error.type"] == "ModelError"
     assert (SECRET in json.dumps(traced.spans)) is content
+
+
+def test_a_tool_that_took_too_long_has_an_error() -> None:
+    async def wait() -> str:
+        await asyncio.sleep(60)
+        return "?"
+
+    traced = Traced()
+    slow = tool(wait, timeout=0.01)
+    model = ScriptedModel([ToolCall(id="1", name="wait", arguments="{}"), "Pierre"])
+    traced.trace(ToolAgent(model, tools=[slow], store=None)).run("Whom does Natasha marry?")
+    (span,) = (span for span in traced.spans if span["name"] == "execute_tool wait")
+    assert span["status"]["status_code"] == "ERROR"
+    assert span["attributes"]["error.type"] == "CancelledError"
 
 
 @pytest.mark.parametrize("content", [False, True])

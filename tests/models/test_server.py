@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Script, hang_up, send, slow
+from tests.models.chat_server import Script, hang_up, send, slow, trickle
 from tests.models.test_openai import KEY, complete, request
 
 from memagent.errors import (
@@ -189,6 +189,9 @@ async def test_a_hung_list_or_count_is_given_up_early(
         await one.listing()
     with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
         await asyncio.to_thread(one.ask, "/tokenize", {})
+    server.models = trickle  # a piece at a time, each in time
+    with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
+        await make(timeout=600.0).listing()
 
 
 async def test_unknown_servers_are_spoken_to_plainly(server: Script) -> None:

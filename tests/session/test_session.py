@@ -1,6 +1,7 @@
 """Conversations: further messages in one context and one run, resumed between and within messages."""
 
 import asyncio
+import math
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -618,6 +619,21 @@ def test_a_message_belongs_to_its_output_type(store: RunStore) -> None:
     with pytest.raises(RunMismatch, match="output type"):
         agent.resume("chat")
     assert session.send("Which?", Ship).output == Ship(name="A", year=1900)
+
+
+def test_a_typed_message_that_was_interrupted_is_sent_again(store: RunStore) -> None:
+    class Far(BaseModel):
+        miles: float = math.inf
+
+    def stop(event: Event) -> None:
+        if event.type == "tool_returned":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as error:
+        agent_of(store, [call(1)]).session("chat").send("How far?", Far, on_event=stop)
+    assert error.value.__notes__ == ["Resume the run with the same call of send."]
+    again = agent_of(store, ["{}"]).session("chat").send("How far?", Far)
+    assert again.output == Far()
 
 
 @pytest.mark.parametrize("wrong", [dict, "Ship", Ship(name="A", year=1900), list[Ship], 3])

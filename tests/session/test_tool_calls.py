@@ -207,6 +207,31 @@ async def test_a_store_that_fails_ends_all_calls_beside_it(store: RunStore) -> N
     assert through == ["slow"]
 
 
+async def test_what_follows_the_answer_in_a_reply_is_not_run(store: RunStore) -> None:
+    ran: list[str] = []
+
+    def note(name: str, text: str) -> Callable[[], Any]:
+        async def run() -> str:
+            ran.append(name)
+            if not text:
+                raise RuntimeError
+            return text
+
+        return run
+
+    tools = [
+        runs("wrong", note("wrong", ""), final=True),
+        runs("submit", note("submit", "42"), final=True),
+        runs("pay", note("pay", "paid")),
+    ]
+    for _ in range(2):  # the second time from what was committed
+        running, _ = opened(store, *tools)
+        found = await outputs(running, 0, "wrong", "pay", "submit", "pay", "submit")
+        assert [output.ok for output in found] == [False, True, True, False, False]
+        assert found[3].text == "pay was not run: the session has its answer"
+    assert ran == ["wrong", "pay", "submit"]
+
+
 async def test_a_final_tool_ends_the_session_if_it_succeeds(store: RunStore) -> None:
     running, _ = opened(store, runs("submit", lambda: None, final=True), runs("look", lambda: None))
     submit, look, other = calls("submit", "look", "other")

@@ -206,10 +206,16 @@ async def test_an_exception_is_a_result(kind: str, told: str) -> None:
     assert await Toolset([fail]).run(call("fail", kind=kind)) == ToolOutput(told, ok=False)
 
 
+class Panic(BaseException):
+    """As extensions in Rust raise it."""
+
+
 async def test_an_exception_of_an_async_tool_is_a_result() -> None:
     async def leave(how: str) -> str:
         if how == "exit":
             raise SystemExit(2)
+        if how == "panic":
+            raise Panic("out of bounds")
         task = asyncio.create_task(asyncio.sleep(10))
         task.cancel()
         await task
@@ -217,6 +223,8 @@ async def test_an_exception_of_an_async_tool_is_a_result() -> None:
 
     tools = Toolset([leave])
     assert (await tools.run(call("leave", how="exit"))).text == "leave failed: SystemExit: 2"
+    panicked = await tools.run(call("leave", how="panic"))
+    assert panicked.text == "leave failed: Panic: out of bounds"
     inner = await tools.run(call("leave", how="cancelled inside"))
     assert inner == ToolOutput("leave failed: it was cancelled while it ran", ok=False)
 

@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Callable
 from datetime import date
 from enum import Enum
@@ -6,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from memagent.errors import BadArguments, ConfigError
 from memagent.tools.signature import Signature, summary
@@ -135,6 +136,25 @@ def test_a_default_without_a_json_form_is_left_out_of_the_schema() -> None:
     def find(at: Any = Opaque()) -> None: ...  # noqa: B008
 
     assert json.dumps(Signature.of(find).schema["properties"]) == '{"at": {}}'
+
+    def far(most: float = math.inf) -> float:
+        return most
+
+    assert "Infinity" not in json.dumps(Signature.of(far).schema)
+    assert call(far) == math.inf
+
+
+def test_strict_types_take_what_the_schema_allows() -> None:
+    class Booking(BaseModel):
+        model_config = ConfigDict(strict=True)
+        day: date
+
+    def book(booking: Booking) -> date:
+        return booking.day
+
+    assert call(book, booking={"day": "2026-01-02"}) == date(2026, 1, 2)
+    with pytest.raises(BadArguments, match="day"):
+        call(book, booking={"day": "soon"})
 
 
 def test_parameters_by_place_alone_are_given_by_place() -> None:

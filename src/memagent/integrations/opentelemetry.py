@@ -1,5 +1,6 @@
 """Traces of an agent as OpenTelemetry spans, by its conventions for generative AI (extra `otel`)."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +62,7 @@ class _Tracing:
         ) as span:
             try:
                 yield span
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:  # a tool's timeout cancels it
                 span.set_attribute("error.type", type(error).__qualname__)
                 span.set_status(Status(StatusCode.ERROR, str(error) if self.content else None))
                 raise

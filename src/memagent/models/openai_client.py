@@ -63,13 +63,11 @@ class Clients:
                 f"URL, or switch the key off (api_key='')"
             )
         self._api_key = api_key or NO_KEY
-        _check_sendable(
-            self._api_key, f"the API key ({len(self._api_key)} characters", blanks=False
-        )
+        _check_sendable(self._api_key, f"the API key ({len(self._api_key)} characters")
         for header, value in headers.items():
             if not _NAME.fullmatch(header):
                 raise ConfigError(f"{header!r} is no name of a header: give one such as 'X-Team'")
-            _check_sendable(value, f"the header {header!r} (its value", blanks=True)
+            _check_sendable(value, f"the header {header!r} (its value", around=" around it")
         self._headers = {**_basic_authorisation(parts), **headers}
         secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
         for value in self._headers.values():
@@ -279,13 +277,12 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Names of headers: `token` of RFC 9110."""
 
 
-def _check_sendable(text: object, what: str, *, blanks: bool) -> None:
-    """Rejects an invalid key or header, without showing it in the message; `blanks`: those inside are allowed."""
-    plain = isinstance(text, str) and text.isascii() and text.isprintable()
-    if not plain or (text != text.strip() if blanks else " " in text):
+def _check_sendable(text: object, what: str, *, around: str = "") -> None:
+    """Rejects an invalid key or header, without showing it; with `around` it may have blanks inside."""
+    form = r"([!-~]([ -~]*[!-~])?)?" if around else r"[!-~]*"
+    if not isinstance(text, str) or re.fullmatch(form, text) is None:
         raise ConfigError(
-            f"{what}, not shown) contains a line end, a non-ASCII character or a blank{' around it' if blanks else ''}"
-            f"{'' if isinstance(text, str) else ', or is no text'}, which cannot be sent; copy it again"
+            f"{what}, not shown) must be one line of ASCII text without blanks{around}: copy it again"
         )
 
 

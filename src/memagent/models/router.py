@@ -11,14 +11,7 @@ from contextlib import asynccontextmanager
 
 from pydantic import JsonValue
 
-from memagent.errors import (
-    BadResponse,
-    ConnectionFailed,
-    ModelError,
-    RequestTimeout,
-    ServerBusy,
-    ServerFailed,
-)
+from memagent.errors import ConnectionFailed, ModelError, RequestTimeout, ServerBusy, ServerFailed
 from memagent.messages import Message
 from memagent.models.server import Server
 
@@ -38,8 +31,6 @@ LONGEST_REST = 30.0
 ANSWERS_WITHIN = 2.0
 """Seconds that a request waits for a recovering server to answer its check."""
 AWAY = (ConnectionFailed, RequestTimeout, ServerFailed)
-AT_FAULT = (*AWAY, ServerBusy, BadResponse)
-"""Errors after which other servers are tried first; a proxy's maintenance page is a `BadResponse`."""
 
 
 class Router:
@@ -135,7 +126,7 @@ class Router:
 
     def _leave_out(self, server: Server, error: ModelError) -> None:
         """Leaves a server out for a while, if the server was at fault."""
-        if not isinstance(error, AT_FAULT):
+        if not (error.retryable or isinstance(error, AWAY)):
             return
         if isinstance(error, AWAY):
             server.forget()

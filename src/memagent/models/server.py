@@ -289,8 +289,13 @@ async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ..
 
     there = client.with_options(base_url=endpoint.base_url)
     quick = _hurry(endpoint)
+    limit = clients.timeout(quick.timeout)
     try:
-        raw = await there.models.with_raw_response.list(timeout=clients.timeout(quick.timeout))
+        async with asyncio.timeout(limit.connect + limit.read):  # of all pieces together
+            raw = await there.models.with_raw_response.list(timeout=limit)
+    except TimeoutError:
+        late: Any = None  # there is no response to show
+        raise translate(openai.APITimeoutError(late), quick) from None
     except openai.APIStatusError as error:
         if error.status_code in _NO_LIST:
             return None

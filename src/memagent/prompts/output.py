@@ -8,6 +8,7 @@ from pydantic.errors import PydanticUserError
 
 from memagent.errors import ConfigError
 from memagent.prompts.reply import UnusableReply
+from memagent.schemas import JsonForm
 from memagent.texts import clip, quote
 
 _FENCED = re.compile(r"\s*```(?:\w+)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
@@ -30,7 +31,7 @@ class Output:
             )
         self._model = model
         try:
-            self.schema: dict[str, Any] = model.model_json_schema()
+            self.schema: dict[str, Any] = model.model_json_schema(schema_generator=JsonForm)
         except PydanticUserError as error:
             raise ConfigError(
                 f"{name} {model.__name__!r} has no JSON schema: {clip(str(error), 300)}"

@@ -251,7 +251,10 @@ class Session:
         """`send` as an async iterator of events; `.result` is available at the end."""
         output = None if output_type is None else Output(output_type)
         loop = ToolLoop(self._agent, check_text("the message", text), output=output)
-        return SessionStream(loop, self.run_id)
+        stream = SessionStream(loop, self.run_id)
+        if output is not None:  # which only the message brings along
+            stream.again = "the same call of send"
+        return stream
 
     @property
     def history(self) -> list[tuple[str, str | None]]:

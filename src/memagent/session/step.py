@@ -21,6 +21,7 @@ INTERRUPTED = (
     "{name} was under way when the session was interrupted. Whether it had its effect is not known, and it was not "
     "run again: find out before you repeat it."
 )
+OVER = "{name} was not run: the session has its answer"
 
 
 @dataclass(frozen=True)
@@ -91,22 +92,34 @@ class ToolCalls:
         self._tools, self._log, self._neutraliser, self._check = tools, log, neutraliser, check
 
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
-        """Runs the calls of one reply: concurrently if none of them changes anything, else one after the other."""
+        """Runs the calls of one reply: concurrently if none of them changes anything, else one after the other.
+
+        Those after the answer are not run.
+        """
         if all(c.name not in self._tools or self._tools[c.name].read_only for c in calls):
             return await together(self._once(step, *numbered) for numbered in enumerate(calls))
-        return [await self._once(step, *numbered) for numbered in enumerate(calls)]
+        outputs: list[ToolOutput] = []
+        over = False
+        for place, call in enumerate(calls):
+            outputs.append(await self._once(step, place, call, over=over))
+            over = over or self.ends(call, outputs[-1])
+        return outputs
 
     def ends(self, call: ToolCall, output: ToolOutput) -> bool:
         """Whether a call's output is the session's answer."""
         return output.ok and call.name in self._tools and self._tools[call.name].final
 
-    async def _once(self, step: int, place: int, call: ToolCall) -> ToolOutput:
+    async def _once(
+        self, step: int, place: int, call: ToolCall, *, over: bool = False
+    ) -> ToolOutput:
         key = f"tool-{step}-{place}"
         begun = await self._log.begin(key)
         if begun.body is not None:
             return ToolOutput(**begun.body)
         events: list[Event] = []
-        if begun.sent and not self._repeatable(call):
+        if over:
+            output = ToolOutput(OVER.format(name=call.name), ok=False)
+        elif begun.sent and not self._repeatable(call):
             output = ToolOutput(INTERRUPTED.format(name=call.name), ok=False)
             events.append(ToolInterrupted(step=step, call=call))
         else:

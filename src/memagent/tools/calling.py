@@ -163,11 +163,12 @@ async def _in_time(one: Tool, *given: Any) -> Any:
     """What a tool returns within its timeout; a ToolError if it took longer or someone else cancelled it."""
 
     async def run() -> Any:
-        # A task that raises SystemExit ends the event loop.
         try:
             return await one.run(*given)
-        except SystemExit as error:
-            raise ToolError(f"SystemExit: {error}") from error
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # SystemExit would end the event loop; extensions panic
+            raise ToolError(name_error(error)) from error
 
     # A separate task: a tool may swallow its cancellation, and would then be awaited.
     task = asyncio.ensure_future(run())

@@ -21,9 +21,9 @@ from pydantic import (
 )
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 
 from memagent.errors import BadArguments, ConfigError
+from memagent.schemas import JsonForm
 from memagent.texts import clip, message, quote
 from memagent.tools.base import ToolContext
 
@@ -37,10 +37,6 @@ _UNFIT = (PydanticUserError, PydanticUndefinedAnnotation, TypeError, NameError, 
 _HEADING = r"(?:Args|Arguments|Parameters):[^\S\n]*"
 _SECTION = re.compile(rf"^{_HEADING}\n((?:[^\S\n].*\n|\n)*)", re.MULTILINE)
 _ENTRY = re.compile(r"(\w+)\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?\s*:(.*)", re.DOTALL)
-
-
-class _Schema(GenerateJsonSchema):
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's type
 
 
 @dataclass(frozen=True)
@@ -82,11 +78,11 @@ class Signature:
                 if isinstance(default, FieldInfo):
                     hint, default = cast("Any", typing.Annotated[hint, default]), default.default
                 # One at a time first, to find the parameter whose hint pydantic doesn't support.
-                TypeAdapter(hint).json_schema(schema_generator=_Schema)
+                TypeAdapter(hint).json_schema(schema_generator=JsonForm)
                 about = FieldInfo.from_annotation(hint).description or documented.get(name)
                 fields[f"p{place}"] = hint, Field(default, alias=name, description=about)
             model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
-            schema = _drop_titles(model.model_json_schema(schema_generator=_Schema))
+            schema = _drop_titles(model.model_json_schema(schema_generator=JsonForm))
         except _UNFIT as error:
             why = message(error).partition("\n")[0]
             raise ConfigError(
@@ -106,7 +102,10 @@ class Signature:
         try:
             values = self.model.model_validate(dict(arguments))
         except ValidationError as error:
-            raise BadArguments(self._explain(error)) from None
+            try:  # in JSON, strict types take a date's text
+                values = self.model.model_validate_json(json.dumps(arguments))
+            except ValueError:
+                raise BadArguments(self._explain(error)) from None
         except RecursionError:
             raise BadArguments("the arguments are nested too deeply; write flatter ones") from None
         names = enumerate(self.signature.parameters)

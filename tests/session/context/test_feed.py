@@ -98,6 +98,27 @@ async def test_what_is_sent_as_it_came_is_the_object_that_was_given() -> None:
     assert all(one is other for one, other in zip(sent, history, strict=True))
 
 
+@pytest.mark.parametrize("ids", [["", ""], ["x", "x"]], ids=["missing", "repeated"])
+async def test_calls_whose_ids_were_repaired_go_with_their_results(ids: list[str]) -> None:
+    said, *results = turn(0, "a", "b")
+    for call, result, name in zip(said["tool_calls"], results, ids, strict=True):
+        call["id"] = result["tool_call_id"] = name
+    sent = await a_buffer().feed([SYSTEM, TASK, said, *results])
+    called = [call["id"] for call in sent[2]["tool_calls"]]
+    assert called == [result["tool_call_id"] for result in sent[3:]]
+    assert len(set(called)) == 2
+
+
+async def test_half_a_surrogate_pair_is_not_handed_back() -> None:
+    sent = await a_buffer().feed([SYSTEM, TASK, *turn(0, "file \udce9.txt")])
+    assert json.dumps(sent, ensure_ascii=False).encode()
+
+
+async def test_tools_may_be_in_openais_form() -> None:
+    sent = await a_buffer(tools=[LOOK]).feed([SYSTEM, TASK])
+    assert sent == [SYSTEM, TASK]
+
+
 async def test_equal_messages_stay_the_objects_that_were_given() -> None:
     buffer, history = a_buffer(), [SYSTEM, TASK]
     for _ in range(30):

@@ -131,6 +131,8 @@ def test_a_turn_is_one_text() -> None:
 
 
 def test_neighbours_of_the_user_are_joined() -> None:
+    alice, bob = (user(who).model_copy(update={"extra": {"name": who}}) for who in ("A", "B"))
+    assert [m.content for m in join_users([alice, alice, user("?"), bob])] == ["A\n\nA\n\n?", "B"]
     assert join_users([system(), user("a"), user(""), user("b"), acts(text="c"), user("d")]) == (
         system(), user("a\n\nb"), acts(text="c"), user("d"),
     )  # fmt: skip

@@ -103,7 +103,7 @@ class SummaryBuffer(Feeding):
         elif archive is None:
             archive = self._own = FileArchive()
         self._model, self._log, self._prompts, self._early = model, log, prompts, early
-        self._tools, self._native = tuple(tools), native
+        self._tools, self._native = tuple(map(ToolSpec.from_openai, tools)), native
         self._sizes, self.max_summaries = (working_context, window), max_summaries
         self._lay_out = partial(
             Layout,

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -204,7 +205,8 @@ class Feeding(Closing):
             sent = await self._read(opened, chain, usage)
         own: dict[Message, list[Any]] = {}
         for message, value in zip(messages, given, strict=True):
-            own.setdefault(message, []).append(value)
+            if _is_as_read(value, message):
+                own.setdefault(message, []).append(value)
         # Of equal messages, those that stay are the last.
         return [own[m].pop() if own.get(m) else m.to_openai() for m in reversed(sent)][::-1]
 
@@ -299,3 +301,15 @@ async def change(
     layout = await count_in_thread(opened.model, layout.measure)
     opened.state = await count_in_thread(opened.model, layout.state, state.past, state.turns)
     opened.layout = layout
+
+
+def _is_as_read(value: Any, message: Message) -> bool:
+    """Whether what was given may be sent as it is: ids of calls can be missing or repeated, and text half a pair."""
+    fields: Any = value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
+    try:
+        json.dumps(fields, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    given: Iterable[Any] = fields.get("tool_calls") or ()
+    ids = [getattr(call, "id", None) or dict(call).get("id") for call in given]
+    return ids == [call.id for call in message.tool_calls]

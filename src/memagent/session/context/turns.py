@@ -283,11 +283,16 @@ def transcript(turn: Turn, missing: str) -> str:
 
 
 def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages with adjacent user messages merged, since some templates require alternating roles."""
+    """The messages with adjacent user messages merged, since some templates require alternating roles.
+
+    Those of users with different names stay apart.
+    """
     merged: list[Message] = []
     for message in messages:
         last = merged[-1] if merged else None
-        if last is not None and last.role == message.role == "user":
+        names = [m.extra["name"] for m in (last, message) if m and m.extra.get("name")]
+        one = len(names) < 2 or names[0] == names[1]
+        if last is not None and last.role == message.role == "user" and one:
             text = "\n\n".join(part for part in (last.content, message.content) if part)
             extra = {**last.extra, **message.extra}
             if "content" in extra:
