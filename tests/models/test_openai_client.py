@@ -295,7 +295,7 @@ def test_a_user_in_the_url_and_a_key_are_one_too_many() -> None:
 
 @pytest.mark.parametrize("name", ["X Team", "", "X:Team", "Über", " X-Team"])
 def test_names_that_no_header_has(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no name of a header"):
+    with pytest.raises(ConfigError, match="can't be a header's name"):
         Clients("m", "http://h/v1", None, {name: "blue"}, 60.0)
 
 

@@ -66,7 +66,7 @@ class Clients:
         _check_sendable(self._api_key, f"the API key ({len(self._api_key)} characters")
         for header, value in headers.items():
             if not _NAME.fullmatch(header):
-                raise ConfigError(f"{header!r} is no name of a header: give one such as 'X-Team'")
+                raise ConfigError(f"{header!r} can't be a header's name: give one such as 'X-Team'")
             _check_sendable(value, f"the header {header!r} (its value", around=" around it")
         self._headers = {**_basic_authorisation(parts), **headers}
         secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
