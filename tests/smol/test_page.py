@@ -1,0 +1,74 @@
+"""The page's figures are those of the committed rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memagent.tasks.statistics import estimate
+from memagent_bench.records import read_records
+from memagent_bench.significance import Difference, paired_difference
+from memagent_smol.answers import answers
+from memagent_smol.measure import CELLS, MEMORY_GATE
+from memagent_smol.verdict import scores
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "experiments" / "memagent_smol" / "results"
+PAGE = (ROOT / "docs" / "smol.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("row", "arm", "system"),
+    [
+        ("imitation", "imitation", MEMORY_GATE),
+        ("imitation, then rewards", "grpo", MEMORY_GATE),
+        ("imitation, then as much more", "more", MEMORY_GATE),
+        ("no model: the question's words as a pattern", "search", "regex"),
+        ("no model: BM25's best sentences", "search", "bm25"),
+        ("no model: the reader `extractive`", "search", "extractive"),
+    ],
+)
+def test_arms(row: str, arm: str, system: str) -> None:
+    records = read_records(RESULTS / arm)
+    found = [estimate([scores(records, cell, system)]) for cell in CELLS["short"]]
+    cells = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in found]
+    assert f"| {row} | {' | '.join(cells)} |" in PAGE
+
+
+def difference(a: str, b: str) -> tuple[Difference, int]:
+    """Of two arms over both tasks, and how many answers are right in one of them only."""
+    left, right = (read_records(RESULTS / arm) for arm in (a, b))
+    pairs = [
+        [
+            x - y
+            for x, y in zip(*(scores(of, cell, MEMORY_GATE) for of in (left, right)), strict=True)
+        ]
+        for cell in CELLS["short"]
+    ]
+    return paired_difference(pairs), sum(gap != 0 for of in pairs for gap in of)
+
+
+def test_differences() -> None:
+    more, _ = difference("grpo", "more")
+    interval = f"{100 * more.low:+.1f} to {100 * more.high:+.1f}"
+    assert f"| (a) rewards less more imitation | {100 * more.mean:+.1f} | {interval} | 400 |" in PAGE
+    assert more.low < 0
+    gained, changed = difference("grpo", "imitation")
+    _, otherwise = difference("more", "imitation")
+    assert (
+        f"(-{-100 * gained.low:.1f} to +{100 * gained.high:.1f}): they changed {changed} of\n"
+        in PAGE
+    )
+    assert f"more imitation {otherwise}." in PAGE
+
+
+def test_answers() -> None:
+    for line, row in zip(
+        answers([RESULTS / arm for arm in ("imitation", "grpo", "more")])[2:],
+        ("imitation", "then rewards", "then as much more"),
+        strict=True,
+    ):
+        _, _, _, n, right, hedged, *others = line.strip("| ").split(" | ")
+        assert (n, hedged) == ("200", "0.000")
+        assert f"| {row} | {' | '.join([right, *others])} |" in PAGE
