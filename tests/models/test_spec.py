@@ -235,6 +235,18 @@ def test_a_file_expands_no_secret_of_the_environment(
     assert "sk-real-key" not in str(caught.value)
 
 
+async def test_what_the_environment_sets_needs_no_expanding(
+    server: Script, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real-key")
+    (folder / ".env").write_text("OPENAI_API_KEY=${OPENAI_API_KEY}\n")
+    assert await key_sent(server, base_url=server.url) == "sk-real-key"
+    (folder / ".env").write_text(
+        f"OPENAI_API_KEY=${{OPENAI_API_KEY}}\nMEMAGENT_BASE_URL={server.url}\n"
+    )
+    assert await key_sent(server) == "EMPTY"
+
+
 def test_a_file_may_come_from_windows(folder: Path) -> None:
     (folder / ".env").write_bytes(b'\xef\xbb\xbfMEMAGENT_MODEL="vllm:m"\r\n')
     assert open_model().name == "vllm:m"

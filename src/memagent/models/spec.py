@@ -269,9 +269,14 @@ def _look() -> list[_Setting]:
             f"{ENV_FILE} in the working directory cannot be read ({error}); make it readable UTF-8, or "
             f"remove it"
         ) from error
-    for name in names:  # expanded, it could send a secret of the environment to the file's own URL
+    for name in names:
         if "${" in (file.get(name) or ""):
-            raise ConfigError(f"{name} in {ENV_FILE} has a ${{…}}: write the value itself there")
+            # Expanded, it could send a secret of the environment to the file's own URL.
+            if not os.environ.get(name):
+                raise ConfigError(
+                    f"{name} in {ENV_FILE} has a ${{…}}: write the value itself there"
+                )
+            del file[name]
     sources = {False: os.environ, True: file}
     return [
         _Setting(name, value, from_file=from_file)
