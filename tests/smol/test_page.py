@@ -52,7 +52,9 @@ def difference(a: str, b: str) -> tuple[Difference, int]:
 def test_differences() -> None:
     more, _ = difference("grpo", "more")
     interval = f"{100 * more.low:+.1f} to {100 * more.high:+.1f}"
-    assert f"| (a) rewards less more imitation | {100 * more.mean:+.1f} | {interval} | 400 |" in PAGE
+    assert (
+        f"| (a) rewards less more imitation | {100 * more.mean:+.1f} | {interval} | 400 |" in PAGE
+    )
     assert more.low < 0
     gained, changed = difference("grpo", "imitation")
     _, otherwise = difference("more", "imitation")
