@@ -139,9 +139,7 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
 
 def _digest(path: Path) -> str:
     """A digest of a file's bytes, or of all files of a folder or pattern, as far as they can be read."""
-    found = hashlib.blake2b(
-        digest_size=4
-    )  # enough to tell a document from its own earlier contents
+    found = hashlib.blake2b(digest_size=4)  # tells a document from its own earlier contents
     with suppress(OSError, ValueError):  # reading the document will say it
         for file in list_files(path)[1]:
             with file.open("rb") as opened:

@@ -42,8 +42,8 @@ class TokenizerFile:
     def __init__(self, path: str | PathLike[str]) -> None:
         from tokenizers import Tokenizer
 
-        self._file, raw = _read(Path(path))
-        file = self._file
+        file, raw = _read(Path(path))
+        self._file = file
         try:
             self._tokenizer = Tokenizer.from_buffer(raw)
             content: dict[str, Any] = json.loads(raw)
