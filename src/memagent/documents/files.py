@@ -4,15 +4,14 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from glob import iglob
 from pathlib import Path
 from typing import Any, cast
 
 from memagent.documents.converters import Passage, file_converter, text_converter
-from memagent.documents.decoding import decode
-from memagent.documents.filters import gunzip, parts, text_of
+from memagent.documents.filters import text_of
 from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import BinaryDocument, DocumentNotFound, EmptyDocument, MemagentError
 from memagent.texts import expand, name_error
@@ -102,42 +101,33 @@ class FileSource(_Placed):
         self.rereadable = stat.S_ISREG(status.st_mode)
         self.size = status.st_size if self.rereadable else None
 
-    def read(self) -> Generator[str]:
-        """Like `pieces`, without an event loop."""
-        return super().read() if self._convert() else self._text_of_passages()
-
     def passages(self) -> Generator[Passage]:
         """See `_Placed.passages`."""
-        convert = self._convert()
-        if convert is None:
+        converted = self._convert()
+        if converted is None:
             label, line = self.name.rsplit("/", 1)[-1], 1
             for text in IterableSource.read(self):
                 yield Passage(text, label, line)
                 line += text.count("\n")
         else:
             try:
-                yield from convert()
+                yield from converted
             except (MemagentError, MemoryError):
                 raise
             except Exception as error:  # parsers fail on damaged files in ways of their own
                 raise BinaryDocument(f"{self.name!r} is broken: {name_error(error)}") from error
 
-    def _convert(self) -> Callable[[], Generator[Passage]] | None:
-        """Converts the file to text, if it has a format that needs that."""
+    def _convert(self) -> Generator[Passage] | None:
+        """The file converted to text, if it has a format that needs that. Nothing is converted yet."""
         path, name = self._source, self.name
         if (of_text := text_converter(path)) is not None:
-            return lambda: of_text(self._decoded(), name)
+            return of_text(IterableSource.read(self), name)
         if not self.rereadable:
             return None
         with closing(self._items()) as items:
             start = next(items, b"")
         of_file = file_converter(path, cast("bytes", start), name)
-        return None if of_file is None else lambda: of_file(path, name, *self._decoding)
-
-    def _decoded(self) -> Generator[str]:
-        with closing(self._items()) as items:
-            unpacked = gunzip(parts(items, bytes, self.name), self.name)
-            yield from decode(unpacked, self.name, *self._decoding)
+        return None if of_file is None else of_file(path, name, *self._decoding)
 
     def _items(self) -> Generator[object]:
         try:
