@@ -142,8 +142,6 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
             )
         yield from reader.found
         reader.found.clear()
-        if not piece:
-            yield Passage("")
     if reader.cdata_elem or not _OPEN.match(reader.rawdata):
         # `close` would read an open tag, which browsers don't show, again from each `<` in it.
         reader.handle_data(unescape(reader.rawdata))

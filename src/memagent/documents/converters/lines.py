@@ -7,12 +7,9 @@ MAX_LINE = 1_000_000
 
 
 def lines_of(pieces: Iterator[str]) -> Generator[str]:
-    """The lines with their ends, LF or CRLF; an empty piece is passed on."""
+    """The lines with their ends, LF or CRLF."""
     rest = ""
     for piece in pieces:
-        if not piece:
-            yield ""
-            continue
         *lines, rest = (rest + piece).split("\n")
         yield from (f"{line}\n" for line in lines)
         if len(rest) > MAX_LINE:

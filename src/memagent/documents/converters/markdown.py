@@ -19,9 +19,6 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
     fence: str | None = None
     title, first = "", True  # a line that the next may underline; whether a paragraph may begin
     for line in lines_of(pieces):
-        if not line:
-            yield Passage("")
-            continue
         under, found = _UNDERLINE.fullmatch(line), _FENCE.match(line)
         ended = bool(title and under)
         yield Passage(title, title.strip() if ended else None)

@@ -32,9 +32,8 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
         if found:
             time, inside, gap, number = found[1], True, False, ""
         elif not line.strip():
-            if line:  # WebVTT has notes between cues, where SubRip may have more of the last one
-                inside, gap = inside and (time is not None or not vtt), True
-            yield Passage("")
+            # WebVTT has notes between cues, where SubRip may have more of the last one.
+            inside, gap = inside and (time is not None or not vtt), True
         elif inside:
             said = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
             said = said if said.endswith("\n") else f"{said}\n"
