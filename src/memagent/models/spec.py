@@ -103,18 +103,15 @@ def open_model(
         spec = next((s.value for s in _find(settings, "MEMAGENT_MODEL")), None)
     scheme, name = _split(spec)
     url = next(_find(settings, *URLS), None)
-    urls = urls_of(url.value) if url else ()
+    urls = urls_of(url.value if url else LOCAL_URLS.get(scheme, OPENAI_URL))
     if base_url is not None:
         url, urls = _Setting("base_url=", ""), urls_of(base_url)
-        if not urls:
-            raise ConfigError("base_url is an empty list; give at least one server")
     if scheme in IN_PROCESS:
         _refuse(f"the model {scheme!r} needs no server", server)
         model = _in_process(scheme, name, window)
         if tokenizer is not None:
             model = Counted(model, tokenizer)
     else:
-        urls = urls or (LOCAL_URLS.get(scheme, OPENAI_URL),)
         key = _key(scheme, name, url, api_key, settings)
         served = _served(scheme)(
             name,
