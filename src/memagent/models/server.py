@@ -1,6 +1,7 @@
 """One OpenAI-compatible server: its connections, and what is known about it."""
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Mapping
@@ -243,22 +244,20 @@ class Server:
 
         A `ModelNotFound` means that there is no such path.
         """
+        said = self.text(path, body)
         try:
-            reply = self._ask(path, body, object)
-        except ValueError as error:  # it said that it is JSON, and is not
-            reply = str(error)
+            reply: object = json.loads(said)
+        except ValueError:
+            reply = None
         if not isinstance(reply, dict):
             raise BadResponse(
                 f"{self.endpoint}: the reply to {path} is not a JSON object: "
-                f"{self.endpoint.quote(str(reply))!r}"
+                f"{self.endpoint.quote(said)!r}"
             )
         return cast("dict[str, JsonValue]", reply)
 
-    def text(self, path: str) -> str:
-        """The body of a GET of a path from the server's root, in any format. Blocks; raises like `ask`."""
-        return self._ask(path, None, str)
-
-    def _ask(self, path: str, body: Mapping[str, object] | None, form: Any) -> Any:
+    def text(self, path: str, body: Mapping[str, object] | None = None) -> str:
+        """Like `ask`, for a reply in any format."""
         client = self.clients.blocking()
         import openai
 
@@ -267,8 +266,8 @@ class Server:
         url = self.root + path
         try:
             if body is None:
-                return client.get(url, cast_to=form, options=options)
-            return client.post(url, cast_to=form, body=dict(body), options=options)
+                return client.get(url, cast_to=str, options=options)
+            return client.post(url, cast_to=str, body=dict(body), options=options)
         except openai.APIError as error:
             raise translate(error, quick, self._names) from self.endpoint.cause(error)
 
