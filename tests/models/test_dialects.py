@@ -5,22 +5,15 @@ from typing import Any
 import pytest
 
 from memagent.messages import ChatRequest, Message
-from memagent.models.dialects import DIALECTS, Dialect, DialectName, find_by_owner
+from memagent.models.dialects import DIALECTS, Dialect, DialectName
 
 ASK = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=9)
 IDS = {"return_token_ids": True, "logprobs": True}
 DRAWN = {"temperature": 0.7, "top_p": 0.95}
 
 
-def test_names_and_owners_are_unambiguous() -> None:
+def test_names_are_unambiguous() -> None:
     assert {name: dialect.name for name, dialect in DIALECTS.items()} == {n: n for n in DIALECTS}
-    for owner in ("vllm", "sglang", "llamacpp"):
-        assert find_by_owner(owner) is DIALECTS[owner]
-
-
-@pytest.mark.parametrize("owner", [None, "", "library", "VLLM", "openai"])
-def test_other_owners_say_nothing(owner: str | None) -> None:
-    assert find_by_owner(owner) is None
 
 
 @pytest.mark.parametrize("name", list(DIALECTS))

@@ -142,11 +142,6 @@ DIALECTS: dict[DialectName, Dialect] = {
 """The known dialects, by name. A server that can't be identified gets the plain one."""
 
 
-def find_by_owner(owner: str | None) -> Dialect | None:
-    """The dialect of a server, from its models' `owned_by`; None if that doesn't identify it."""
-    return next((d for d in DIALECTS.values() if d.engine and d.name == owner), None)
-
-
 def merge_fields(fields: Fields, extra: Fields) -> dict[str, object]:
     """The fields merged with those of `extra_body`, which win; chat template arguments are merged key by key."""
     both: list[Any] = [fields.get(TEMPLATE_KWARGS), extra.get(TEMPLATE_KWARGS)]

@@ -25,7 +25,7 @@ from memagent.errors import (
     ServerFailed,
     TLSFailed,
 )
-from memagent.models.dialects import Dialect, Parameters, find_by_owner
+from memagent.models.dialects import DIALECTS, Dialect, Parameters
 from memagent.models.openai_client import Clients, speaks_tls
 from memagent.models.openai_errors import (
     Endpoint,
@@ -138,8 +138,8 @@ class Server:
     async def dialect(self) -> Dialect:
         """Its dialect: identified by its list, else the assumed one."""
         owners = {entry.owned_by for entry in await self.listing_if_any() or ()}
-        found = {dialect for owner in owners if (dialect := find_by_owner(owner)) is not None}
-        return found.pop() if len(found) == 1 else self._presumed
+        found = [known for known in DIALECTS.values() if known.engine and known.name in owners]
+        return found[0] if len(found) == 1 else self._presumed
 
     async def check_name(self, *, guess: bool = False) -> None:
         """Raises a `ModelNotFound` if the model isn't listed and the server serves only listed names, or ignores names.
