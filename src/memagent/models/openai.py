@@ -72,13 +72,12 @@ class OpenAIModel:
             raise ConfigError(f"timeout must be over 0 seconds, got {timeout!r}")
         if dialect not in DIALECTS:
             raise ConfigError(f"the dialect {dialect!r} is unknown; use {', '.join(DIALECTS)}")
-        if counted := {"messages", "model", "n", "stream", "stream_options"} & set(
-            extra_body or {}
-        ):
+        extra_body = dict(extra_body or {})
+        if counted := {"messages", "model", "n", "stream", "stream_options"} & extra_body.keys():
             raise ConfigError(
                 f"extra_body={sorted(counted)!r} would replace fields that memagent counts; leave them out"
             )
-        for field, value in (extra_body or {}).items():
+        for field, value in extra_body.items():
             try:
                 json.dumps(value, allow_nan=False)
             except (TypeError, ValueError) as error:
@@ -92,7 +91,7 @@ class OpenAIModel:
         """Dialect and model, `vllm:Qwen/Qwen3-4B`; `openai:` for plain servers too."""
         self._window = window
         self._tokenizer = tokenizer
-        self.extra_body = dict(extra_body or {})
+        self.extra_body = extra_body
         self._tokens = tokens
         every = [Clients(self.name, url, api_key, default_headers or {}, timeout) for url in urls]
         self._route([self._server(model, clients, DIALECTS[dialect]) for clients in every])
