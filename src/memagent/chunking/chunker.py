@@ -242,7 +242,7 @@ class Chunker:
         return None
 
     def _peek(self, chars: int) -> str:
-        """The next `count` characters, or as many as there are."""
+        """The next `chars` characters, or as many as there are."""
         at = self._start - self._text_start
         if len(self._text) - at < chars and self._parts:
             self._text, self._text_start = self._text[at:] + "".join(self._parts), self._start

@@ -106,7 +106,7 @@ class Counting:
         return request.prompt_tokens or await self.exact(request)
 
     async def exact(self, request: ChatRequest) -> int:
-        """Like `tokens`, ignoring the sender's count. Raises a `TokenizerError` if the chat template has no tools."""
+        """Like `prompt`, ignoring the sender's count. Raises a `TokenizerError` if the chat template has no tools."""
         return await in_thread(count_prompt, await self._counter.get(), request)
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
