@@ -151,8 +151,6 @@ class FilesSource(_Placed):
     Their formats may differ. Each file is a place, and so are the places in it: `minutes.pdf: p. 3`.
     """
 
-    path: str | None = None
-
     def __init__(
         self, paths: Sequence[Path], name: str, encoding: str | None, errors: str, *names: str
     ) -> None:
