@@ -46,7 +46,8 @@ def _import(module_name: str, what: str, spec: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except Exception as error:  # a module may raise anything while it is imported
-        if isinstance(error, ModuleNotFoundError) and error.name in _parents(module_name):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module_name}.".startswith(f"{missing}."):  # not one that it imports
             raise ConfigError(
                 f"the {what} {spec!r}: there is no module {module_name!r}, either installed or in the "
                 f"current folder {here!r}"
@@ -54,8 +55,3 @@ def _import(module_name: str, what: str, spec: str) -> Any:
         raise ConfigError(
             f"the {what} {spec!r}: importing {module_name!r} failed: {error!r}"
         ) from error
-
-
-def _parents(module_name: str) -> set[str]:
-    parts = module_name.split(".")
-    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
