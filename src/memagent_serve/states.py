@@ -17,8 +17,6 @@ T = TypeVar("T")
 
 REMEMBERED = 1024
 """States to keep: 32 KB each, in a window of 8192 tokens. Each turn of a conversation leaves one."""
-BATCH = 500
-"""Digests in a query; SQLite takes 32,766."""
 BUSY_SECONDS = 30
 
 
@@ -52,15 +50,8 @@ class States:
         """The last of the digests that has a state."""
 
         def look(db: sqlite3.Connection) -> bytes | None:
-            last_first = digests[::-1]
-            for start in range(0, len(last_first), BATCH):
-                batch = last_first[start : start + BATCH]
-                marks = ",".join("?" * len(batch))
-                query = f"SELECT digest FROM states WHERE digest IN ({marks})"
-                found = {digest for (digest,) in db.execute(query, batch)}
-                if found:
-                    return next(digest for digest in batch if digest in found)
-            return None
+            kept = {digest for (digest,) in db.execute("SELECT digest FROM states")}
+            return next((digest for digest in reversed(digests) if digest in kept), None)
 
         return self._try(look)
 
