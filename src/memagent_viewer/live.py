@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -31,16 +32,12 @@ class LiveServer(ThreadingHTTPServer):
 
     Args:
         views: of one run or two.
-        port: 0 takes a free one.
-
-    Raises:
-        OSError: the port is taken.
     """
 
     daemon_threads = True
 
-    def __init__(self, views: Sequence[View], port: int = 0) -> None:
-        super().__init__((HOST, port), _Handler)
+    def __init__(self, views: Sequence[View]) -> None:
+        super().__init__((HOST, 0), _Handler)  # at a free port
         self._views, self._secret = views, secrets.token_urlsafe(16)
         self._version = 0
         self._lock = threading.Lock()
@@ -107,10 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         status, kind, body = GONE
         if self.headers.get("Host") == self.server.host:
-            try:
+            with suppress(MemagentError, ValueError):  # the run was removed, or it is nonsense
                 status, kind, body = self.server.reply(self.path)
-            except (MemagentError, ValueError):  # the run was removed, or the request is nonsense
-                status, kind, body = GONE
         self.send_response(status)
         for name, value in HEADERS.items():
             self.send_header(name, value)

@@ -8,7 +8,7 @@ from typing import Any
 from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session, status_of
 from memagent.cli.show import list_facts
-from memagent.runstore import RunRecord, RunStore
+from memagent.runstore import RunStore
 from memagent_viewer.reading import Reading
 from memagent_viewer.session import Session
 
@@ -25,21 +25,15 @@ class View:
     """
 
     def __init__(self, store: RunStore, run_id: str) -> None:
-        self._store, self._record = store, store.get(run_id)
-        questions: list[str] = self._record.binding["questions"]
+        self._store, self.record = store, store.get(run_id)
+        questions: list[str] = self.record.binding["questions"]
         self._tally = Tally(questions)
-        is_tools = is_session(self._record)
-        self._events = Session(questions[0]) if is_tools else Reading(questions)
+        self._events = Session(questions[0]) if is_session(self.record) else Reading(questions)
         self._seq, self._status = -1, ""
-
-    @property
-    def record(self) -> RunRecord:
-        """The run as the store lists it."""
-        return self._record
 
     def update(self) -> bool:
         """Reads what has been committed since; returns whether there was anything new."""
-        record = self._record = self._store.get(self._record.id)
+        record = self.record = self._store.get(self.record.id)
         before = self._seq, self._status
         for event in self._store.events(record.id, self._seq):
             self._tally.add(event)
@@ -53,20 +47,17 @@ class View:
 
         `payments` are seconds since the run was created, calls and tokens.
         """
-        record = self._record
+        record = self.record
+        payments = [
+            (round(at - record.created, 2), paid.calls, paid.prompt_tokens + paid.completion_tokens)
+            for at, paid in self._store.payments(record.id)
+        ]
         return {
             "id": record.id,
             "kind": "session" if is_session(record) else "reading",
             "status": self._status,
             "facts": list_facts(self._store, record, self._tally),
-            "payments": [
-                [
-                    round(at - record.created, 2),
-                    paid.calls,
-                    paid.prompt_tokens + paid.completion_tokens,
-                ]
-                for at, paid in self._store.payments(record.id)
-            ],
+            "payments": payments,
             **self._events.data(),
         }
 
@@ -78,5 +69,5 @@ class View:
 
     def text(self, key: str) -> str | None:
         """The text of a chunk (`chunk-3`) or of a tool's output (`tool-3-0`); None if there is none."""
-        body = self._store.effect(self._record.id, key)
+        body = self._store.effect(self.record.id, key)
         return None if body is None else body["text"]
