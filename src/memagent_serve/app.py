@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,7 +27,7 @@ from memagent_serve.openapi import DESCRIPTION
 from memagent_serve.overflow import Overflow
 from memagent_serve.reading import Reader
 from memagent_serve.refusals import ClientLeft, Refusal, refusal_of
-from memagent_serve.responses import Compact, ResponsesForm
+from memagent_serve.responses import ResponsesForm, compact
 from memagent_serve.route import Endpoint
 from memagent_serve.settings import Settings
 from memagent_serve.states import States
@@ -75,7 +76,7 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
         Route("/v1/models/{name:path}", models, methods=["GET"]),
         Route("/v1/chat/completions", Endpoint(desk, ChatForm()), methods=["POST"]),
         Route("/v1/responses", Endpoint(desk, ResponsesForm()), methods=["POST"]),
-        Route("/v1/responses/compact", Compact(desk).__call__, methods=["POST"]),
+        Route("/v1/responses/compact", partial(compact, desk), methods=["POST"]),
     ]
     handlers = {
         Refusal: _refuse,

@@ -15,7 +15,7 @@ from memagent_serve.engine import Engine
 from memagent_serve.histories import Histories, Shortened
 from memagent_serve.long_messages import LongMessage, with_notes
 from memagent_serve.reading import Asked, Reader, Reading
-from memagent_serve.refusals import OVERFLOW, Refusal
+from memagent_serve.refusals import Refusal
 from memagent_serve.wire import Progress
 
 LEAST_ROOM = 256
@@ -59,19 +59,14 @@ class Prepared:
     """A request that fits now, or is answered."""
 
     messages: list[dict[str, Any]]
-    answer: Result | None
+    answer: Result | None = None
     """Of the reading, if the request was one long message and nothing else."""
-    report: dict[str, Any]
+    report: dict[str, Any] = field(default_factory=dict[str, Any])
     """What was read and summarised, for the response."""
-    paid: Usage
-    headers: dict[str, str]
+    paid: Usage = field(default_factory=Usage)
+    headers: dict[str, str] = field(default_factory=dict[str, str])
     state: Mapping[str, Any] | None = None
     """With which the next turn continues, if the history was shortened."""
-
-    @classmethod
-    def unchanged(cls, conversation: Conversation) -> Prepared:
-        """A request that fits as it is."""
-        return cls(conversation.messages, None, {}, Usage(), {})
 
 
 class Overflow:
@@ -187,16 +182,6 @@ class Overflow:
             if await self._engine.exceeds([*systems, users[place]], (), room, window):
                 found.append(place)
         return sorted(found)
-
-
-def refuse() -> Refusal:
-    """The answer to a request that exceeds the window, where it isn't to be read."""
-    return Refusal(
-        400,
-        "the request exceeds the model's window, and this endpoint doesn't read such requests (--overflow refuse)",
-        code=OVERFLOW,
-        param="messages",
-    )
 
 
 def _headers(readings: Sequence[Reading]) -> dict[str, str]:

@@ -124,37 +124,30 @@ class ResponsesForm:
         return True
 
 
-class Compact:
-    """The route that shortens a conversation without answering it."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._form = desk, ResponsesForm()
-
-    async def __call__(self, request: Request) -> Response:
-        """Answers one request."""
-        body = await take_body(request, self._desk.settings.max_body)
-        self._desk.check_name(body.fields)
-        if found := [name for name in STATE if body.fields.get(name)]:
-            raise Refusal(
-                400,
-                f"this endpoint keeps no responses, so {found[0]} has no meaning: send the items as input",
-                param=found[0],
-            )
-        conversation = self._form.read(body.fields)
-        if not conversation.messages:
-            raise Refusal(400, "input holds no items that can be read", param="input")
-        work = self._desk.overflow.compact(conversation)
-        done = await while_connected(request.receive, work)
-        return JSONResponse(
-            {
-                "id": f"resp_{uuid.uuid4().hex}",
-                "object": "response.compaction",
-                "created_at": int(time.time()),
-                "output": [pack(done.messages, done.state, body.fields)],
-                "usage": _usage(done.paid),
-                FIELD: {"summaries": done.summaries},
-            }
+async def compact(desk: Desk, request: Request) -> Response:
+    """Answers a request to shorten a conversation."""
+    body = await take_body(request, desk.settings.max_body)
+    desk.check_name(body.fields)
+    if found := [name for name in STATE if body.fields.get(name)]:
+        raise Refusal(
+            400,
+            f"this endpoint keeps no responses, so {found[0]} has no meaning: send the items as input",
+            param=found[0],
         )
+    conversation = ResponsesForm().read(body.fields)
+    if not conversation.messages:
+        raise Refusal(400, "input holds no items that can be read", param="input")
+    done = await while_connected(request.receive, desk.overflow.compact(conversation))
+    return JSONResponse(
+        {
+            "id": f"resp_{uuid.uuid4().hex}",
+            "object": "response.compaction",
+            "created_at": int(time.time()),
+            "output": [pack(done.messages, done.state, body.fields)],
+            "usage": _usage(done.paid),
+            FIELD: {"summaries": done.summaries},
+        }
+    )
 
 
 def _is_managed(fields: dict[str, Any], prepared: Prepared) -> bool:

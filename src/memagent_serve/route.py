@@ -19,9 +19,9 @@ from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
 from memagent_serve.forms import Form, Said, edit_stream
 from memagent_serve.local import complete
-from memagent_serve.overflow import Conversation, Prepared, refuse
+from memagent_serve.overflow import Conversation, Prepared
 from memagent_serve.reading import Asked
-from memagent_serve.refusals import ClientLeft, Refusal, refusal_of
+from memagent_serve.refusals import OVERFLOW, ClientLeft, Refusal, refusal_of
 from memagent_serve.relay import TooLong, relay
 from memagent_serve.wire import (
     STREAM_HEADERS,
@@ -67,13 +67,15 @@ class Endpoint:
             except TooLong:
                 needed = True  # the engine has the last word
         if needed and self._desk.settings.overflow == "refuse":
-            raise refuse()
+            raise Refusal(
+                400,
+                "the request exceeds the model's window, and this endpoint doesn't read such requests "
+                "(--overflow refuse)",
+                code=OVERFLOW,
+                param="messages",
+            )
         self._desk.check_name(body.fields)
         await (await call.answer(needed=needed))(scope, receive, send)
-
-
-def _tell_nobody(_: str) -> None:
-    """A response that isn't a stream has no progress."""
 
 
 class _Call:
@@ -97,7 +99,7 @@ class _Call:
         given = {name for name, value in self._fields.items() if value is not None}
 
         async def work(progress: Progress) -> tuple[Prepared, Said | None]:
-            prepared = Prepared.unchanged(self.conversation)
+            prepared = Prepared(self.conversation.messages)
             if needed:
                 alone = given <= self._form.readings
                 prepared = await self._desk.overflow.prepare(
@@ -110,7 +112,7 @@ class _Call:
         return await while_connected(self._request.receive, self._whole(work))
 
     async def _whole(self, work: _Work) -> Response:
-        prepared, said = await work(_tell_nobody)
+        prepared, said = await work(lambda _: None)  # only a stream can tell of progress
         if said is not None:
             return _write(self._form.write(said, prepared.report), prepared)
         raw, headers = self._rewritten(prepared)
