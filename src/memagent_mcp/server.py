@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -185,11 +186,8 @@ class Reader:
         return cut_page(memory if part == "memory" else "", start)
 
     def _rows(self, limit: int) -> list[Run]:
-        rows: list[Run] = []
-        for record in self._store.runs():
-            if len(rows) < limit and self._is_open(record):
-                rows.append(show_run(record, status_of(self._store, record)))
-        return rows
+        records = islice(filter(self._is_open, self._store.runs()), limit)
+        return [show_run(record, status_of(self._store, record)) for record in records]
 
     def _get(self, run_id: str) -> RunRecord:
         record = self._store.find(run_id)
