@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -20,18 +19,8 @@ PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """Encodings that can be unpacked to look inside, with the window bits of zlib."""
 
 
-@dataclass(frozen=True)
-class Body:
-    """A request's body."""
-
-    raw: bytes = field(repr=False)
-    """As it came."""
-    fields: dict[str, Any] = field(repr=False)
-    """The JSON object in it."""
-
-
-async def take_body(request: Request, most: int) -> Body:
-    """Reads the body of a request.
+async def take_body(request: Request, most: int) -> tuple[bytes, dict[str, Any]]:
+    """Reads the body of a request: as it came, and the JSON object in it.
 
     Args:
         request: whose body was not read yet.
@@ -50,10 +39,8 @@ async def take_body(request: Request, most: int) -> Body:
         raise Refusal(415, f"the Content-Encoding {encoding!r:.80} is not supported: use gzip")
     raw = await _receive(request, most)
     if len(raw) > QUICK or encoding in PACKED:
-        fields = await asyncio.to_thread(_look_inside, raw, encoding, most)
-    else:
-        fields = _look_inside(raw, encoding, most)
-    return Body(raw, fields)
+        return raw, await asyncio.to_thread(_look_inside, raw, encoding, most)
+    return raw, _look_inside(raw, encoding, most)
 
 
 async def _receive(request: Request, most: int) -> bytes:

@@ -18,7 +18,6 @@ from memagent.texts import name_extra
 KEYS = "MEMAGENT_SERVE_KEYS"
 SERVER = "Endpoint"
 KEYS_HELP = f"A file with one key per line; a request needs one of them. Default: {KEYS}, separated by commas."
-MIB = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +96,7 @@ def serve(given: Serve) -> None:
         from memagent.cli.fetch import ensure_fetched
         from memagent.cli.setup import chosen_store
         from memagent_serve.server import make_server
-        from memagent_serve.settings import Settings
+        from memagent_serve.settings import MIB, Settings
 
         keys, reading = given.list_keys(), given.reading()
         model = open_model(ensure_fetched(given.spec), tokenizer=given.tokenizer, **given.server())

@@ -31,6 +31,7 @@ from memagent.models.openai_errors import Endpoint, overflows, translate
 from memagent.models.server import Server
 from memagent.tokens.byte_bound import ByteBound
 from memagent_engines.ollama import OllamaModel
+from memagent_serve.refusals import Refusal
 
 logger = logging.getLogger("memagent.serve")
 
@@ -315,13 +316,7 @@ async def _read_error(response: httpx.Response, endpoint: Endpoint) -> Reply:
     except httpx.DecodingError:
         text = ""
     if any(secret in text for secret in endpoint.secrets):
-        said = {
-            "message": endpoint.quote(text),
-            "type": "server_error",
-            "param": None,
-            "code": None,
-        }
-        raw = json.dumps({"error": said}).encode()
+        raw = json.dumps(Refusal(500, endpoint.quote(text)).body()).encode()
         response.headers["content-type"] = "application/json"
         response.headers.pop("content-encoding", None)
         response.headers["content-length"] = str(len(raw))

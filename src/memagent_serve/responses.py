@@ -126,15 +126,15 @@ class ResponsesForm:
 
 async def compact(desk: Desk, request: Request) -> Response:
     """Answers a request to shorten a conversation."""
-    body = await take_body(request, desk.settings.max_body)
-    desk.check_name(body.fields)
-    if found := [name for name in STATE if body.fields.get(name)]:
+    _, fields = await take_body(request, desk.settings.max_body)
+    desk.check_name(fields)
+    if found := [name for name in STATE if fields.get(name)]:
         raise Refusal(
             400,
             f"this endpoint keeps no responses, so {found[0]} has no meaning: send the items as input",
             param=found[0],
         )
-    conversation = ResponsesForm().read(body.fields)
+    conversation = ResponsesForm().read(fields)
     if not conversation.messages:
         raise Refusal(400, "input holds no items that can be read", param="input")
     done = await while_connected(request.receive, desk.overflow.compact(conversation))
@@ -143,7 +143,7 @@ async def compact(desk: Desk, request: Request) -> Response:
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response.compaction",
             "created_at": int(time.time()),
-            "output": [pack(done.messages, done.state, body.fields)],
+            "output": [pack(done.messages, done.state, fields)],
             "usage": _usage(done.paid),
             FIELD: {"summaries": done.summaries},
         }

@@ -53,8 +53,8 @@ class Endpoint:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        body = await take_body(request, self._desk.settings.max_body)
-        call = _Call(self._desk, self._form, request, body.fields)
+        raw, fields = await take_body(request, self._desk.settings.max_body)
+        call = _Call(self._desk, self._form, request, fields)
         needed = await while_connected(receive, call.needed())
         changed = call.conversation.state is not None
         engine = self._desk.engine
@@ -62,7 +62,7 @@ class Endpoint:
             try:
                 path, read = self._form.path, call.conversation
                 reads = self._desk.settings.overflow == "read" and bool(read.messages)
-                await relay(engine, path, body.raw, read, request, send, give_back=reads)
+                await relay(engine, path, raw, read, request, send, give_back=reads)
                 return
             except TooLong:
                 needed = True  # the engine has the last word
@@ -74,7 +74,7 @@ class Endpoint:
                 code=OVERFLOW,
                 param="messages",
             )
-        self._desk.check_name(body.fields)
+        self._desk.check_name(fields)
         await (await call.answer(needed=needed))(scope, receive, send)
 
 
