@@ -39,13 +39,6 @@ SMALL_WINDOW = 2048
 Say = Callable[[str], object]
 
 
-def cache() -> Path:
-    """The folder of memagent in the user's cache; may not exist yet."""
-    import platformdirs
-
-    return platformdirs.user_cache_path("memagent")
-
-
 def smol_folder() -> Path:
     """Where the fetched model is, or will be."""
     return _folder(GGUF_SHA256)
@@ -138,7 +131,9 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
 
 
 def _folder(sha256: str) -> Path:
-    return cache() / f"smol-{sha256[:KEY_LENGTH]}"
+    import platformdirs
+
+    return platformdirs.user_cache_path("memagent") / f"smol-{sha256[:KEY_LENGTH]}"
 
 
 def _make(folder: Path, source: Path | None, say: Say) -> None:
