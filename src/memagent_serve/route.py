@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
@@ -11,9 +12,9 @@ from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from memagent.errors import BadResponse, MemagentError
+from memagent.errors import BadResponse, ConfigError, MemagentError, ModelError
 from memagent.models.openai_errors import CLIP, server_message
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
@@ -22,7 +23,6 @@ from memagent_serve.local import complete
 from memagent_serve.overflow import Conversation, Prepared
 from memagent_serve.reading import Asked
 from memagent_serve.refusals import OVERFLOW, ClientLeft, Refusal, refusal_of
-from memagent_serve.relay import TooLong, relay
 from memagent_serve.wire import (
     STREAM_HEADERS,
     Progress,
@@ -32,6 +32,8 @@ from memagent_serve.wire import (
     narrate,
     while_connected,
 )
+
+logger = logging.getLogger("memagent.serve")
 
 KEPT_HEADERS = ("accept", "traceparent", "tracestate", "user-agent")
 """Of a request that is rewritten: its length, type and packing are new."""
@@ -59,13 +61,9 @@ class Endpoint:
         changed = call.conversation.state is not None
         engine = self._desk.engine
         if engine.served and not changed and not (needed and await engine.exact()):
-            try:
-                path, read = self._form.path, call.conversation
-                reads = self._desk.settings.overflow == "read" and bool(read.messages)
-                await relay(engine, path, raw, read, request, send, give_back=reads)
+            if await self._pass_on(raw, call.conversation, request, send):
                 return
-            except TooLong:
-                needed = True  # the engine has the last word
+            needed = True  # the engine has the last word
         if needed and self._desk.settings.overflow == "refuse":
             raise Refusal(
                 400,
@@ -76,6 +74,45 @@ class Endpoint:
             )
         self._desk.check_name(fields)
         await (await call.answer(needed=needed))(scope, receive, send)
+
+    async def _pass_on(
+        self, raw: bytes, conversation: Conversation, request: Request, send: Send
+    ) -> bool:
+        """Sends bytes to the engine, and the client what it answers. A response that breaks off does so here too.
+
+        Returns:
+            False if the engine refuses what can be made to fit: nothing was sent to the client.
+
+        Raises:
+            ModelError: the engine can't be reached.
+        """
+        can_be_read = self._desk.settings.overflow == "read" and bool(conversation.messages)
+        try:
+            messages, _ = await conversation.read()  # to choose among several servers
+        except ConfigError:
+            messages = []
+        engine, path, started = self._desk.engine, self._form.path, False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        async def work() -> bool:
+            async with engine.send(path, raw, request.headers, messages) as reply:
+                if can_be_read and reply.overflows:
+                    return False
+                await Streamed(reply.pieces(), reply.headers, reply.status).send(watched)
+            return True
+
+        try:
+            return await while_connected(request.receive, work())
+        except ModelError as error:
+            if not started:
+                raise
+            # Returning without an end makes the server close the connection, so that nobody takes this for the end.
+            logger.warning("a response broke off: %s", error)
+            return True
 
 
 class _Call:
