@@ -76,7 +76,7 @@ class Compaction(Leaf):
 def conversation_of(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
     """The context as a conversation: up to the model's last message, since it saw nothing after that.
 
-    None if the model said nothing.
+    Empty if the model said nothing.
     """
     said = [place for place, message in enumerate(messages) if message.role == "assistant"]
     return (Conversation(messages=messages[: said[-1] + 1], kind="act"),) if said else ()

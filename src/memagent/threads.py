@@ -32,7 +32,7 @@ def _executor(process: int, workers: int) -> ThreadPoolExecutor:
 
 
 def widen(workers: int) -> None:
-    """Allows at least `count` threads from now on, for work that waits for a server without using a core.
+    """Allows at least `workers` threads from now on, for work that waits for a server without using a core.
 
     Threads are still started only when all others are busy. A smaller number than before has no effect.
     """

@@ -171,19 +171,19 @@ class Reader:
         return stream.result
 
     def _page(self, run_id: str, part: Part, start: int) -> Page:
-        record = self._get(run_id)
+        self._get(run_id)
         if part == "document":
             return read_document(self._store, run_id, start)
         if part == "rows":
             return read_rows(self._store, run_id, start)
-        effect = self._store.effect(run_id, "answer/q0")
-        if part == "answer" and effect is not None:
-            return cut_page(effect["answer"], start)
+        if part == "answer":
+            effect = self._store.effect(run_id, "answer/q0")
+            return cut_page(effect["answer"] if effect else "", start)
         memory = ""
-        for event in self._store.events(record.id, kind="memory_updated"):
+        for event in self._store.events(run_id, kind="memory_updated"):
             if event.type == "memory_updated" and event.question == 0:
                 memory = event.memory
-        return cut_page(memory if part == "memory" else "", start)
+        return cut_page(memory, start)
 
     def _rows(self, limit: int) -> list[Run]:
         records = islice(filter(self._is_open, self._store.runs()), limit)

@@ -66,7 +66,7 @@ class Tally:
         self.started: events.RunStarted | None = None
         self.notebooks = [Notebook(question) for question in questions]
         self.latest: Notebook | None = None
-        """Index of the notebook that changed last."""
+        """The notebook that changed last."""
         self.chunks = 0
         """Chunks shown to the model, including the current one."""
         self.steps = self.summaries = 0

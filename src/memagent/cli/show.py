@@ -173,11 +173,11 @@ def _show_chunk(
     store: RunStore, record: RunRecord, chosen: Iterable[int], chunk: int, outcome: Outcome
 ) -> None:
     """Shows the conversations about one chunk; raises a ConfigError if no question has a finished call about it."""
-    every = {number: store.conversations(record.id, number) for number in chosen}
     # A question's chunks are committed in order from 0, so the chunk's number is its place.
     # An extraction may have several replies about a chunk; the first one is shown, and others may precede it.
     found: dict[int, Conversation] = {}
-    for number, several in every.items():
+    for number in chosen:
+        several = store.conversations(record.id, number)
         talks = (several[place] for place in range(chunk, len(several)))
         if (talk := next((talk for talk in talks if talk.chunk == chunk), None)) is not None:
             found[number] = talk
