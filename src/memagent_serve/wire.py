@@ -57,12 +57,8 @@ class Streamed(Response):
     def __init__(
         self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str], status: int = 200
     ) -> None:
-        self.status_code, self.background, self.body = status, None, b""
-        self.raw_headers = [
-            (name.lower().encode("latin-1"), value.encode("latin-1"))
-            for name, value in headers.items()
-        ]
-        self._pieces = pieces
+        self.status_code, self.background, self._pieces = status, None, pieces
+        self.init_headers(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""
