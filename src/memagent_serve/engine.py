@@ -110,10 +110,8 @@ class Engine:
                     raise
                 logger.info("the window is that of before: %s", error)
                 said, until = self._known[1] if self._known else None, now + UNKNOWN_SECONDS
-            self._known = (
-                until,
-                min((n for n in (said, self._window) if n is not None), default=None),
-            )
+            smaller = min((n for n in (said, self._window) if n is not None), default=None)
+            self._known = until, smaller
         return self._known[1]
 
     async def exact(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
@@ -65,7 +65,7 @@ class Form(Protocol):
         ...
 
 
-def list_of(fields: dict[str, Any], name: str) -> list[Any]:
+def list_of(fields: Mapping[str, Any], name: str) -> list[Any]:
     """A field that should be a list; empty if it isn't."""
     found = fields.get(name)
     return cast("list[Any]", found) if isinstance(found, list) else []

@@ -12,6 +12,7 @@ from typing import Any, cast
 from memagent import Message
 from memagent.errors import ConfigError
 from memagent.integrations.openai_agents import read_items, write_items
+from memagent_serve.forms import list_of
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
 
@@ -41,7 +42,7 @@ def read_input(
     if not isinstance(items, list):
         return Conversation([], [], most)
     every = cast("list[Any]", items)
-    packed = [n for n, item in enumerate(every) if _kind(item) == COMPACTION]
+    packed = [n for n, item in enumerate(every) if kind_of(item) == COMPACTION]
     before, state = unpack(every[packed[-1]]) if packed else ([], None)
     try:
         read = read_items(every[packed[-1] + 1 :] if packed else every)
@@ -121,13 +122,13 @@ def _said(messages: Sequence[dict[str, Any]], fields: Mapping[str, Any]) -> list
 def _tools(fields: Mapping[str, Any]) -> list[Any]:
     """The functions as chat completions offer them."""
     tools: list[Any] = []
-    given: object = fields.get("tools")
-    for tool in cast("list[Any]", given) if isinstance(given, list) else []:
-        if _kind(tool) == "function":
-            function = {n: v for n, v in cast("dict[str, Any]", tool).items() if n != "type"}
+    for tool in list_of(fields, "tools"):
+        if kind_of(tool) == "function":
+            function = {n: v for n, v in tool.items() if n != "type"}
             tools.append({"type": "function", "function": function})
     return tools
 
 
-def _kind(item: object) -> object:
+def kind_of(item: object) -> object:
+    """The `type` of an item or tool; None if it is no object, or has none."""
     return cast("dict[str, Any]", item).get("type") if isinstance(item, dict) else None

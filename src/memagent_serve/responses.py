@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,7 +15,7 @@ from memagent import Usage
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
 from memagent_serve.forms import FIELD, Said, add_usage, limit_of, list_of
-from memagent_serve.items import COMPACTION, pack, read_input, write_input
+from memagent_serve.items import COMPACTION, kind_of, pack, read_input, write_input
 from memagent_serve.overflow import Conversation, Prepared
 from memagent_serve.refusals import Refusal
 from memagent_serve.wire import event, while_connected
@@ -39,11 +39,7 @@ class ResponsesForm:
         if any(fields.get(name) for name in STATE):
             return Conversation([], [], most)
         rules = list_of(fields, "context_management")
-        found = [
-            cast("dict[str, Any]", rule).get("compact_threshold")
-            for rule in rules
-            if isinstance(rule, dict) and cast("dict[str, Any]", rule).get("type") == COMPACTION
-        ]
+        found = [rule.get("compact_threshold") for rule in rules if kind_of(rule) == COMPACTION]
         return read_input(fields, most=most, threshold=limit_of(*found))
 
     def rewrite(
