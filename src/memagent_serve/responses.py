@@ -107,7 +107,8 @@ class ResponsesForm:
         """See `Form`. A history that was shortened comes as an item, if the request manages its context."""
         paid = _usage(prepared.paid)
         usage = {"usage": add_usage(whole["usage"], paid)} if whole.get("usage") else {}
-        state = prepared.state if _is_managed(fields, prepared) else None
+        managed = fields.get("context_management") and prepared.report.get("summaries")
+        state = prepared.state if managed else None
         packed = [] if state is None else [pack(prepared.messages, state, fields)]
         report = {FIELD: prepared.report} if prepared.report else {}
         return {**whole, **usage, "output": [*packed, *whole["output"]], **report}
@@ -144,10 +145,6 @@ async def compact(desk: Desk, request: Request) -> Response:
             FIELD: {"summaries": done.summaries},
         }
     )
-
-
-def _is_managed(fields: dict[str, Any], prepared: Prepared) -> bool:
-    return bool(fields.get("context_management")) and bool(prepared.report.get("summaries"))
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
