@@ -78,14 +78,9 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
         Route("/v1/responses", Endpoint(desk, ResponsesForm()), methods=["POST"]),
         Route("/v1/responses/compact", partial(compact, desk), methods=["POST"]),
     ]
-    handlers = {
-        Refusal: _refuse,
-        MemagentError: _translate,
-        ClientLeft: _leave,
-        HTTPException: _no_route,
-        Exception: _unforeseen,
-    }
-    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)  # pyright: ignore[reportArgumentType]
+    errors = (Refusal, MemagentError, ClientLeft, HTTPException, Exception)
+    handlers = dict.fromkeys(errors, _answer_error)
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
     app.router.redirect_slashes = False
     return Guard(app, settings)
 
@@ -98,27 +93,19 @@ async def _describe(_: Request) -> Response:
     return JSONResponse(DESCRIPTION)
 
 
-def _refuse(_: Request, error: Refusal) -> Response:
-    return error.response()
-
-
-def _translate(_: Request, error: MemagentError) -> Response:
-    return refusal_of(error).response()
-
-
-def _leave(_: Request, __: ClientLeft) -> Response:
-    return Response(status_code=499)  # nobody reads it
-
-
-def _no_route(_: Request, error: HTTPException) -> Response:
-    headers = dict(error.headers or {})
-    return Refusal(
-        error.status_code, f"{error.detail} (see /openapi.json)", headers=headers
-    ).response()
-
-
-def _unforeseen(_: Request, error: Exception) -> Response:
-    logger.error("unexpected %s", type(error).__name__, exc_info=error)
-    return Refusal(
-        500, f"unexpected {type(error).__name__} in the endpoint; its log has more"
-    ).response()
+def _answer_error(_: Request, error: Exception) -> Response:
+    match error:
+        case ClientLeft():
+            return Response(status_code=499)  # nobody reads it
+        case Refusal():
+            refusal = error
+        case MemagentError():
+            refusal = refusal_of(error)
+        case HTTPException():  # no such route
+            message = f"{error.detail} (see /openapi.json)"
+            refusal = Refusal(error.status_code, message, headers=error.headers)
+        case _:
+            what = f"unexpected {type(error).__name__}"
+            logger.error(what, exc_info=error)
+            refusal = Refusal(500, f"{what} in the endpoint; its log has more")
+    return refusal.response()
