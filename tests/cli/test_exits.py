@@ -116,6 +116,18 @@ def test_what_nobody_foresaw(capsys: pytest.CaptureFixture[str]) -> None:
     assert "MEMAGENT_DEBUG=1" in said
 
 
+def test_a_package_of_an_extra_that_is_missing_is_no_bug(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome()):
+        raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+    assert stop.value.exit_code == 2
+    assert "this command needs the extra 'bench'" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome()):
+        raise ModuleNotFoundError("No module named 'memagent.nothing'", name="memagent.nothing")
+    assert stop.value.exit_code == 1
+
+
 @pytest.mark.parametrize("code", [0, 2, 6, 7])
 def test_a_command_may_end_with_a_code_of_its_own(code: int) -> None:
     with pytest.raises(typer.Exit) as stop, report_errors(Outcome()):

@@ -55,7 +55,8 @@ def test_the_run_keeps_its_budget_when_the_servers_window_changes(
 
 def test_a_run_that_stopped_at_a_limit_goes_on(invoke: Invoke, book: Path) -> None:
     asked = ("ask", book, QUESTION, "--model", "extractive", "--window", "2048")
-    invoke(*asked, "--run-id", "r", "--max-calls", "2")
+    limited = invoke(*asked, "--run-id", "r", "--max-calls", "2")
+    assert "memagent resume r (no limit; --max-calls N sets one)" in limited.stderr
     again = only_json(invoke("resume", "r", "--max-calls", "5", "--display", "json").stdout)
     assert (again["stop_reason"], again["usage"]["calls"]) == ("limit", 5)
     assert invoke("resume", "r", "--max-calls", "5").exit_code == 6

@@ -159,7 +159,7 @@ async def test_retry_after_reaches_the_error(server: Script) -> None:
 async def test_missing_model_names_the_served_ones(server: Script) -> None:
     server.serve_models({"id": "big"}, {"id": "other"})
     server.replies.append(send(404, {"error": {"message": "The model `tiny` does not exist."}}))
-    with pytest.raises(ModelNotFound, match=r"does not exist.*it serves 'big', 'other'"):
+    with pytest.raises(ModelNotFound, match=r"does not exist; it serves 'big', 'other'"):
         await complete(server)
     server.replies.append(send(400, {"message": "Invalid model name"}))
     with pytest.raises(ModelNotFound, match="it serves 'big', 'other'"):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import sys
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import requires
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ import typer
 from memagent import errors
 from memagent.cli.options import Display
 from memagent.terminal import Paper, say
+from memagent.texts import name_extra
 
 if TYPE_CHECKING:
     from memagent.memory.extraction import Extraction
@@ -119,9 +122,11 @@ class Outcome:
 
     def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
         """Prints how to resume the run, if possible; `at_limit`: the same `--max-calls` would stop it at once."""
-        self.again = [flag for flag in self.again if flag[0] != "max-calls" or not at_limit]
+        again = [flag for flag in self.again if flag[0] != "max-calls" or not at_limit]
+        without = "" if again == list(self.again) else " (no limit; --max-calls N sets one)"
+        self.again = again
         if (command := self.resume_command(run_id)) is not None:
-            say("resume with:", command, style="dim")
+            say("resume with:", command + without, style="dim")
 
 
 @contextmanager
@@ -152,6 +157,9 @@ def report_errors(outcome: Outcome) -> Generator[None]:
             say("error:", f"the output cannot be written: {error.strerror}", style="bold red")
             outcome.say_resume(outcome.run_id)
             raise typer.Exit(UNFORESEEN) from error
+        if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")):
+            _report(error, name_extra("this command", extra), outcome.run_id, outcome)
+            raise typer.Exit(CODES[errors.ConfigError]) from error
         message = (
             f"unexpected {type(error).__name__}: {error}. This is a bug, please report it; MEMAGENT_DEBUG=1 "
             "shows the traceback."
@@ -161,6 +169,13 @@ def report_errors(outcome: Outcome) -> Generator[None]:
     finally:
         if outcome.store is not None:
             outcome.store.close()
+
+
+def _extra_with(module: str) -> str | None:
+    """The first extra that installs a package with the name of a module."""
+    form = re.compile(rf"{re.escape(module)}\b.*extra == \W([\w-]+)")
+    found = (form.match(line) for line in requires("memagent") or ())
+    return next((match[1] for match in found if match), None)
 
 
 def _drop_output() -> None:

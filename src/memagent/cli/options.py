@@ -60,7 +60,7 @@ _of_run = partial(option, panel=RUN)
 
 DOC_HELP = "A file, a folder, or a pattern in quotes ('notes/*.md'); [b]-[/] is standard input."
 MODEL_HELP = (
-    "vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, smol, nano or extractive. "
+    "vllm:NAME, sglang:NAME, ollama:NAME, openai:NAME, transformers:FOLDER, smol, nano or extractive. "
     "Default: MEMAGENT_MODEL."
 )
 TOKENIZER_HELP = "A tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."

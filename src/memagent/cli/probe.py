@@ -91,7 +91,12 @@ def _rows(found: Found) -> list[tuple[str, str]]:
         ("server", found.base_url),
         ("kind", f"{found.dialect} {found.version or '(version unknown)'}"),
         ("model", f"{found.model} ({serves})"),
-        ("window", f"{found.window:,} tokens" if found.window else "unknown: give --window"),
+        (
+            "window",
+            f"{found.window:,} tokens"
+            if found.window
+            else "not reported: give --window where it is used",
+        ),
         ("counted by", f"{COUNTS[found.counts]} ({found.counter})"),
         ("can", ", ".join(name for name, able in can.items() if able) or "the basics"),
         ("speculation", "\n".join(filter(None, (speculation, found.advice)))),

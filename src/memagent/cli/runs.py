@@ -118,16 +118,16 @@ def prune(
             )
         before = time.time() - (0 if older_than is None else seconds_of(older_than))
         outcome.store = opened = existing_store(store or context.obj)
-        chosen: list[str] = []
-        for record in opened.runs():
-            status = status_of(opened, record)
-            if record.updated > before or status == "running":
-                continue
-            if finished and status != "finished":
-                continue
-            chosen.append(record.id)
+        wanted = ("finished",) if finished else ("finished", "stopped", "interrupted")
+        chosen = [
+            (record, status)
+            for record in opened.runs()
+            if record.updated <= before and (status := status_of(opened, record)) in wanted
+        ]
+        ids = max((len(record.id) for record, _ in chosen), default=0)
+        for record, status in chosen:
             asked = shorten("; ".join(questions_of(record)), 60)
-            print(f"{record.id:<20}  {moment(record.updated)}  {status:<11}  {asked}")
+            print(f"{record.id:<{ids}}  {moment(record.updated)}  {status:<11}  {asked}")
         number = plural(len(chosen), "run")
         if not chosen:
             print("no run to remove")
@@ -137,9 +137,9 @@ def prune(
             raise ConfigError(f"{number} would be removed: give --yes to confirm")
         elif yes or typer.confirm(f"Remove {number}?"):
             failures: list[StoreError] = []
-            for run_id in chosen:
+            for record, _ in chosen:
                 try:
-                    opened.remove(run_id)
+                    opened.remove(record.id)
                 except StoreError as error:  # taken up or removed by another process meanwhile
                     failures.append(error)
             print(f"removed {plural(len(chosen) - len(failures), 'run')}")

@@ -158,7 +158,7 @@ def translate(
         return BadResponse(f"{endpoint}: the reply cannot be read: {endpoint.quote(str(error))}")
     status = error.status_code
     wait = retry_after(error.response.headers)
-    words = endpoint.quote(server_message(error.body)) or "(no message)"
+    words = endpoint.quote(server_message(error.body)).rstrip(".") or "(no message)"
     said = f"{endpoint}: the server answered {status}: {words}"
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AuthenticationFailed(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")

@@ -100,8 +100,10 @@ class RunStore(Branching, Spending):
         """
         record = self.find(run_id)
         if record is None:
-            where = "a temporary store" if self.path is None else str(self.path)
-            raise RunNotFound(f"no run {run_id!r} in {where}; `memagent runs` lists them")
+            where = f"{self.path}; `memagent runs` lists them"
+            if self.path is None:
+                where = "this temporary store, whose runs end with it"
+            raise RunNotFound(f"no run {run_id!r} in {where}")
         return record
 
     def runs(self, *, limit: int | None = None, status: str | None = None) -> list[RunRecord]:
