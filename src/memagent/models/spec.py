@@ -200,8 +200,8 @@ def _split(spec: str | None) -> tuple[str, str]:
     """Scheme and name."""
     if spec is None or not spec.strip():
         raise NoModel(
-            f"no model was named. Looked for: --model (model=, SPEC of `serve`), MEMAGENT_MODEL in the environment and in {ENV_FILE} in "
-            f"the working directory. Give {EXAMPLES}, such as MEMAGENT_MODEL=vllm:NAME"
+            f"no model was named. Looked for: --model (model=, SPEC of `serve`), MEMAGENT_MODEL in the environment and "
+            f"in {ENV_FILE} in the working directory. Give {EXAMPLES}, such as MEMAGENT_MODEL=vllm:NAME"
         )
     spec = spec.strip()
     scheme, colon, name = spec.partition(":")
