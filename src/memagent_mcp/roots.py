@@ -37,17 +37,16 @@ class Roots:
         for folder in self.folders:
             try:
                 found = (folder / path).resolve(strict=True)
-                if self.holds(found) and found.is_file():
+                if any(map(found.is_relative_to, self.folders)) and found.is_file():
                     return found
             except (OSError, RuntimeError, ValueError):  # missing, a loop of links, a NUL
                 continue
         roots = ", ".join(map(str, self.folders))
         raise DocumentNotFound(f"no document {quote(path)} below {roots}; name a file there")
 
-    def holds(self, path: Path) -> bool:
-        """Whether a path, whose file may be gone, is below a root."""
+    def holds(self, path: str) -> bool:
+        """Whether `find` finds it. Where a file that is gone really was, and each file of a folder, can't be told."""
         try:
-            real = path.resolve()
-        except (OSError, RuntimeError, ValueError):
+            return bool(self.find(path))
+        except DocumentNotFound:
             return False
-        return any(real.is_relative_to(folder) for folder in self.folders)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -23,6 +22,7 @@ from memagent.events import ChunkRead
 from memagent.memory.agent import MemoryAgent, RunStream
 from memagent.memory.extraction import Extraction
 from memagent.memory.jobs import Style
+from memagent.quotes import Quote
 from memagent.run.result import Result
 from memagent.runstore import RunRecord, RunStore
 from memagent.schemas import read_schema
@@ -57,7 +57,7 @@ Offset = Annotated[int, Field(ge=0, description="First character to show; of row
 class Reader:
     """The tools, over one agent and one store.
 
-    Runs of documents that aren't below a root don't exist for a client.
+    Runs of anything but a file below a root don't exist for a client.
 
     Args:
         agent: reads; its runs are in `store`.
@@ -97,7 +97,7 @@ class Reader:
         with _told():
             make = partial(self._agent.stream, question=question, run_id=run_id)
             result = await self._read(path, make, run_id, context)
-            found = [] if result.answer is None else await in_thread(result.quotes)
+            found = [] if result.answer is None else await in_thread(self._quotes, result)
             return show_answer(result, found)
 
     async def summarize_document(
@@ -143,7 +143,7 @@ class Reader:
     async def list_runs(
         self, limit: Annotated[int, Field(ge=1, le=ROWS, description="The newest N.")] = 10
     ) -> list[Run]:
-        """List the stored runs over documents that may be read here, newest first."""
+        """List the stored runs over files that may be read here, newest first."""
         with _told():
             return await in_thread(self._rows, limit)
 
@@ -169,6 +169,11 @@ class Reader:
                         event.start, total, f"{stream.run_id}: chunk {event.chunk}, {where}"
                     )
         return stream.result
+
+    def _quotes(self, result: Result) -> list[Quote]:
+        # Found once more: while it was read, which takes minutes, it may have become a link.
+        file = self._roots.find(result.source["path"])
+        return result.quotes(open_document(file, **result.source["options"]))
 
     def _page(self, run_id: str, part: Part, start: int) -> Page:
         self._get(run_id)
@@ -197,7 +202,7 @@ class Reader:
 
     def _is_open(self, record: RunRecord) -> bool:
         path = record.source.get("path")
-        return not is_session(record) and path is not None and self._roots.holds(Path(path))
+        return not is_session(record) and path is not None and self._roots.holds(path)
 
 
 @contextmanager

@@ -153,6 +153,39 @@ async def test_runs_of_other_documents_do_not_exist(books: Path, tmp_path: Path)
             assert (await call(client, "ask_document", **asked)).startswith("error: no run ")
 
 
+@pytest.mark.parametrize("made", ["a folder", "a pattern", "a link", "a link that is gone"])
+async def test_a_run_that_may_hold_more_than_a_file_here_does_not_exist(
+    books: Path, store: RunStore, made: str
+) -> None:
+    link = books / "link.txt"
+    link.symlink_to(books.parent / "secret.txt")
+    agent = MemoryAgent(ScriptedModel(lambda _: "hunter2", window=4096), store=store)
+    source = {"a folder": books, "a pattern": books / "*.txt"}.get(made, link)
+    await agent.aask(source, "Which password?", run_id="mine")
+    if made.endswith("gone"):
+        link.unlink()
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        assert await call(client, "list_runs") == []
+        said = await call(client, "read_more", run_id="mine")
+        assert said.startswith("error: no run 'mine' of a document here")
+
+
+async def test_quotes_are_not_from_a_file_that_became_a_link(books: Path, store: RunStore) -> None:
+    file = books / "old" / "harvest.txt"
+
+    async def reply(_: ChatRequest) -> str:
+        await in_thread(file.unlink, missing_ok=True)
+        await in_thread(file.symlink_to, books.parent / "secret.txt")
+        return "The password of Ada Lovelace is unknown."
+
+    agent = MemoryAgent(ScriptedModel(reply, window=100_000), store=store)
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        said = await call(client, "ask_document", path="old/harvest.txt", question=QUESTION)
+        assert str(said).startswith("error: no document ")
+
+
 async def test_an_unfinished_run_is_continued(books: Path) -> None:
     asked = {"path": "old/harvest.txt", "question": QUESTION}
     async with serving(books, options=("--max-calls", "3")) as client:
