@@ -12,6 +12,7 @@ from memagent.memory.extraction import ROW, Extraction, StoredRows
 from memagent.quotes import Quote
 from memagent.run.result import Result
 from memagent.runstore import RunRecord, RunStore
+from memagent.texts import repair_surrogates
 
 PAGE = 8000
 """Characters that `read_more` returns: about 2,000 tokens."""
@@ -183,7 +184,7 @@ def show_run(record: RunRecord, status: str) -> Run:
     return Run(
         run_id=record.id,
         status=status,
-        document=record.source["path"],
-        question="; ".join(record.binding["questions"])[:ASKED],
+        document=repair_surrogates(record.source["path"]),
+        question=repair_surrogates("; ".join(record.binding["questions"])[:ASKED]),
         created=record.created,
     )

@@ -186,6 +186,19 @@ async def test_quotes_are_not_from_a_file_that_became_a_link(books: Path, store:
         assert str(said).startswith("error: no document ")
 
 
+async def test_runs_are_listed_whatever_their_file_is_called(books: Path, store: RunStore) -> None:
+    odd = Path(
+        os.fsdecode(os.fsencode(books) + b"/M\xe4rz.txt")
+    )  # in Latin-1, as old archives have
+    await in_thread(odd.write_text, "It was cold.")
+    agent = MemoryAgent(ScriptedModel(["yes"] * 2, window=4096), store=store)
+    await agent.aask(odd, "Was it cold?")
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        (run,) = await call(client, "list_runs")
+        assert run["document"] == f"{books}/M\ufffdrz.txt"
+
+
 async def test_an_unfinished_run_is_continued(books: Path) -> None:
     asked = {"path": "old/harvest.txt", "question": QUESTION}
     async with serving(books, options=("--max-calls", "3")) as client:
