@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from memagent.errors import ConfigError, EngineFailed, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
-from memagent.models.base import refuse_overflow, refuse_tools
+from memagent.models.base import refuse_overflow, refuse_unread
 from memagent.models.policy import Policy
 from memagent.texts import expand
 from memagent.threads import in_thread
@@ -79,11 +79,11 @@ class EngineModel(ABC):
         Raises:
             ContextOverflow: prompt plus `max_tokens` exceed the window; nothing was computed.
             TokenizerError: the chat template rejects the messages.
-            ConfigError: the model cannot be loaded, or the request has tools.
+            ConfigError: the model cannot be loaded, or the request has tools or pictures.
             EngineFailed: the engine did not start, or died.
             ModelError: the engine refused the request, or the model is closed.
         """
-        refuse_tools(self.name, request)
+        refuse_unread(self.name, request)
         counter = await self.counter()
         ids = await in_thread(counter.prompt_ids, request.messages, thinking=request.thinking)
         drawn = await self.draw(ids, request)

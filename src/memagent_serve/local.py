@@ -14,15 +14,18 @@ from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
 
 NOT_DONE = (
-    "functions",
-    "logit_bias",
-    "logprobs",
-    "response_format",
-    "text",
-    "tools",
-    "top_logprobs",
+    "audio frequency_penalty functions guided_choice guided_grammar guided_json guided_regex logit_bias logprobs min_p "
+    "modalities presence_penalty repetition_penalty response_format structured_outputs text tools top_k top_logprobs "
+    "web_search_options"
 )
-"""Fields that change the answer in ways that such models can't."""
+"""Fields that change the answer in ways that such models can't, unless they are empty or as in `IDLE`."""
+IDLE: dict[str, Any] = {
+    "modalities": ["text"],
+    "repetition_penalty": 1,
+    "response_format": {"type": "text"},
+    "text": {"format": {"type": "text"}},
+    "top_k": -1,
+}
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 UNSAID = 1024
 """Tokens of an answer where neither the request nor the model says how many."""
@@ -44,7 +47,7 @@ async def complete(
         Refusal: the request asks for what such models don't do.
         MemagentError: the model failed.
     """
-    asked = [field for field in NOT_DONE if fields.get(field)]
+    asked = [n for n in NOT_DONE.split() if fields.get(n) and fields[n] != IDLE.get(n)]
     if asked or fields.get("n") not in (None, 1):
         raise Refusal(
             400,

@@ -187,9 +187,8 @@ async def test_quotes_are_not_from_a_file_that_became_a_link(books: Path, store:
 
 
 async def test_runs_are_listed_whatever_their_file_is_called(books: Path, store: RunStore) -> None:
-    odd = Path(
-        os.fsdecode(os.fsencode(books) + b"/M\xe4rz.txt")
-    )  # in Latin-1, as old archives have
+    # In Latin-1, as old archives have names.
+    odd = Path(os.fsdecode(os.fsencode(books) + b"/M\xe4rz.txt"))
     await in_thread(odd.write_text, "It was cold.")
     agent = MemoryAgent(ScriptedModel(["yes"] * 2, window=4096), store=store)
     await agent.aask(odd, "Was it cold?")

@@ -2,7 +2,7 @@ import pytest
 
 from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Message, ToolCall, ToolSpec
-from memagent.models.base import Wrapper, refuse_tools
+from memagent.models.base import Wrapper, refuse_unread
 from memagent.models.scripted import ScriptedModel
 
 
@@ -22,6 +22,13 @@ def test_tools_are_refused_by_name_and_earlier_calls_are_not() -> None:
     call = ToolCall(id="a", name="look", arguments="{}")
     called = Message(role="assistant", content="", tool_calls=(call,))
     request = ChatRequest(messages=(called,), max_tokens=1)
-    refuse_tools("nano", request)
+    refuse_unread("nano", request)
     with pytest.raises(ConfigError, match=r"'nano'.*\['look'\].*text protocol"):
-        refuse_tools("nano", request.model_copy(update={"tools": (ToolSpec(name="look"),)}))
+        refuse_unread("nano", request.model_copy(update={"tools": (ToolSpec(name="look"),)}))
+
+
+def test_pictures_are_refused() -> None:
+    parts = [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {}}]
+    seen = Message.from_openai({"role": "user", "content": parts})
+    with pytest.raises(ConfigError, match=r"'nano'.*reads text only.*image_url"):
+        refuse_unread("nano", ChatRequest(messages=(seen,), max_tokens=1))

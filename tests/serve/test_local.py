@@ -125,7 +125,14 @@ def test_ollama_gets_requests_with_their_window(store: RunStore) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"n": 2}, {"logprobs": True}, {"tools": [{"type": "function", "function": {"name": "f"}}]}],
+    [
+        {"n": 2},
+        {"logprobs": True},
+        {"presence_penalty": 2},
+        {"response_format": {"type": "json_object"}},
+        {"extra_body": {"guided_json": {"type": "object"}}},
+        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+    ],
 )
 def test_what_such_models_cannot_do_is_refused(store: RunStore, fields: dict[str, Any]) -> None:
     model = ScriptedModel(["never"], window=2048)
@@ -136,6 +143,21 @@ def test_what_such_models_cannot_do_is_refused(store: RunStore, fields: dict[str
     ):
         client.chat.completions.create(model=model.name, messages=HELLO, **fields)
     assert model.requests == []
+
+
+def test_what_would_change_nothing_is_not_refused(store: RunStore) -> None:
+    model = ScriptedModel(["Hi."] * 2, window=2048)
+    with listening_with(model, store) as url, client_of(url) as client:
+        client.chat.completions.create(
+            model=model.name,
+            messages=HELLO,
+            presence_penalty=0,
+            response_format={"type": "text"},
+            extra_body={"repetition_penalty": 1.0, "top_k": -1},
+        )
+        client.responses.create(
+            model=model.name, input="Hi", text={"format": {"type": "text"}}, tools=[]
+        )
 
 
 def test_their_errors_come_in_openais_form(store: RunStore) -> None:

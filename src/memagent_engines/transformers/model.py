@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
-from memagent.models.base import refuse_overflow, refuse_tools
+from memagent.models.base import refuse_overflow, refuse_unread
 from memagent.models.policy import Policy
 from memagent.models.sharing import once_in_thread
 from memagent.texts import name_extra
@@ -82,10 +82,10 @@ class TransformersModel:
             ContextOverflow: prompt plus `max_tokens` exceed the window; nothing was computed.
             TokenizerError: the chat template rejects the messages.
             DeviceFull: the prompt is too long for the device.
-            ConfigError: the model cannot be loaded, or the request has tools.
+            ConfigError: the model cannot be loaded, or the request has tools or pictures.
             ModelError: the model failed, or is closed.
         """
-        refuse_tools(self.name, request)
+        refuse_unread(self.name, request)
         sampler, counter = await self._engine.get()
         ids = await in_thread(counter.prompt_ids, request.messages, thinking=request.thinking)
         refuse_overflow(self.name, len(ids), request.max_tokens, sampler.window)
