@@ -298,6 +298,22 @@ async def test_several_system_messages_are_not_lost() -> None:
     assert buffer.summaries > 0
 
 
+@pytest.mark.parametrize("systems", [[], [SYSTEM]], ids=["alone", "system"])
+async def test_a_greeting_stays_in_front_of_the_task(systems: list[Any]) -> None:
+    greeting = {"role": "assistant", "content": "Hello! How can I help?"}
+    history = [*systems, greeting, TASK]
+    buffer = a_buffer()
+    for number in range(30):
+        sent = await buffer.feed(history)
+        check_strictly([Message.from_openai(message) for message in sent])
+        assert sent[: len(systems) + 1] == [*systems, greeting]
+        assert sent[len(systems) + 1]["content"].startswith("the task")
+        history += steps(1, first=number)
+    assert buffer.summaries > 0
+    changed = [{"role": "system", "content": "Be brief."}, *history[len(systems) :]]
+    assert (await buffer.feed(changed))[:2] == [changed[0], greeting]
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -57,7 +57,7 @@ class History(Leaf):
     """What a buffer was fed last, and what it returned: the next history continues one of them."""
 
     prompt: tuple[Message, ...]
-    """The messages that start every request: the system's, and the first of the others if it is a user's."""
+    """The messages that start every request: the system's, and the first of the user's with a greeting before it."""
     systems: tuple[Message, ...]
     """System messages as fed."""
     fed: Mark
@@ -68,7 +68,10 @@ class History(Leaf):
     @classmethod
     def start(cls, chain: Chain) -> Self:
         """That of a history of which nothing was read but the prompt."""
-        task = tuple(message for message in chain.rest[:1] if message.role == "user")
+        first = next((n for n, m in enumerate(chain.rest, 1) if m.role == "user"), 0)
+        task = chain.rest[:first]
+        if any(message.role == "tool" or message.tool_calls for message in task):
+            task = ()
         systems, mark = chain.systems, chain.mark(len(task))
         return cls(
             prompt=(*systems, *task), systems=systems, fed=mark, sent_systems=systems, sent=mark
@@ -84,8 +87,7 @@ class History(Leaf):
             if chain.begins_with(mark):
                 known = {"fed": mark, "systems": chain.systems}
                 if chain.systems != systems:
-                    task = [message for message in self.prompt if message.role == "user"]
-                    known["prompt"] = (*chain.systems, *task)
+                    known["prompt"] = (*chain.systems, *Chain(self.prompt).rest)
                 return self.model_copy(update=known)
         raise HistoryChanged(
             f"the history of {len(chain.rest)} messages (without system messages) does not begin with the "
@@ -169,7 +171,7 @@ class Feeding(Closing):
 
         Raises:
             HistoryChanged: messages that were fed before were edited, or are gone.
-            ConfigError: the history doesn't begin with a system or user message.
+            ConfigError: the history begins with calls or results, or has nothing but an assistant's messages.
 
         It raises what `open` and `compact` raise, too. Then the same history may be fed again.
         """
