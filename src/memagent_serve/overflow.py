@@ -15,7 +15,7 @@ from memagent_serve.engine import Engine
 from memagent_serve.histories import Histories, Shortened
 from memagent_serve.long_messages import LongMessage, with_notes
 from memagent_serve.reading import Asked, Reader, Reading
-from memagent_serve.refusals import Refusal
+from memagent_serve.refusals import OVERFLOW, Refusal
 from memagent_serve.wire import Progress
 
 LEAST_ROOM = 256
@@ -167,12 +167,23 @@ class Overflow:
         return await self._histories.compact(conversation.messages, conversation.tools, window)
 
     async def _find_long(self, conversation: Conversation, room: int) -> list[int]:
-        """Places of the user's messages that exceed the window even if only the system's stand before them."""
+        """Places of the user's messages that exceed the window even if only the system's stand before them.
+
+        Raises a `Refusal` if the system's exceed it by themselves.
+        """
         messages, _ = await conversation.read()
         users = {place: m for place, m in enumerate(messages) if m.role == "user"}
         bounds = {place: ByteBound().count_messages([m]) for place, m in users.items()}
         largest_first = sorted(bounds, key=bounds.__getitem__, reverse=True)
         systems, window = [m for m in messages if m.role == "system"], await self._engine.window()
+        blank = Message(role="user", content="")  # some templates need one
+        if systems and await self._engine.exceeds([*systems, blank], (), room, window):
+            raise Refusal(
+                400,
+                f"the system messages alone exceed the model's window of {window} tokens: shorten them",
+                code=OVERFLOW,
+                param=f"messages[{messages.index(systems[0])}].content",
+            )
         found: list[int] = []
         for place in largest_first:
             # A count may be a request: that of the smallest message, with the bytes of this one, mostly settles all.

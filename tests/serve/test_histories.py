@@ -135,12 +135,16 @@ def summarise(handler: Handler) -> None:
     read_or_echo(handler)
 
 
-def test_a_system_message_larger_than_the_window(engine: Engine, client: OpenAI) -> None:
+@pytest.mark.parametrize("content", ["Hi", [{"type": "text", "text": t} for t in ("It.", "Hi?")]])
+def test_a_system_message_larger_than_the_window(
+    engine: Engine, client: OpenAI, content: Any
+) -> None:
     system = {"role": "system", "content": "Be kind. " * 2000}
-    given: Any = [system, {"role": "user", "content": "Hi"}]
-    with pytest.raises(BadRequestError) as caught:
+    given: Any = [system, {"role": "user", "content": content}]
+    with pytest.raises(BadRequestError, match="the system messages alone exceed") as caught:
         client.chat.completions.create(model=MODEL, messages=given)
     assert caught.value.code == "context_length_exceeded"
+    assert caught.value.param == "messages[0].content"
     assert engine.bodies == []
 
 
