@@ -181,18 +181,24 @@ class _Call:
         return json.dumps(fields).encode(), headers | {"content-type": "application/json"}
 
     async def _stream(self, work: _Work) -> AsyncGenerator[bytes]:
+        async def begin(progress: Progress) -> tuple[bytes, AsyncGenerator[bytes]]:
+            pieces = self._events(*await work(progress))
+            return await anext(pieces, b""), pieces  # an engine may take long to begin
+
         try:
-            done: tuple[Prepared, Said | None] | None = None
-            async with aclosing(narrate(work)) as told:
+            begun: tuple[bytes, AsyncGenerator[bytes]] | None = None
+            async with aclosing(narrate(begin)) as told:
                 yield comment("reading")
                 async for item in told:
                     if isinstance(item, str):
                         yield comment(item)
                     else:
-                        done = item
-            assert done is not None
-            async with aclosing(self._events(*done)) as pieces:
-                async for piece in pieces:
+                        begun = item
+            assert begun is not None
+            first, rest = begun
+            async with aclosing(rest):
+                yield first
+                async for piece in rest:
                     yield piece
         except MemagentError as error:
             yield event(json.dumps(refusal_of(error).body()))

@@ -249,6 +249,26 @@ def test_a_stream_without_news_is_kept_alive(
     assert said.endswith("data: [DONE]\n\n")
 
 
+def test_a_stream_is_kept_alive_while_the_engine_begins(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, url: str, http: httpx.Client
+) -> None:
+    monkeypatch.setattr(wire, "PING_SECONDS", 0.05)
+    alive = threading.Event()
+
+    def answer(handler: Handler) -> None:
+        if "<notes>" in json.dumps(handler.body["messages"]):
+            assert alive.wait(5), "nothing was heard before the engine began"
+        read_or_echo(handler)
+
+    engine.default = answer
+    body = {"model": MODEL, "messages": [user()], "stream": True, "max_tokens": 50}
+    with http.stream("POST", f"{url}/chat/completions", json=body) as response:
+        lines = response.iter_lines()
+        next(line for line in lines if "notes" in str(engine.bodies[-1:]) and "at work" in line)
+        alive.set()
+        assert next(reversed(list(filter(None, lines)))) == "data: [DONE]"
+
+
 def wait_for(found: Callable[[], list[Any]]) -> list[Any]:
     end = time.monotonic() + 10
     while not (items := found()):
