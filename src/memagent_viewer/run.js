@@ -14,7 +14,7 @@ class RunView {
         this.tokensBefore = 0
         const book = data.kind === "reading" ? data.books[this.question] : null
         this.entries = book ? readingEntries(data, book, this) : sessionEntries(data, this)
-        this.task = book ? book.question : data.items[0].text
+        this.task = book ? book.question : data.items.findLast((item) => item.type === "message").text
         if (follows) this.place = this.lastPlace()
         else if (!isNews) this.place = this.firstPlace()
         this.render({keep: isNews && !follows})
@@ -66,8 +66,9 @@ class RunView {
 
     makeHead() {
         const {status, facts, books} = this.data
-        const answer = this.entries.findLast((entry) => entry.isEnd)
-        const stopped = this.entries.findLast((entry) => entry.item?.stopped)
+        const latest = this.entries.slice(this.entries.findLastIndex((entry) => entry.type === "message") + 1)
+        const answer = latest.findLast((entry) => entry.isEnd)
+        const stopped = latest.findLast((entry) => entry.item?.stopped)
         const outcome = answer?.text || answer?.answer?.stopped || stopped?.item.text
         const badge = make("span", {class: "status " + status}, status)
         const several = books && books.length > 1

@@ -19,7 +19,7 @@ import pytest
 from tests.bench.report import browser
 from tests.viewer import made
 
-from memagent import RunStore
+from memagent import RunStore, ScriptedModel, ToolAgent
 from memagent_viewer.command import write_page
 from memagent_viewer.live import LiveServer
 from memagent_viewer.view import View
@@ -174,6 +174,16 @@ def test_a_session(drive: Drive) -> None:
     assert "week 69:" in whole["source"]
     *_, failed = drive("work.html", "find:no harbour", "key:n")
     assert "Norden has no harbour </script>" in failed["source"]
+
+
+def test_the_head_of_a_conversation_is_its_last_message(store: RunStore, tmp_path: Path) -> None:
+    with ToolAgent(ScriptedModel(["Yes.", "No."], window=8192), [made.look], store=store) as agent:
+        talk = agent.session("talk")
+        talk.send("Does it rain in Kiel?")
+        talk.send("Does it rain in Emden?")
+    write_page([View(store, "talk")], tmp_path / "talk.html")
+    ((state,),) = visit_all(tmp_path, tmp_path, [("talk.html", 1400, [])])
+    assert (state["questions"], state["answers"]) == (["Does it rain in Emden?"], ["No.\n"])
 
 
 def test_two_runs_stay_at_the_same_place(drive: Drive) -> None:
