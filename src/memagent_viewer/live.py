@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from memagent.errors import MemagentError
@@ -51,6 +53,11 @@ class LiveServer(ThreadingHTTPServer):
     def address(self) -> str:
         """Where the page is."""
         return f"http://{self.host}/{self._secret}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints an error, unless it is that of a client that hung up: a tab that was closed while it loaded."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def reply(self, target: str) -> Reply:
         """Status, media type and body for a request's target."""

@@ -1,6 +1,8 @@
+import socket
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 
 import httpx
 import pytest
@@ -83,6 +85,21 @@ def test_a_run_that_was_removed(live: LiveServer, store: RunStore) -> None:
     store.remove("read")
     assert get(live, "").status_code == 404
     assert get(live, "news").status_code == 404
+
+
+def test_a_client_that_hangs_up_is_no_error(
+    live: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def handle(error: Exception) -> str:
+        with closing(socket.socket()) as client:
+            try:
+                raise error
+            except type(error):
+                live.handle_error(client, live.server_address)
+        return capsys.readouterr().err
+
+    assert handle(ConnectionResetError()) == handle(BrokenPipeError()) == ""
+    assert "of ours" in handle(ValueError("of ours"))
 
 
 def test_it_listens_to_this_machine_only(live: LiveServer) -> None:
