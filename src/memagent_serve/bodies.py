@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import zlib
+from itertools import islice
 from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -17,6 +19,10 @@ QUICK = 2**16
 """Bytes that are parsed in about a millisecond, so without a thread."""
 PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """Encodings that can be unpacked to look inside, with the window bits of zlib."""
+BYTES_PER_VALUE = 64
+"""The largest body has room for a value in as many bytes: each can take 200 bytes of RAM."""
+_VALUES = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
+"""Texts, and the commas and brackets outside them: at least one for each value."""
 
 
 async def take_body(request: Request, most: int) -> tuple[bytes, dict[str, Any]]:
@@ -69,8 +75,15 @@ async def _receive(request: Request, most: int) -> bytes:
 def _look_inside(raw: bytes, encoding: str, most: int) -> dict[str, Any]:
     if encoding in PACKED:
         raw = _unpack(raw, PACKED[encoding], most)
+    values = most // BYTES_PER_VALUE
+    if len(raw) > values and next(islice(_VALUES.finditer(raw), values, None), None):
+        raise Refusal(
+            413,
+            f"the body has more than {values:,} JSON values, the most that this endpoint allows",
+        )
     try:
-        fields: object = json.loads(raw)
+        # No UTF-16, as RFC 8259 says: there the marks above can be hidden.
+        fields: object = json.loads(raw.decode("utf-8-sig", "surrogatepass"))
     except (ValueError, RecursionError) as error:
         what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Refusal(400, f"the body is not JSON ({what:.200})") from None

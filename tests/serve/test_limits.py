@@ -50,6 +50,32 @@ def test_bombs_are_not_unpacked(
     assert engine.raws == []
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("item", [b"[]", b'{"":[]}', b"1", b'{"role":"user","content":"a"}'])
+def test_bodies_whose_values_would_take_many_times_their_size_are_refused(
+    serve: Serve, engine: Engine, http: httpx.Client, item: bytes, packed: bool
+) -> None:
+    raw = b'{"messages":[' + b",".join([item] * (90_000 // len(item + b","))) + b"]}"
+    headers = {"Content-Type": "application/json"}
+    if packed:
+        raw, headers["Content-Encoding"] = gzip.compress(raw), "gzip"
+    url = serve(max_body=100_000)
+    response = http.post(f"{url}/chat/completions", content=raw, headers=headers)
+    assert response.status_code == 413
+    assert "1,562 JSON values" in response.text
+    assert engine.raws == []
+
+
+def test_commas_and_brackets_in_texts_are_not_counted_as_values(
+    serve: Serve, engine: Engine, http: httpx.Client
+) -> None:
+    table = '1,"[{",2\n' * 9_000
+    url = serve(max_body=200_000)
+    response = http.post(f"{url}/chat/completions", json={**BODY, "metadata": {"table": table}})
+    assert response.status_code == 200
+    assert len(engine.raws) == 1
+
+
 @pytest.mark.parametrize(
     ("raw", "headers"),
     [
@@ -58,6 +84,7 @@ def test_bombs_are_not_unpacked(
         (b"[1]", {}),
         (b'"x"', {}),
         (b"\xff\xfe", {}),
+        (RAW.decode().encode("utf-16"), {}),
         (b"[" * 100_000, {}),
         (b'{"a":' * 50_000, {}),
         (b'{"a": ' + b"9" * 10_000 + b"}", {}),
@@ -66,7 +93,7 @@ def test_bombs_are_not_unpacked(
         (gzip.compress(RAW) * 2, {"Content_Encoding": "gzip"}),
         (gzip.compress(gzip.compress(RAW)), {"Content_Encoding": "gzip"}),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_bodies_that_are_no_json_object_are_refused(
     engine: Engine, url: str, raw: bytes, headers: dict[str, str]
