@@ -13,11 +13,7 @@ from memagent_serve.forms import Said, limit_of
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
 
-NOT_DONE = (
-    "audio frequency_penalty functions guided_choice guided_grammar guided_json guided_regex logit_bias logprobs min_p "
-    "modalities presence_penalty repetition_penalty response_format structured_outputs text tools top_k top_logprobs "
-    "web_search_options"
-)
+NOT_DONE = ["audio", "frequency_penalty", "functions", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "logit_bias", "logprobs", "min_p", "modalities", "presence_penalty", "repetition_penalty", "response_format", "structured_outputs", "text", "tools", "top_k", "top_logprobs", "web_search_options"]
 """Fields that change the answer in ways that such models can't, unless they are empty or as in `IDLE`."""
 IDLE: dict[str, Any] = {
     "modalities": ["text"],
@@ -47,7 +43,7 @@ async def complete(
         Refusal: the request asks for what such models don't do.
         MemagentError: the model failed.
     """
-    asked = [n for n in NOT_DONE.split() if fields.get(n) and fields[n] != IDLE.get(n)]
+    asked = [name for name in NOT_DONE if fields.get(name) and fields[name] != IDLE.get(name)]
     if asked or fields.get("n") not in (None, 1):
         raise Refusal(
             400,
