@@ -13,7 +13,28 @@ from memagent_serve.forms import Said, limit_of
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
 
-NOT_DONE = ["audio", "frequency_penalty", "functions", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "logit_bias", "logprobs", "min_p", "modalities", "presence_penalty", "repetition_penalty", "response_format", "structured_outputs", "text", "tools", "top_k", "top_logprobs", "web_search_options"]
+NOT_DONE = (
+    "audio",
+    "frequency_penalty",
+    "functions",
+    "guided_choice",
+    "guided_grammar",
+    "guided_json",
+    "guided_regex",
+    "logit_bias",
+    "logprobs",
+    "min_p",
+    "modalities",
+    "presence_penalty",
+    "repetition_penalty",
+    "response_format",
+    "structured_outputs",
+    "text",
+    "tools",
+    "top_k",
+    "top_logprobs",
+    "web_search_options",
+)
 """Fields that change the answer in ways that such models can't, unless they are empty or as in `IDLE`."""
 IDLE: dict[str, Any] = {
     "modalities": ["text"],
