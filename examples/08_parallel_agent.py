@@ -42,10 +42,6 @@ JOINT = 4
 class ParallelPlan(MemoryPlan):
     """A memory plan whose chunks are as large, and which knows how many notes one merge can hold."""
 
-    def binding(self) -> dict[str, Any]:
-        """Another kind of agent: a run of it is not a run of `MemoryAgent`."""
-        return super().binding() | {"agent": ParallelLoop.agent}
-
     @property
     def width(self) -> int:
         """Chunks a round: the notes of one round stand where a merge shows its chunk.

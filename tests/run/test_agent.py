@@ -17,7 +17,6 @@ from memagent.errors import (
     ConnectionFailed,
     RequestRefused,
 )
-from memagent.messages import Sampling
 from memagent.models.limit import Limits
 from memagent.models.scripted import ScriptedModel
 from memagent.run.agent import Agent, OnEvent
@@ -138,7 +137,7 @@ class Interrupted(Loop[str]):
     async def prepare(self, known: RunRecord | None) -> Plan:
         if not self.prepared:
             await self.run()
-        return Empty("m", ByteBound(), 9, Sampling(), 0)
+        return Empty("m", ByteBound(), 9, Settings())
 
     async def run(self, *_: Any, **__: Any) -> str:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -148,7 +147,7 @@ class Interrupted(Loop[str]):
 
 class Empty(Plan):
     def binding(self) -> dict[str, Any]:
-        return {"agent": "plain", "questions": ["?"]}
+        return {"questions": ["?"]}
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -14,7 +14,7 @@ import pytest
 from memagent import MemoryAgent, RunStore, ScriptedModel
 from memagent.errors import ConfigError, ModelError
 from memagent.events import Event, Settled
-from memagent.messages import Sampling, Usage
+from memagent.messages import Usage
 from memagent.run.agent import Agent
 from memagent.run.caller import Caller
 from memagent.run.log import Log
@@ -38,7 +38,7 @@ class Nothing(Plan):
     """A plan for nothing."""
 
     def binding(self) -> dict[str, Any]:
-        return {"agent": "counting", "questions": ["?"]}
+        return {"questions": ["?"]}
 
 
 class Counting(Loop[str]):
@@ -55,7 +55,7 @@ class Counting(Loop[str]):
         self.ended = False
 
     async def prepare(self, known: RunRecord | None) -> Plan:
-        return Nothing("m", ByteBound(), 9, Sampling(), 0)
+        return Nothing("m", ByteBound(), 9, Settings())
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> str:
         try:

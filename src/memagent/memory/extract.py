@@ -16,7 +16,6 @@ from memagent.documents import Source
 from memagent.events import Answered, Event, MemoryKept, MemoryUpdated, RowsFound
 from memagent.memory.extraction import INVALID, ROW, SEEN, Extraction
 from memagent.memory.loop import MemoryLoop
-from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State
 from memagent.messages import Usage
 from memagent.prompts.rows import BadRow, RowForm, RowPrompts, RowReply, WrittenRow, read_rows
@@ -24,7 +23,6 @@ from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Record, Reply
 from memagent.run.log import Log
 from memagent.run.result import Result
-from memagent.runstore import RunRecord
 from memagent.runstore.conversations import without_text
 from memagent.texts import plural
 from memagent.tokens import TokenCounter
@@ -66,11 +64,6 @@ class RowLoop(MemoryLoop):
     ) -> None:
         self._prompts, self._form, self._what = prompts, form, what
         super().__init__(host, (prompts.say("request", what=what, schema=form.text),), document)
-
-    async def prepare(self, known: RunRecord | None) -> MemoryPlan:
-        """See `Loop.prepare`."""
-        self.plan = replace(await super().prepare(known), agent=self.agent)
-        return self.plan
 
     def _update(self, chunk: Chunk, state: State) -> Exchange[Any]:
         """Shows a chunk: its rows are added."""

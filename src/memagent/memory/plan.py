@@ -41,8 +41,8 @@ class MemorySettings(Settings, ReadingSettings):
 class MemoryPlan(Plan):
     """Everything a reading needs to know."""
 
-    questions: tuple[str, ...]
     settings: MemorySettings
+    questions: tuple[str, ...]
     prompts: PromptSet
     budget: ContextBudget
     neutraliser: Neutraliser
@@ -50,8 +50,6 @@ class MemoryPlan(Plan):
     """Tokens of each kind of prompt with empty fields."""
     question_tokens: tuple[int, ...]
     empty_memory_tokens: int
-    agent: str = "memory"
-    """The kind of agent that the run is bound to."""
     branch: dict[str, Any] | None = None
     """The `run` that this one branched from, and the chunk `before` which it did."""
 
@@ -101,10 +99,8 @@ class MemoryPlan(Plan):
             model=model,
             counter=counter,
             window=budget.window,
-            sampling=settings.sampling,
-            seed=settings.seed,
-            questions=questions,
             settings=settings,
+            questions=questions,
             prompts=prompts,
             budget=budget,
             neutraliser=neutraliser,
@@ -118,7 +114,6 @@ class MemoryPlan(Plan):
         bound = {"cuts", "gate", "trust", "degenerate", "reread", "sampling", "seed"}
         settings = self.settings.model_dump(mode="json", include=bound)
         return {
-            "agent": self.agent,
             "questions": list(self.questions),
             "model": self.model,
             "prompts": f"{self.prompts.name}:{self.prompts.hash}",

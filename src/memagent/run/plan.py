@@ -1,4 +1,4 @@
-"""What every run resolves before its first call: settings, counter, window and limits."""
+"""What every run resolves before its first call: settings, counter and window."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,7 +10,10 @@ from pydantic import ValidationError
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import Leaf, Sampling
+from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
+from memagent.run.caller import Caller
+from memagent.run.log import Log
 from memagent.texts import describe_problem, quote, repair_surrogates
 from memagent.tokens import TokenCounter
 
@@ -47,13 +50,16 @@ class Plan(ABC):
     counter: TokenCounter
     window: int
     """Maximum tokens of prompt plus output per call."""
-    sampling: Sampling
-    seed: int
-    """Seed of the run; each call's seed is derived from it."""
+    settings: Settings
 
     @abstractmethod
     def binding(self) -> dict[str, Any]:
-        """What a run is bound to besides its document: everything that shapes its prompts and replies."""
+        """What a run is bound to besides agent and document: everything that shapes its prompts and replies."""
+
+    def caller(self, model: ChatModel, log: Log | None = None) -> Caller:
+        """Makes the exchanges of a run."""
+        sampling, seed = self.settings.sampling, self.settings.seed
+        return Caller(model, self.counter, self.window, sampling=sampling, seed=seed, log=log)
 
     async def counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs token-counting work in a thread; if a counting server is down, waits for it.

@@ -64,7 +64,7 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
         opened = Log.open(
             store,
             run_id,
-            binding=plan.binding(),
+            binding={"agent": loop.agent, **plan.binding()},
             settings=host.recipe(),
             source=loop.source,
             outlet=outlet,
@@ -75,10 +75,7 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
             if host.limits is not None:
                 spent = await in_thread(store.usage, run_id)
                 model = model.around(UsageLimit(model.inner, host.limits, spent=spent))
-            caller = Caller(
-                model, plan.counter, plan.window, sampling=plan.sampling, seed=plan.seed, log=log
-            )
-            return await loop.run(log, caller, fresh=fresh)
+            return await loop.run(log, plan.caller(model, log), fresh=fresh)
 
 
 class EventStream(Generic[R]):

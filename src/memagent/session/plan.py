@@ -49,8 +49,8 @@ class ToolSettings(Settings):
 class ToolPlan(Plan):
     """Everything a session needs to know, resolved before the first call."""
 
-    task: str
     settings: ToolSettings
+    task: str
     prompts: SessionPrompts
     tools: Toolset
     prompt: tuple[Message, ...]
@@ -92,8 +92,6 @@ class ToolPlan(Plan):
             model=model,
             counter=counter,
             window=working_context,
-            sampling=settings.sampling,
-            seed=settings.seed,
             prompt=(
                 frame(settings, prompts, tools),
                 Message(role="user", content=neutraliser.safe(with_form(task, output, prompts))),
@@ -160,7 +158,6 @@ class ToolPlan(Plan):
         if self.settings.reply_tokens is not None:  # runs of earlier versions have no such entry
             settings["reply_tokens"] = self.settings.reply_tokens
         return {
-            "agent": "tools",
             "questions": [self.task],
             "model": self.model,
             "prompts": f"{self.prompts.name}:{self.prompts.hash}",
