@@ -169,7 +169,7 @@ class ToolAgent(Agent[ToolSettings]):
     async def plan(
         self, task: str, working_context: int | None = None, output: dict[str, Any] | None = None
     ) -> ToolPlan:
-        """Asks the model for its window and counter, and renders the prompt.
+        """Asks the model for its window and counter.
 
         Args:
             task: what to do.

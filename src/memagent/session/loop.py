@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,7 +82,7 @@ class ToolLoop(Loop[SessionResult]):
                 tools = await in_thread(find_tools, self.host.store, known.id, 0)
         self.plan = await self._agent.plan(task or "", working_context, output)
         if tools is not None:
-            self.plan = self.plan.offering(tools)
+            self.plan = replace(self.plan, tools=tools)
         return self.plan
 
     async def begin(self, log: Log) -> int:
@@ -178,7 +179,7 @@ class ToolLoop(Loop[SessionResult]):
         """The plan of a message; earlier ones have the tools that they offered, which are not run again."""
         find = partial(find_tools, self._log.store, self._log.run_id, number)
         found = None if number == self._place.number else await in_thread(find)
-        return self.plan.offering(self._agent.tools if found is None else found)
+        return replace(self.plan, tools=self._agent.tools if found is None else found)
 
     @property
     def _is_last(self) -> bool:

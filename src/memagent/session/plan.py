@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator
@@ -51,10 +51,10 @@ class ToolPlan(Plan):
 
     settings: ToolSettings
     task: str
+    output: dict[str, Any] | None
+    """JSON schema of its answer, if that has a form."""
     prompts: SessionPrompts
     tools: Toolset
-    prompt: tuple[Message, ...]
-    """The messages that start every request."""
     neutraliser: Neutraliser
     """Neutralises the task and tool results."""
     most: int
@@ -73,7 +73,7 @@ class ToolPlan(Plan):
         counter: TokenCounter,
         window: int | None,
     ) -> Self:
-        """Renders the prompt, and determines the working context; `window` is the one that the model reports.
+        """Determines the working context; `window` is the one that the model reports.
 
         Raises:
             ConfigError: the task is not text, or empty.
@@ -83,27 +83,18 @@ class ToolPlan(Plan):
         working_context = choose_window(
             model, settings.working_context, window, name="working_context"
         )
-        neutraliser = Neutraliser(prompts.tags.names, counter.control_tokens)
         return cls(
             task=task,
+            output=output,
             settings=settings,
             prompts=prompts,
             tools=tools,
             model=model,
             counter=counter,
             window=working_context,
-            prompt=(
-                frame(settings, prompts, tools),
-                Message(role="user", content=neutraliser.safe(with_form(task, output, prompts))),
-            ),
-            neutraliser=neutraliser,
+            neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
             most=window or working_context,
         )
-
-    def offering(self, tools: Toolset) -> Self:
-        """The same with other tools."""
-        prompt = (frame(self.settings, self.prompts, tools), *self.prompt[1:])
-        return replace(self, tools=tools, prompt=prompt)
 
     def start(self, run_id: str) -> SessionStarted:
         """The first event."""
@@ -116,10 +107,21 @@ class ToolPlan(Plan):
             working_context=self.window,
         )
 
+    @property
+    def prompt(self) -> tuple[Message, ...]:
+        """The messages that start every request."""
+        native = self.settings.protocol == "native"
+        fields = {} if native else {"tools": describe([*self.tools.specs, READ_ARCHIVED])}
+        frame = self.prompts.render(self.settings.protocol, **fields).strip()
+        content = "\n\n".join(filter(None, (frame, self.settings.instructions)))
+        return Message(role="system", content=content), self.message(self.task, self.output)
+
     def message(self, text: str, output: dict[str, Any] | None) -> Message:
-        """A later message of the user."""
-        content = self.neutraliser.safe(with_form(text, output, self.prompts))
-        return Message(role="user", content=content)
+        """A message of the user, with the request for the form of its answer if that has one."""
+        if output is not None:
+            schema = json.dumps(output, ensure_ascii=False)
+            text = f"{text}\n\n{self.prompts.render('output', schema=schema)}"
+        return Message(role="user", content=self.neutraliser.safe(text))
 
     def buffer(self, model: ChatModel, log: Log) -> SummaryBuffer:
         """The working context, still empty; its summaries are committed to the log."""
@@ -175,19 +177,3 @@ def bind_tools(tools: Toolset) -> dict[str, Any]:
     ]
     digest = hashlib.sha256(json.dumps(offered, sort_keys=True).encode()).hexdigest()[:16]
     return {"names": list(tools), "digest": digest}
-
-
-def frame(settings: ToolSettings, prompts: SessionPrompts, tools: Toolset) -> Message:
-    """The system message."""
-    native = settings.protocol == "native"
-    fields = {} if native else {"tools": describe([*tools.specs, READ_ARCHIVED])}
-    parts = (prompts.render(settings.protocol, **fields).strip(), settings.instructions)
-    return Message(role="system", content="\n\n".join(filter(None, parts)))
-
-
-def with_form(text: str, output: dict[str, Any] | None, prompts: SessionPrompts) -> str:
-    """A message and, if its answer has a form, the request for it."""
-    if output is None:
-        return text
-    schema = json.dumps(output, ensure_ascii=False)
-    return f"{text}\n\n{prompts.render('output', schema=schema)}"
