@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from memagent.errors import LimitReached, OutputInvalid
+from memagent.errors import OutputInvalid
 from memagent.events import Acted
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
@@ -136,8 +136,6 @@ class Asking:
         )
         try:
             return await self._caller.ask(exchange)
-        except LimitReached as limit:
-            raise Stop(StopReason.LIMIT, str(limit)) from limit
         except (Unusable, UnusableReply) as error:
             if invalid:
                 raise OutputInvalid(f"step {step}: {error}; {ASK_AGAIN}") from error

@@ -118,8 +118,12 @@ class ToolLoop(Loop[SessionResult]):
             stop, made = None, {}
             try:
                 made = await self._answer(saved)
+            except LimitReached as limit:
+                stop = Stop(StopReason.LIMIT, str(limit))
             except Stop as caught:
-                stop, made = caught, {"summaries": self._summaries}
+                stop = caught
+            if stop is not None:
+                made = {"summaries": self._summaries}
                 self._unfinished = conversation_of(buffer.messages)
                 await log.add_stop(Stopped(reason=stop.reason, detail=stop.detail, usage=Usage()))
         # A summary begun early is over by now, so that its cost is counted.
@@ -277,8 +281,6 @@ class ToolLoop(Loop[SessionResult]):
             if force and not isinstance(error.__cause__, Unusable):
                 return False
             raise Stop(StopReason.UNUSABLE_REPLY, str(error)) from error
-        except LimitReached as limit:
-            raise Stop(StopReason.LIMIT, str(limit)) from limit
         if done is None:
             return False
         # The conversations are in the store already.
