@@ -300,10 +300,6 @@ class ParallelAgent(Agent[MemorySettings]):
             window=await self.reported_window(self.settings.window),
         )
 
-    def recipe(self) -> dict[str, Any]:
-        """What is kept with a run."""
-        return {"model": self.model.name, **self.settings.model_dump(mode="json")}
-
 
 def main() -> None:
     """Reads the example's book."""

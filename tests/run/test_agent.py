@@ -40,9 +40,6 @@ class Plain(Agent[Settings]):
 
     settings = Settings()
 
-    def recipe(self) -> dict[str, Any]:
-        return self.settings.model_dump(mode="json")
-
     def run(self, loop: Loop[str], run_id: str, on_event: OnEvent | None) -> str:
         return self._finish(EventStream(loop, run_id), on_event)
 

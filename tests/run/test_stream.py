@@ -27,11 +27,10 @@ from memagent.tokens.byte_bound import ByteBound
 class Host(Agent[Settings]):
     """An agent that calls no model."""
 
+    settings = Settings()
+
     def __init__(self, store: RunStore) -> None:
         super().__init__(ScriptedModel([]), concurrency=1, limits=None, store=store)
-
-    def recipe(self) -> dict[str, Any]:
-        return {}
 
 
 class Nothing(Plan):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import threading
-from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -68,9 +67,9 @@ class Agent(Closing, Generic[S]):
         self._opened: RunStore | None = None
         self._opening = threading.Lock()
 
-    @abstractmethod
     def recipe(self) -> dict[str, Any]:
         """What is needed to recreate this agent, as plain data without secrets; stored with each run."""
+        return {**self.model.recipe, **self.settings.model_dump(mode="json")}
 
     @property
     def store(self) -> RunStore:

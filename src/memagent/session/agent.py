@@ -183,10 +183,6 @@ class ToolAgent(Agent[ToolSettings]):
         found = (ToolPlan.make, task, self.settings, self.prompts, self.tools, output)
         return await self._resolve(*found, window="working_context", resumed=working_context)
 
-    def recipe(self) -> dict[str, Any]:
-        """See `Agent.recipe`."""
-        return {**self.model.recipe, **self.settings.model_dump(mode="json")}
-
     def __repr__(self) -> str:
         return f"ToolAgent({self.model.name!r}, tools={list(self.tools)})"
 
