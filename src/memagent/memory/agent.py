@@ -13,8 +13,8 @@ from memagent.errors import ConfigError, DocumentError, EmptyDocument, RunMismat
 from memagent.memory.ahead import Pace
 from memagent.memory.branch import BranchLoop
 from memagent.memory.corpus import Mapped, read_all
-from memagent.memory.jobs import Jobs
-from memagent.memory.loop import MemoryLoop
+from memagent.memory.jobs import Jobs, one_or_all
+from memagent.memory.loop import MemoryLoop, RunStream
 from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.memory.state import restore
 from memagent.messages import Sampling
@@ -24,7 +24,6 @@ from memagent.models.policy import Degenerate, policy_of
 from memagent.prompts import Gate, PromptSet
 from memagent.run.agent import OnEvent, anext_or_none
 from memagent.run.result import Estimate, Result
-from memagent.run.stream import EventStream
 from memagent.runstore import RunStore
 from memagent.threads import in_thread, run_sync
 
@@ -224,14 +223,12 @@ class MemoryAgent(Jobs):
             RunMismatch: this agent's settings, or the document, differ from the run's.
             DocumentRequired: the source was not a file, and `document` is missing.
         """
-        results = self._finish(self.resume_stream(run_id, document), on_event)
-        return results if len(results) > 1 else results[0]
+        return one_or_all(self._finish(self.resume_stream(run_id, document), on_event))
 
     async def aresume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
         """Async version of `resume`."""
         stream = await in_thread(self.resume_stream, run_id, document)
-        results = await stream.finish()
-        return results if len(results) > 1 else results[0]
+        return one_or_all(await stream.finish())
 
     def resume_stream(self, run_id: str, document: Source | None = None) -> RunStream:
         """`resume` as an async iterator of events: the committed ones first."""
@@ -315,24 +312,6 @@ class MemoryAgent(Jobs):
 
     def __repr__(self) -> str:
         return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"
-
-
-class RunStream(EventStream[list[Result]]):
-    """One reading as an async iterator of events; `results` at its end."""
-
-    @property
-    def results(self) -> list[Result]:
-        """One result per question, in order.
-
-        Raises:
-            ConfigError: the events were not consumed to the end.
-        """
-        return self.outcome
-
-    @property
-    def result(self) -> Result:
-        """The first result; with one question, the only one."""
-        return self.results[0]
 
 
 def _single(question: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
 from memagent.documents import Source
 from memagent.errors import ConfigError
+from memagent.memory.branch import BranchLoop
+from memagent.memory.loop import RunStream
 from memagent.memory.plan import MemorySettings
 from memagent.prompts import PromptSet
 from memagent.prompts.rows import RowForm, RowPrompts
@@ -21,7 +22,7 @@ from memagent.texts import quote
 from memagent.threads import in_thread
 
 if TYPE_CHECKING:
-    from memagent.memory.agent import MemoryAgent, RunStream
+    from memagent.memory.agent import MemoryAgent
     from memagent.memory.extraction import Extraction
 
 M = TypeVar("M", bound=BaseModel)
@@ -54,8 +55,8 @@ class Jobs(Agent[MemorySettings]):
         self, document: Source, style: Style = "summary", *, run_id: str | None = None
     ) -> Result:
         """Async version of `summarize`."""
-        make = partial(self.summarize_stream, document, style, run_id=run_id)
-        return (await (await in_thread(make)).finish())[0]
+        stream = await in_thread(self.summarize_stream, document, style, run_id=run_id)
+        return (await stream.finish())[0]
 
     def summarize_stream(
         self, document: Source, style: Style = "summary", *, run_id: str | None = None
@@ -103,15 +104,14 @@ class Jobs(Agent[MemorySettings]):
         self, document: Source, schema: type[M], what: str, *, run_id: str | None = None
     ) -> Extraction[M]:
         """Async version of `extract`."""
-        make = partial(self.extract_stream, document, schema, what, run_id=run_id)
-        return cast("Extraction[M]", (await (await in_thread(make)).finish())[0])
+        stream = await in_thread(self.extract_stream, document, schema, what, run_id=run_id)
+        return cast("Extraction[M]", (await stream.finish())[0])
 
     def extract_stream(
         self, document: Source, schema: type[BaseModel], what: str, *, run_id: str | None = None
     ) -> RunStream:
         """`extract` as an async iterator of events; `.result` is the `Extraction`."""
-        from memagent.memory.agent import RunStream
-        from memagent.memory.extract import RowLoop
+        from memagent.memory.extract import RowLoop  # its classes take a while to make
 
         form, prompts = RowForm(schema), RowPrompts.load()
         check_text("what to extract", what)
@@ -151,8 +151,7 @@ class Jobs(Agent[MemorySettings]):
             DocumentRequired: the source was not a file, and `document` is missing.
         """
         stream = self.branch_stream(run_id, before, question, document=document, new_id=new_id)
-        results = self._finish(stream, on_event)
-        return results if len(results) > 1 else results[0]
+        return one_or_all(self._finish(stream, on_event))
 
     async def abranch(
         self,
@@ -164,9 +163,9 @@ class Jobs(Agent[MemorySettings]):
         new_id: str | None = None,
     ) -> Result | list[Result]:
         """Async version of `branch`."""
-        make = partial(self.branch_stream, document=document, new_id=new_id)
-        results = await (await in_thread(make, run_id, before, question)).finish()
-        return results if len(results) > 1 else results[0]
+        given = (run_id, before, question)
+        stream = await in_thread(self.branch_stream, *given, document=document, new_id=new_id)
+        return one_or_all(await stream.finish())
 
     def branch_stream(
         self,
@@ -178,9 +177,6 @@ class Jobs(Agent[MemorySettings]):
         new_id: str | None = None,
     ) -> RunStream:
         """`branch` as an async iterator of events."""
-        from memagent.memory.agent import RunStream
-        from memagent.memory.branch import BranchLoop
-
         asked: Sequence[str] = (question,) if isinstance(question, str) else question or ()
         questions = tuple(asked or self.store.get(run_id).binding["questions"])
         agent, branch = cast("MemoryAgent", self), {"run": run_id, "before": before}
@@ -193,3 +189,8 @@ class Jobs(Agent[MemorySettings]):
         other = copy.copy(agent)
         other.prompts, other.settings = prompts, agent.settings.model_copy(update={"reread": 0})
         return other
+
+
+def one_or_all(results: list[Result]) -> Result | list[Result]:
+    """The result of a run with one question; of one with several, the list."""
+    return results if len(results) > 1 else results[0]

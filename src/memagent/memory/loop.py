@@ -25,6 +25,7 @@ from memagent.messages import Usage
 from memagent.run.caller import Caller
 from memagent.run.log import Log
 from memagent.run.result import Result
+from memagent.run.stream import EventStream
 from memagent.run.sync import prefetch, together
 from memagent.runstore import RunRecord
 from memagent.threads import in_thread
@@ -210,3 +211,21 @@ class MemoryLoop(Calls):
         if limits is not None and limits.answer:
             limited = [s for s in self._states if s.stopped is StopReason.LIMIT and s.memory]
             await self._conclude(limited, so_far=True)
+
+
+class RunStream(EventStream[list[Result]]):
+    """One reading as an async iterator of events; `results` at its end."""
+
+    @property
+    def results(self) -> list[Result]:
+        """One result per question, in order.
+
+        Raises:
+            ConfigError: the events were not consumed to the end.
+        """
+        return self.outcome
+
+    @property
+    def result(self) -> Result:
+        """The first result; with one question, the only one."""
+        return self.results[0]
