@@ -158,7 +158,7 @@ class ParallelLoop(Loop[Result]):
                 "memory": memory,
                 "tokens": tokens,
                 "carried": progress.rounds,
-                "conversation": reply.conversation().model_dump(mode="json", exclude_defaults=True),
+                "conversation": reply.conversation().dump(),
             }
             updated = MemoryUpdated(chunk=last, memory=memory, tokens=tokens, usage=reply.usage)
             return body, [updated]
@@ -177,7 +177,7 @@ class ParallelLoop(Loop[Result]):
             body = {
                 "answer": answer.text,
                 "truncated": answer.truncated,
-                "conversation": reply.conversation().model_dump(mode="json", exclude_defaults=True),
+                "conversation": reply.conversation().dump(),
             }
             answered = Answered(
                 answer=answer.text,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from memagent.messages import CallKind, Leaf, Message, TokenIds
 
@@ -39,6 +40,10 @@ class Conversation(Leaf):
     """In a recorded conversation: the ids of each call in order, each prompt without what earlier calls
     showed and sampled. Concatenated, the prompts and samples of all turns are the whole conversation, as
     in `tokens`. Empty once a call returns no ids."""
+
+    def dump(self) -> dict[str, Any]:
+        """The conversation as JSON values, as it is stored."""
+        return self.model_dump(mode="json", exclude_defaults=True)
 
 
 @dataclass(frozen=True)

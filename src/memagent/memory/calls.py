@@ -74,8 +74,7 @@ class Calls(Loop[list[Result]]):
         """Bounds the new memory. Blocks."""
         update, events = reply.value, list[Event]()
         where: dict[str, Any] = {"question": state.question, "chunk": chunk.index}
-        told = reply.conversation(chunk.index)
-        body: dict[str, Any] = {"conversation": told.model_dump(mode="json", exclude_defaults=True)}
+        body: dict[str, Any] = {"conversation": reply.conversation(chunk.index).dump()}
         if reply.doubt is not None:
             kept = self.plan.settings.degenerate == "keep"
             events.append(MemoryDegenerate(**where, problem=reply.doubt, kept=kept))
@@ -126,8 +125,7 @@ class Calls(Loop[list[Result]]):
             "form_found": answer.form_found,
         }
         answered = Answered(question=state.question, partial=so_far, usage=reply.usage, **facts)
-        conversation = reply.conversation().model_dump(mode="json", exclude_defaults=True)
-        return facts | {"conversation": conversation}, [answered]
+        return facts | {"conversation": reply.conversation().dump()}, [answered]
 
     async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:
         """Runs one exchange per question, concurrently; a failure stops only its question."""
@@ -203,7 +201,7 @@ class Calls(Loop[list[Result]]):
         keys = (f"chunk-{number}" for number in range(store.count(self._log.run_id, "chunk")))
         texts = ((store.effect(self._log.run_id, key) or {})["text"] for key in keys)
         again = tuple(sorted(rank(texts, question, self.plan.settings.reread)))
-        told = reply.conversation().model_dump(mode="json", exclude_defaults=True)
+        told = reply.conversation().dump()
         state.memory, state.tokens, state.again = memory, tokens, again
         where: dict[str, Any] = {"question": state.question, "chunks": again}
         event = Rereading(**where, recalled=tuple(recalled), usage=reply.usage)
@@ -245,7 +243,7 @@ class Calls(Loop[list[Result]]):
         body, events = self._record_update(state, chunk, reply)
         state.next_chunk, state.carried = before
         state.rereads += 1
-        told = reply.conversation(chunk.index).model_dump(mode="json", exclude_defaults=True)
+        told = reply.conversation(chunk.index).dump()
         whole = {"conversation": told, "memory": state.memory, "tokens": state.tokens}
         return {**body, **whole, "hole": None}, events
 

@@ -84,9 +84,8 @@ class RowLoop(MemoryLoop):
         now, given_up = self._continue(reply.value, was, len(fresh))
         for number, row in enumerate(given_up, was.invalid):
             also[INVALID % number] = row._asdict() | placed
-        told = reply.conversation(chunk.index)
         body: dict[str, Any] = {
-            "conversation": told.model_dump(mode="json", exclude_defaults=True),
+            "conversation": reply.conversation(chunk.index).dump(),
             "progress": asdict(now),
             "next": chunk.index + (not now.replies),
         }

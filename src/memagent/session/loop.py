@@ -288,7 +288,7 @@ class ToolLoop(Loop[SessionResult]):
         ended = done.segments(before)
         for place, conversation in enumerate(ended, start=1):
             events = [Compacted(step=self._steps, compaction=bare)] if place == len(ended) else []
-            key, body = f"segment-{self._segments}", {"conversation": _dump(conversation)}
+            key, body = f"segment-{self._segments}", {"conversation": conversation.dump()}
             await self._log.commit(key, body, events=events)
             self._segments += 1
         return True
@@ -304,7 +304,7 @@ class ToolLoop(Loop[SessionResult]):
             "summaries": self._summaries,
             "truncated": truncated,
             "segments": self._segments,
-            "conversation": _dump(conversation),
+            "conversation": conversation.dump(),
         }
         answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
         await self._log.commit(f"answer-{self._number}/q0", body, events=[answered])
@@ -337,7 +337,3 @@ class ToolLoop(Loop[SessionResult]):
             cost=None if limits is None else limits.price(usage),
             output=output,
         )
-
-
-def _dump(conversation: Conversation) -> dict[str, object]:
-    return conversation.model_dump(mode="json", exclude={"turns"})
