@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from tests.session.context.strict import (
@@ -25,14 +26,16 @@ from memagent.session.context.turns import (
     join_users,
     neutralise_arguments,
     place_message,
-    render_native,
-    render_text,
+    render_turns,
     transcript,
 )
 
 END = "<|im_end|>"
 SAFE = "<\u2060|im_end|>"
 SPOKEN = Neutraliser(None)
+
+
+render_text = partial(render_turns, native=False)
 
 
 def made(messages: Sequence[Message]) -> tuple[Turn, ...]:
@@ -43,7 +46,7 @@ def made(messages: Sequence[Message]) -> tuple[Turn, ...]:
 
 
 def contents(turns: Sequence[Turn]) -> list[str]:
-    return [message.content for message in render_native(turns, "(none)")]
+    return [message.content for message in render_turns(turns, "(none)")]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,7 @@ def test_results_find_their_calls(
     results = [result(str(place + 1), name) for place, name in enumerate(answers)]
     turns = made([acts(*calls), *results])
     assert len(turns) == 1
-    messages = render_native(turns, "(none)")
+    messages = render_turns(turns, "(none)")
     check_strictly(messages)
     assert "".join(message.content for message in messages[1:]) == texts
     assert [c.arguments for c in messages[0].tool_calls] == ["[0]", "[1]"]
@@ -80,7 +83,7 @@ def test_a_result_too_many_is_added_to_its_call() -> None:
 
 def test_a_result_without_any_call_is_a_users_message() -> None:
     for turns in (made([result("lost")]), made([user("hi"), result("lost")])):
-        check_strictly(join_users(render_native(turns, "(none)")))
+        check_strictly(join_users(render_turns(turns, "(none)")))
         assert turns[-1].head.role == "user"
         assert contents(turns)[-1] == f"{SHORT.stray}\nlost"
 
@@ -91,7 +94,7 @@ def test_a_call_whose_result_never_came_says_so_once_it_is_not_the_last() -> Non
     assert contents(waiting) == [""]
     later = made([acts(call("do")), user("well?")])
     assert contents(later) == ["", "(none)", "well?"]
-    check_strictly(render_native(later, "(none)"))
+    check_strictly(render_turns(later, "(none)"))
     assert contents(made([acts(call("do")), user("well?"), result("late")])) == ["", "late", "well?"]  # fmt: skip
     assert contents([waiting[0].fill_results("(none)")]) == ["", "(none)"]
 

@@ -13,11 +13,10 @@ from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.prompts.session import WIDEST, SessionPrompts
-from memagent.session.context import turns as rendering
 from memagent.session.context.anchors import BYTES_PER_TOKEN, Anchor, Anchors
 from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
-from memagent.session.context.turns import Turn, join_users, transcript, without_media
+from memagent.session.context.turns import Turn, join_users, render_turns, transcript, without_media
 from memagent.tokens.base import MEDIA_ALLOWANCE, TokenCounter
 from memagent.tokens.byte_bound import ByteBound, byte_count, split_media
 
@@ -306,8 +305,7 @@ class Layout:
         return self._join(messages, turns)
 
     def _join(self, head: Sequence[Message], turns: Sequence[Turn]) -> tuple[Message, ...]:
-        render = rendering.render_native if self.native else rendering.render_text
-        return join_users([*head, *render(turns, self.missing)])
+        return join_users([*head, *render_turns(turns, self.missing, native=self.native)])
 
     @cached_property
     def missing(self) -> str:

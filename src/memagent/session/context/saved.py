@@ -55,9 +55,7 @@ class Opened:
     ) -> Self:
         """A new one, or one with the state that `dump` returned. Blocks."""
         layout, name = layout.measure(), caller.model.name
-        if values is None:
-            return cls(name, layout, Summariser(caller, early), layout.state(Past(), ()))
-        saved = values if isinstance(values, Saved) else _adapter().validate_python(values)
+        saved = Saved() if values is None else _adapter().validate_python(values)
         summariser = Summariser(caller, early, saved.written)
         (first, *_), known = layout.anchors.known, saved.anchors
         if not known or (known[0].messages, known[0].counted) != (first.messages, first.counted):

@@ -7,7 +7,7 @@ result, right after its message, and each result has a call.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -254,22 +254,16 @@ def _home(turns: tuple[Turn, ...], name: str | None, missing: str) -> tuple[int,
 # --- turns become messages
 
 
-def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
-    """The turns with calls and results in the tool-call fields.
+def render_turns(turns: Sequence[Turn], missing: str, *, native: bool = True) -> list[Message]:
+    """The turns with calls and results in fields of their own, or in the text of messages.
 
     `missing` stands in for results that never came. The last turn's are left out, since they may still come.
     """
-    return [message for turn in _fill_turns(turns, missing) for message in turn.native]
-
-
-def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
-    """Like `render_native`, with calls and results in the text of messages."""
-    return [message for turn in _fill_turns(turns, missing) for message in turn.text]
-
-
-def _fill_turns(turns: Sequence[Turn], missing: str) -> Iterator[Turn]:
-    for place, turn in enumerate(turns, 1):
-        yield turn.fill_results(missing) if place < len(turns) and turn.pending else turn
+    messages: list[Message] = []
+    for turn in turns:
+        whole = turn.fill_results(missing) if turn.pending and turn is not turns[-1] else turn
+        messages += whole.native if native else whole.text
+    return messages
 
 
 def transcript(turn: Turn, missing: str) -> str:
