@@ -109,10 +109,6 @@ class Log:
         """The body committed under a key; None if there is none."""
         return await in_thread(self.store.effect, self.run_id, key)
 
-    async def count(self, kind: str) -> int:
-        """Number of committed effects of a kind."""
-        return await in_thread(self.store.count, self.run_id, kind)
-
     async def begin(self, key: str) -> Begun:
         """Commits that an effect is about to be made, or returns the committed one."""
         return await in_thread(self.store.begin, self.run_id, key)

@@ -74,11 +74,10 @@ class ToolLoop(Loop[SessionResult]):
         working_context, task, output, tools = None, self._text, self._schema, None
         if known is not None:
             working_context = known.binding["budget"]["window"]
-            if not self._first:
-                task = known.binding["questions"][0]
             if (said := await in_thread(Said.find, self.host.store, known.id, 0)) is not None:
                 output = said.output
-            if not self._first:  # the run is bound to the tools of its task
+            if not self._first:  # the run is bound to its task, and to the tools of that
+                task = known.binding["questions"][0]
                 tools = await in_thread(find_tools, self.host.store, known.id, 0)
         self.plan = await self._agent.plan(task or "", working_context, output)
         if tools is not None:

@@ -214,10 +214,8 @@ def _tool(connection: Connection, served: ServedTool, name: str, timeout: float)
         description=served.description or served.title or "",
         parameters=served.input_schema,
     )
-    idempotent, read_only = (
-        bool(hints and hint)
-        for hint in (hints and hints.idempotent_hint, hints and hints.read_only_hint)
-    )
+    idempotent = bool(hints and hints.idempotent_hint)
+    read_only = bool(hints and hints.read_only_hint)
     return Tool(spec, run, idempotent=idempotent, read_only=read_only, timeout=timeout)
 
 
