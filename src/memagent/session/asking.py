@@ -1,6 +1,7 @@
 """Asks the model of a session what to do next, until its reply can be used."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from memagent.errors import OutputInvalid
 from memagent.events import Acted
@@ -27,24 +28,21 @@ class Stop(Exception):
         self.reason, self.detail = reason, detail
 
 
+@dataclass
 class Asking:
-    """Makes the act exchanges of one message (`task`).
+    """Makes the act exchanges of one message."""
 
-    `make_room` compacts the context although it isn't due, and returns whether anything was done.
-    """
-
-    def __init__(
-        self,
-        plan: ToolPlan,
-        task: str,
-        caller: Caller,
-        buffer: SummaryBuffer,
-        tools: tuple[str, ...],
-        output: Output | None,
-        make_room: Callable[[], Awaitable[bool]],
-    ) -> None:
-        self._plan, self._task, self._caller, self._buffer = plan, task, caller, buffer
-        self._tools, self._output, self._make_room, self._rejected = tools, output, make_room, 0
+    plan: ToolPlan
+    task: str
+    """The message."""
+    caller: Caller
+    buffer: SummaryBuffer
+    tools: tuple[str, ...]
+    output: Output | None
+    make_room: Callable[[], Awaitable[bool]]
+    """Compacts the context although it isn't due, and returns whether anything was done."""
+    rejected: int = 0
+    """Results of final tools that weren't of the output type."""
 
     async def next(self, step: int) -> tuple[Act, Usage | None]:
         """The model's next usable reply, added to the context if it calls a tool, and what the server said it took.
@@ -52,16 +50,14 @@ class Asking:
         A reply cut off by its token limit before it called a tool is requested again, once, with as much room as
         possible.
         """
-        if self._rejected > UNUSABLE_RETRIES:
+        if self.rejected > UNUSABLE_RETRIES:
             raise OutputInvalid(f"step {step}: no final tool's result had the form; {ASK_AGAIN}")
-        buffer = self._buffer
+        buffer = self.buffer
         reply = await self._ask(step, f"act-{step}")
         if reply.value.is_cut_off:
-            most = min(
-                self._plan.window, 2 * (self._plan.settings.reply_tokens or self._plan.window)
-            )
+            most = min(self.plan.window, 2 * (self.plan.settings.reply_tokens or self.plan.window))
             tight = 2 * buffer.room < most
-            made_room = tight and await self._make_room()
+            made_room = tight and await self.make_room()
             reply = await self._ask(step, f"act-{step}/room", after=0 if made_room else 1)
         act = reply.value
         # Without reasoning, some templates render another prompt.
@@ -73,11 +69,11 @@ class Asking:
     def check(self, answer: str) -> str | None:
         """What to tell the model of a final tool's result that isn't of the output type; the third is an error."""
         try:
-            if self._output is not None:
-                self._output.read(answer)
+            if self.output is not None:
+                self.output.read(answer)
         except UnusableReply as error:
-            self._rejected += 1
-            return self._plan.prompts.render("invalid", problem=clip(str(error)))
+            self.rejected += 1
+            return self.plan.prompts.render("invalid", problem=clip(str(error)))
         return None
 
     async def _ask(self, step: int, key: str, *, after: int | None = None) -> Reply[Act]:
@@ -85,8 +81,8 @@ class Asking:
 
         After `after` attempts at a cut-off reply another one would be cut off too, so it is accepted.
         """
-        buffer, final = self._buffer, after is not None
-        most = min(buffer.room, self._plan.settings.reply_tokens or buffer.room)
+        buffer, final = self.buffer, after is not None
+        most = min(buffer.room, self.plan.settings.reply_tokens or buffer.room)
 
         def record(reply: Reply[Act]) -> Record:
             act, usage = reply.value, reply.completion.usage
@@ -102,15 +98,15 @@ class Asking:
         def read(completion: Completion) -> Act:
             nonlocal invalid
             invalid = False
-            act, output = self._read(completion, step, final=final), self._output
+            act, output = self._read(completion, step, final=final), self.output
             if output is None or not act.answers or (act.is_cut_off and not final):
                 return act
             try:
                 output.read(act.said)
             except UnusableReply as error:
                 # The model is shown what is wrong. It stays out of the context, as all unusable replies do.
-                invalid, safe, chars = True, self._plan.neutraliser.safe, buffer.room // 4
-                told = self._plan.prompts.render("invalid", problem=clip(str(error), chars))
+                invalid, safe, chars = True, self.plan.neutraliser.safe, buffer.room // 4
+                told = self.plan.prompts.render("invalid", problem=clip(str(error), chars))
                 pair = (("assistant", clip(act.content, chars)), ("user", told))
                 more = [Message.from_openai({"role": r, "content": safe(text)}) for r, text in pair]
                 exchange.messages = (*buffer.messages, *more)
@@ -131,11 +127,11 @@ class Asking:
             near=0,
             count=buffer.count,
             tools=buffer.tools,
-            parts={"task": self._task},
+            parts={"task": self.task},
             record=record,
         )
         try:
-            return await self._caller.ask(exchange)
+            return await self.caller.ask(exchange)
         except (Unusable, UnusableReply) as error:
             if invalid:
                 raise OutputInvalid(f"step {step}: {error}; {ASK_AGAIN}") from error
@@ -143,7 +139,7 @@ class Asking:
 
     def _read(self, completion: Completion, step: int, *, final: bool) -> Act:
         """Parses a reply; one cut off in its reasoning is unusable only if a retry would be too."""
-        native, tools = self._plan.settings.protocol == "native", self._tools
+        native, tools = self.plan.settings.protocol == "native", self.tools
         try:
             return read_act(completion, native=native, step=step, tools=tools)
         except UnusableReply as error:

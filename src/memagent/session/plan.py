@@ -153,12 +153,8 @@ class ToolPlan(Plan):
 
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
-        settings = self.settings.model_dump(
-            mode="json",
-            include={"summary_tokens", "protocol", "instructions", "early", "sampling", "seed"},
-        )
-        if self.settings.reply_tokens is not None:  # runs of earlier versions have no such entry
-            settings["reply_tokens"] = self.settings.reply_tokens
+        # What a resumed run may have more of; the window is in the budget.
+        free = {"working_context", "max_summaries", "max_steps"}
         return {
             "questions": [self.task],
             "model": self.model,
@@ -166,7 +162,7 @@ class ToolPlan(Plan):
             "counter": self.counter.name,
             "tools": bind_tools(self.tools),
             "budget": {"window": self.window},
-            **settings,
+            **self.settings.model_dump(mode="json", exclude=free),
         }
 
 

@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ValidationError
 
@@ -142,11 +143,10 @@ class Feeding(Closing):
     _saved: Saved | None = None
     _history: History | None = None
 
-    if TYPE_CHECKING:
-
-        def _open(
-            self, prompt: Sequence[Message], tools: tuple[ToolSpec, ...], saved: Saved | None
-        ) -> Awaitable[Opened]: ...
+    @abstractmethod
+    async def _open(
+        self, prompt: Sequence[Message], tools: tuple[ToolSpec, ...], saved: Saved | None
+    ) -> Opened: ...
 
     async def feed(
         self,
