@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Literal
 
 from memagent.run.exchange import Exchange
@@ -86,8 +85,8 @@ class Pace:
 @asynccontextmanager
 async def sent_ahead(
     exchanges: Sequence[Exchange[Any]], ask: Callable[[Exchange[Any]], Awaitable[None]]
-) -> AsyncGenerator[list[Callable[[], Awaitable[None]]]]:
-    """Makes exchanges concurrently. Yields a function for each, to await in order, that takes its reply.
+) -> AsyncGenerator[Callable[[int], Awaitable[None]]]:
+    """Makes exchanges concurrently. Yields a function that takes the reply to one, by its place; await it in order.
 
     Exchanges not taken by the end of the block are cancelled.
     """
@@ -97,12 +96,12 @@ async def sent_ahead(
         exchange.turn = turn
     calls = [asyncio.ensure_future(ask(exchange)) for exchange in exchanges]
 
-    async def take(turn: asyncio.Future[None], call: asyncio.Future[None]) -> None:
-        turn.set_result(None)
-        await call
+    async def take(place: int) -> None:
+        turns[place].set_result(None)
+        await calls[place]
 
     try:
-        yield list(map(partial(partial, take), turns, calls))
+        yield take
     finally:
         for call in calls:
             call.cancel()

@@ -153,11 +153,11 @@ class MemoryLoop(Calls):
         window = [(chunk, mark) for chunk, mark in shown if chunk.index >= first]
         exchanges, taken = [self._update(chunk, state) for chunk, _ in window], 0
         start, seconds = time.monotonic(), list[float]()
-        async with sent_ahead(exchanges, self._ask) as replies:
-            for (chunk, mark), take in zip(window, replies, strict=True):
+        async with sent_ahead(exchanges, self._ask) as take:
+            for place, (chunk, mark) in enumerate(window):
                 await self._keep(chunk, mark)
                 taken += 1
-                await take()
+                await take(place)
                 still = state.memory == memory and state.next_chunk == chunk.index + 1
                 if not still or not self._reads(state):
                     break

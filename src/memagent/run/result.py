@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from html import escape
 from pathlib import Path
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class RunResult(ABC):
+class RunResult:
     """The result of a run. It can be pickled, and converted to a dictionary."""
 
     answer: str | None
@@ -39,13 +38,15 @@ class RunResult(ABC):
     cost: float | None = None
     """Cost in the currency of the prices in `Limits`; None without prices."""
 
+    _asks: ClassVar[str]
+    """The field that holds the question or task."""
     _counted: ClassVar[dict[str, str]]
     """Fields shown in a line about the result, besides the answer, and their singular names."""
 
     @property
-    @abstractmethod
     def asked(self) -> str:
         """The question or task."""
+        return getattr(self, self._asks)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values, without trajectory and source."""
@@ -102,12 +103,8 @@ class Result(RunResult):
     """How many of them were read again, since the memory didn't settle it (`MemoryAgent(reread=)`)."""
     source: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """How to reopen the document, if it is a file: `path` and `options`."""
+    _asks: ClassVar[str] = "question"
     _counted: ClassVar[dict[str, str]] = {"chunks": "chunk"}
-
-    @property
-    def asked(self) -> str:
-        """The question."""
-        return self.question
 
     def quotes(self, document: Source | None = None) -> list[Quote]:
         """Reads the document again, and finds the sentences that share the words of the answer, then of the memory.
@@ -148,12 +145,8 @@ class SessionResult(RunResult):
     summaries: int
     output: Any = None
     """The answer as an instance of the output type; None without one."""
+    _asks: ClassVar[str] = "task"
     _counted: ClassVar[dict[str, str]] = {"steps": "step", "summaries": "summary"}
-
-    @property
-    def asked(self) -> str:
-        """The task."""
-        return self.task
 
 
 @dataclass(frozen=True)

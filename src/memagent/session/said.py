@@ -138,24 +138,21 @@ def find_place(
     number, _ = store.latest(run_id, "said") or (0, {})
     number = 0 if first else number  # only the task is meant
     said, answer = Said.find(store, run_id, number), store.effect(run_id, f"answer-{number}/q0")
-    if answer is not None:
-        if text is None or first:
-            check_tools(store, run_id, number, tools)
-            return Place(number, said, answer, said.seq if said else -1)
+    if answer is not None and text is not None and not first:
         return Place(number + 1, None, None, store.last_seq(run_id))
-    unanswered = said or Said(text=task, output=output)
-    if text is not None and text != unanswered.text:
+    resumed = said or Said(text=task, output=output)
+    if answer is None and text not in (None, resumed.text):
         raise RunMismatch(
-            f"session {run_id!r} has not answered {quote(unanswered.text)} yet: send that again (or resume the run), "
+            f"session {run_id!r} has not answered {quote(resumed.text)} yet: send that again (or resume the run), "
             f"and {quote(text)} after it"
         )
-    if output != unanswered.output:
+    if answer is None and output != resumed.output:
         raise RunMismatch(
-            f"run {run_id!r}: the output type is not that of its unanswered message {quote(unanswered.text)}: send the "
+            f"run {run_id!r}: the output type is not that of its unanswered message {quote(resumed.text)}: send the "
             f"message with the same output_type, or without one if it had none"
         )
     check_tools(store, run_id, number, tools)
-    return Place(number, said, None, unanswered.seq)
+    return Place(number, said, answer, resumed.seq)
 
 
 def count_stops(store: RunStore, run_id: str, said: Said) -> int:
