@@ -27,7 +27,6 @@ from memagent.session.context.turns import (
     neutralise_arguments,
     place_message,
     render_turns,
-    transcript,
 )
 
 END = "<|im_end|>"
@@ -130,7 +129,7 @@ def test_calls_travel_as_text() -> None:
 
 def test_a_turn_is_one_text() -> None:
     (turn,) = made([acts(call("do", '{"n": 1}'), call("do", id="b"), text="so"), result("fine")])
-    assert transcript(turn, "(none)") == 'so\ndo({"n": 1}) -> fine\ndo({}) -> (none)'
+    assert turn.transcript("(none)") == 'so\ndo({"n": 1}) -> fine\ndo({}) -> (none)'
 
 
 def test_neighbours_of_the_user_are_joined() -> None:

@@ -101,7 +101,8 @@ class _Work:
             conversations = (*self.summary.conversations, *summary.conversations)
             self.summary = replace(summary, conversations=conversations)
             for turn in parts.summarised:
-                size, handle = layout.turn_size(turn), layout.archive.put(layout.transcript(turn))
+                size = layout.turn_size(turn)
+                handle = layout.archive.put(turn.transcript(layout.missing))
                 self.changes.append(turn.change("summarised", size, 0, handle))
             gone = parts.summarised if parts.left is None else (*parts.summarised, parts.left)
             ledger = past.ledger.with_turns(gone, layout.idempotent, layout.writes)

@@ -16,7 +16,7 @@ from memagent.prompts.session import WIDEST, SessionPrompts
 from memagent.session.context.anchors import BYTES_PER_TOKEN, Anchor, Anchors
 from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
-from memagent.session.context.turns import Turn, join_users, render_turns, transcript, without_media
+from memagent.session.context.turns import Turn, join_users, render_turns, without_media
 from memagent.tokens.base import MEDIA_ALLOWANCE, TokenCounter
 from memagent.tokens.byte_bound import ByteBound, byte_count, split_media
 
@@ -312,14 +312,10 @@ class Layout:
         """What stands for the result of a call that never had one."""
         return self.prompts.render("missing")
 
-    def transcript(self, turn: Turn) -> str:
-        """A turn as one text."""
-        return transcript(turn, self.missing)
-
     def turn_size(self, turn: Turn) -> int:
         """Tokens of its transcript, from those of its results. Blocks."""
         results = [result for _, result in turn.pair_results(self.missing)]
-        return self.size(self.transcript(turn.without_texts())) + sum(
+        return self.size(turn.without_texts().transcript(self.missing)) + sum(
             self.size(r.text) for r in results
         )
 

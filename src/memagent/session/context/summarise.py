@@ -184,5 +184,5 @@ def next_pass(
         return layout.ask(past, (Turn(0, Message(role="user", content=text)),))
 
     room = layout.window - layout.summary - layout.count(ask(head)) - JOINT_SLACK
-    text = layout.neutraliser.safe(layout.transcript(turns[0]))
+    text = layout.neutraliser.safe(turns[0].transcript(layout.missing))
     return ask(f"{head}\n{clip_text(layout, text, room)[0]}"), 1

@@ -226,7 +226,7 @@ def show_again(layout: Layout, turn: Turn, taken: int = 0) -> tuple[str, Change]
     most = max(layout.again - taken, 2 * layout.line)
 
     def write(turn: Turn) -> str:
-        return layout.neutraliser.safe(layout.transcript(turn))
+        return layout.neutraliser.safe(turn.transcript(layout.missing))
 
     text = whole = write(turn)
     if turn.results and layout.size(whole) > most:

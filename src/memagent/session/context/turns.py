@@ -101,6 +101,15 @@ class Turn:
         results = (write_result(call.name, r.text, ok=r.ok) for call, r in pairs)
         return (said, Message(role="user", content="\n".join(results))) if pairs else (said,)
 
+    def transcript(self, missing: str) -> str:
+        """The turn as one text: its message, and a line `tool(arguments) -> result` for each call."""
+        parts = [self.head.content] if self.head.content.strip() else []
+        parts += [
+            f"{call.name}({call.arguments}) -> {result.text}"
+            for call, result in self.pair_results(missing)
+        ]
+        return "\n".join(parts)
+
     def with_result(self, place: int, result: ToolResult) -> Turn:
         """The turn with a result added or replaced."""
         return replace(self, results=(*self.results[:place], result, *self.results[place + 1 :]))
@@ -264,16 +273,6 @@ def render_turns(turns: Sequence[Turn], missing: str, *, native: bool = True) ->
         whole = turn.fill_results(missing) if turn.pending and turn is not turns[-1] else turn
         messages += whole.native if native else whole.text
     return messages
-
-
-def transcript(turn: Turn, missing: str) -> str:
-    """A turn as one text: its message, and a line `tool(arguments) -> result` for each call."""
-    parts = [turn.head.content] if turn.head.content.strip() else []
-    parts += [
-        f"{call.name}({call.arguments}) -> {result.text}"
-        for call, result in turn.pair_results(missing)
-    ]
-    return "\n".join(parts)
 
 
 def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
