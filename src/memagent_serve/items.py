@@ -130,5 +130,5 @@ def _tools(fields: Mapping[str, Any]) -> list[Any]:
 
 
 def kind_of(item: object) -> object:
-    """The `type` of an item or tool; None if it is no object, or has none."""
+    """The `type` of an item or tool; None if it has none, or is not an object."""
     return cast("dict[str, Any]", item).get("type") if isinstance(item, dict) else None

@@ -95,6 +95,7 @@ def test_smol_has_to_be_fetched(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
     done = invoke("demo", "--model", "smol")
     assert done.exit_code == 2
     assert "`memagent fetch smol`" in done.stderr

@@ -59,6 +59,8 @@ def committed(folder: Path, store: str) -> list[str]:
     if not (folder / store).exists():
         return []
     with closing(sqlite3.connect(folder / store)) as opened:
+        if not opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'effects'").fetchone():
+            return []  # killed between making the file and its tables
         rows = opened.execute(
             "SELECT kind, number FROM effects WHERE committed IS NOT NULL AND kind GLOB '*/q*'"
         ).fetchall()

@@ -13,7 +13,7 @@ from memagent.models.retry import count_in_thread
 from memagent.prompts.reply import visible
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
-from memagent.session.context.turns import ToolResult, Turn, join_users, render_native, render_text
+from memagent.session.context.turns import ToolResult, Turn, join_users, render_turns
 from memagent.tokens import TokenCounter
 from memagent.tools import Toolset
 from memagent.tools.protocol import describe, read_calls
@@ -66,7 +66,7 @@ class Context:
 
     def messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
         """The prompt with turns behind it."""
-        messages = render_native(turns, "") if self.tools else render_text(turns, "")
+        messages = render_turns(turns, "", native=bool(self.tools))
         return join_users((*self.prompt, *messages))
 
     def _count(self, turns: Sequence[Turn]) -> int:
