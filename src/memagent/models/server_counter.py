@@ -162,7 +162,7 @@ class ServerCounter:
         """Tokenises `text` once; if the server counts, prefixes are tokenised on demand."""
         if self._texts is not None:
             return self._texts.measure(text)
-        return MeasuredText(text, self._ids, self._cut, local=False)
+        return MeasuredText(repair_surrogates(text), self._ids, self._cut, local=False)
 
     def distrust(self) -> bool:
         """Switches to the server's counts; False if it had been switched before."""

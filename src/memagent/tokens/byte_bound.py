@@ -4,7 +4,7 @@ import json
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, cast
 
@@ -19,7 +19,6 @@ from memagent.tokens.base import (
     TOOLS_ALLOWANCE,
     TokenCounter,
 )
-from memagent.tokens.measured import MeasuredText
 
 MEDIA = re.compile("image|audio|video|file|document|screenshot")
 """In the type of a part that isn't text, in the forms of OpenAI, Anthropic and LangChain."""
@@ -104,6 +103,33 @@ def _write_json(value: object) -> tuple[str, str]:
     return wide, compact
 
 
+class BytesMeasured:
+    """A text whose tokens are its UTF-8 bytes."""
+
+    def __init__(self, text: str, counter: TokenCounter) -> None:
+        self._text = repair_surrogates(text)
+        self._counter = counter
+        self.tokens = counter.count(text)
+
+    def chars_within(self, limit: int) -> int:
+        """Characters of the longest prefix of at most `limit` bytes.
+
+        If the text is not in NFC, its characters are counted one by one: the prefix may then have
+        fewer bytes, and hardly ever more.
+        """
+        if limit >= self.tokens:
+            return len(self._text)
+        limit = max(limit, 0)
+        if unicodedata.is_normalized("NFC", self._text):
+            return len(self._text[:limit].encode()[:limit].decode(errors="ignore"))
+        sizes = {char: self._counter.count(char) for char in set(self._text)}
+        return bisect_right(list(accumulate(map(sizes.__getitem__, self._text))), limit)
+
+    def tokens_of_prefix(self, chars: int) -> int:
+        """Exactly `count(text[:chars])`."""
+        return self._counter.count(self._text[: max(chars, 0)])
+
+
 class ByteBound:
     """Counts UTF-8 bytes: those of the text or those of its NFC form, whichever is more.
 
@@ -120,17 +146,6 @@ class ByteBound:
     count = staticmethod(byte_count)
     count_messages = prompt_bound
 
-    def measure(self, text: str) -> MeasuredText:
+    def measure(self, text: str) -> BytesMeasured:
         """The text's bytes, for cutting."""
-        return MeasuredText(text, lambda part: range(self.count(part)), self._cut, local=False)
-
-    def _cut(self, text: str, _: Sized, limit: int) -> int:
-        """Characters of the longest prefix of at most `limit` bytes.
-
-        If the text is not in NFC, its characters are counted one by one: the prefix may then have
-        fewer bytes, and hardly ever more.
-        """
-        if unicodedata.is_normalized("NFC", text):
-            return len(text[:limit].encode()[:limit].decode(errors="ignore"))
-        sizes = {char: self.count(char) for char in set(text)}
-        return bisect_right(list(accumulate(map(sizes.__getitem__, text))), limit)
+        return BytesMeasured(text, self)

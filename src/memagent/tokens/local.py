@@ -121,7 +121,7 @@ class TokenizerFile:
 
     def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
-        return MeasuredText(text, self._encode, self._cut, local=self._local)
+        return MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)
 
     def _encode(self, text: str) -> Any:
         # Without offsets, and (unlike `encode`) without holding the interpreter lock: a third faster.

@@ -19,7 +19,7 @@ class MeasuredText:
     """A text whose parts are tokenised one after the other.
 
     Args:
-        text: the text; its lone surrogates are replaced.
+        text: the text, without lone surrogates.
         encode: tokenises a text; the length of the result is its token count.
         cut: characters of a text within its first N tokens, with N at least 1 and below its count.
         local: whether the tokeniser has stable points (`locality`); without them the text is one part.
@@ -33,7 +33,7 @@ class MeasuredText:
         *,
         local: bool,
     ) -> None:
-        self._text = repair_surrogates(text)
+        self._text = text
         self._encode = encode
         self._cut = cut
         self._local = local
@@ -75,7 +75,7 @@ class MeasuredText:
 
     def rest(self, start: int, text: str) -> MeasuredText:
         """Measures `text`, which continues this one from `start` on, reusing what is known."""
-        other = MeasuredText(text, self._encode, self._cut, local=self._local)
+        other = MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)
         for first, end, _, encoded in self._parts:
             if first >= start and end < len(self._text):
                 if first > start and not other._parts:

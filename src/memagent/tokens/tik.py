@@ -68,7 +68,8 @@ class Tiktoken:
 
     def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
-        return MeasuredText(text, self._encoding.encode_ordinary, self._cut, local=self._local)
+        encode = self._encoding.encode_ordinary
+        return MeasuredText(repair_surrogates(text), encode, self._cut, local=self._local)
 
     def _cut(self, text: str, ids: list[int], limit: int) -> int:
         # A character that the last token splits is left out.
