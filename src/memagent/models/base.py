@@ -43,11 +43,6 @@ class ChatModel(Protocol):
         ...
 
 
-def count_prompt(counter: TokenCounter, request: ChatRequest) -> int:
-    """Tokens of a request's prompt. Blocks; raises what the counter raises."""
-    return counter.count_messages(request.messages, thinking=request.thinking, tools=request.tools)
-
-
 def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> None:
     """Raises a `ContextOverflow` if the tokens of prompt plus output do not fit the window."""
     if window is not None and prompt + output > window:
@@ -85,7 +80,8 @@ class Unserved:
 
     def count_prompt(self, request: ChatRequest) -> int:
         """Tokens of a prompt. Raises a `ContextOverflow` if it does not fit the window with its output."""
-        prompt = count_prompt(self._counter, request)
+        messages, thinking, tools = request.messages, request.thinking, request.tools
+        prompt = self._counter.count_messages(messages, thinking=thinking, tools=tools)
         refuse_overflow(self.name, prompt, request.max_tokens, self._window)
         return prompt
 

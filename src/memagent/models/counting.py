@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memagent.errors import ModelError, PromptTruncated, ServerFailed, TokenizerError
 from memagent.messages import ChatRequest, Usage
-from memagent.models.base import ChatModel, Wrapper, count_prompt
+from memagent.models.base import ChatModel, Wrapper
 from memagent.models.dialects import Dialect
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
@@ -43,7 +43,9 @@ def _is_cut(took: int, counted: int) -> bool:
 def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
     """The minimum tokens of a prompt, whatever the server's template adds around its texts. Blocks."""
     try:
-        whole = count_prompt(counter, request)
+        whole = counter.count_messages(
+            request.messages, thinking=request.thinking, tools=request.tools
+        )
     except TokenizerError:  # the template refuses it, and the server did not
         return 0
     if not _is_cut(took, whole):
@@ -107,7 +109,10 @@ class Counting:
 
     async def exact(self, request: ChatRequest) -> int:
         """Like `prompt`, ignoring the sender's count. Raises a `TokenizerError` if the chat template has no tools."""
-        return await in_thread(count_prompt, await self._counter.get(), request)
+        count = (await self._counter.get()).count_messages
+        return await in_thread(
+            count, request.messages, thinking=request.thinking, tools=request.tools
+        )
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
         """Compares the count of a prompt (`prompt`) with the server's report.

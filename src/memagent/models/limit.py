@@ -12,7 +12,7 @@ from pydantic import model_validator
 
 from memagent.errors import ConfigError, LimitReached, ModelError, TokenizerError
 from memagent.messages import ChatRequest, Completion, Options, Usage
-from memagent.models.base import ChatModel, Wrapper, count_prompt
+from memagent.models.base import ChatModel, Wrapper
 from memagent.models.sharing import PerLoop
 from memagent.threads import in_thread
 from memagent.tokens.base import TokenCounter
@@ -125,7 +125,9 @@ def complete_usage(
     usage = completion.usage
     prompt, output = usage.prompt_tokens, usage.completion_tokens
     if prompt <= 0:
-        prompt = request.prompt_tokens or count_prompt(counter, request)
+        prompt = request.prompt_tokens or counter.count_messages(
+            request.messages, thinking=request.thinking, tools=request.tools
+        )
     if output <= 0:
         texts = [completion.text, completion.reasoning]
         for call in completion.tool_calls:
