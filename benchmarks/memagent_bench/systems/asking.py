@@ -13,6 +13,7 @@ from memagent.messages import CallKind, Completion, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import read_answer, read_update
 from memagent.prompts.reply import visible
+from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
 from memagent.tasks import Sample
 from memagent_bench.systems.base import Outcome, Setting, Status
@@ -65,7 +66,8 @@ class Asker:
         self.plan = plan
         self.usage = Usage()
         """Of all calls that came to an end."""
-        self._caller = plan.caller(model)
+        how, of = plan.settings, (model, plan.counter, plan.window)
+        self._caller = Caller(*of, sampling=how.sampling, seed=how.seed)
 
     async def answer(self, memory: str) -> str:
         """The reply to the answer prompt with a text in its memory field.

@@ -10,10 +10,7 @@ from pydantic import ValidationError
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import Leaf, Sampling
-from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
-from memagent.run.caller import Caller
-from memagent.run.log import Log
 from memagent.texts import describe_problem, quote, repair_surrogates
 from memagent.tokens import TokenCounter
 
@@ -55,11 +52,6 @@ class Plan(ABC):
     @abstractmethod
     def binding(self) -> dict[str, Any]:
         """What a run is bound to besides agent and document: everything that shapes its prompts and replies."""
-
-    def caller(self, model: ChatModel, log: Log | None = None) -> Caller:
-        """Makes the exchanges of a run."""
-        sampling, seed = self.settings.sampling, self.settings.seed
-        return Caller(model, self.counter, self.window, sampling=sampling, seed=seed, log=log)
 
     async def counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs token-counting work in a thread; if a counting server is down, waits for it.

@@ -75,7 +75,9 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
             if host.limits is not None:
                 spent = await in_thread(store.usage, run_id)
                 model = model.around(UsageLimit(model.inner, host.limits, spent=spent))
-            return await loop.run(log, plan.caller(model, log), fresh=fresh)
+            how, of = plan.settings, (model, plan.counter, plan.window)
+            caller = Caller(*of, sampling=how.sampling, seed=how.seed, log=log)
+            return await loop.run(log, caller, fresh=fresh)
 
 
 class EventStream(Generic[R]):
