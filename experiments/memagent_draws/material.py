@@ -65,7 +65,7 @@ def lay_out(folder: Path, start: Start, *, seed: int) -> list[Rollout]:
     """Writes the settings, the wording, a model, and the rollouts of an expert.
 
     Args:
-        folder: new or empty.
+        folder: without the settings of the imitation, which are written last: what was interrupted is begun anew.
         start: what is written.
         seed: seed of random weights, and of what the expert plays and forgets.
 
@@ -73,14 +73,13 @@ def lay_out(folder: Path, start: Start, *, seed: int) -> list[Rollout]:
         The expert's rollouts.
 
     Raises:
-        ConfigError: the folder is not empty.
+        ConfigError: the folder has them.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"--out {str(folder)!r} is not empty: give a new folder")
+    if (folder / SFT).exists():
+        raise ConfigError(f"--out {str(folder)!r} has a {SFT} already: give a new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (PROMPTS, SFT, GRPO):
-        text = resources.files("memagent_draws").joinpath(name).read_text(encoding="utf-8")
-        (folder / name).write_text(text, encoding="utf-8")
+    for name in (PROMPTS, GRPO):
+        (folder / name).write_text(_read(name), encoding="utf-8")
     dropping = tomllib.loads((folder / GRPO).read_text(encoding="utf-8"))
     dropping["agent"] = {"use": "memagent_draws.drop:play"}
     (folder / DROP).write_text(tomli_w.dumps(dropping), encoding="utf-8")
@@ -92,8 +91,15 @@ def lay_out(folder: Path, start: Start, *, seed: int) -> list[Rollout]:
         )
         small.save_pretrained(folder / START)
     else:
+        (folder / START).unlink(missing_ok=True)
         (folder / START).symlink_to(start.model, target_is_directory=True)
-    return record(folder, TRACES, start, seed=seed)
+    rollouts = record(folder, TRACES, start, seed=seed)
+    (folder / SFT).write_text(_read(SFT), encoding="utf-8")
+    return rollouts
+
+
+def _read(name: str) -> str:
+    return resources.files("memagent_draws").joinpath(name).read_text(encoding="utf-8")
 
 
 def record(folder: Path, name: str, start: Start, *, seed: int) -> list[Rollout]:

@@ -98,8 +98,24 @@ def test_what_it_did_is_imitated_and_every_arm_loads(
         agent = load_train(folder / arm.file, arm.settings).agent
         assert agent.use == ("tools" if arm.file == GRPO else "memagent_draws.drop:play")
     assert (folder / TRACES).is_file()
-    with pytest.raises(ConfigError, match="not empty"):
+    with pytest.raises(ConfigError, match=r"has a .* already"):
         lay_out(folder, Start(games=1), seed=0)
+
+
+def test_a_start_that_was_interrupted_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(material, "_play", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lay_out(tmp_path, Start(games=1), seed=0)
+    assert lay_out(tmp_path, Start(games=1), seed=0)
+    assert (tmp_path / SFT).exists()
+    assert (tmp_path / TRACES).exists()
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_an_expert_that_forgets_is_wrong_sometimes(tmp_path: Path) -> None:
