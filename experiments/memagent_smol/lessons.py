@@ -16,6 +16,7 @@ from memagent.tokens import TokenCounter
 from memagent.trajectory import Conversation
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.options import DataOptions
+from memagent_engines import smol
 from memagent_smol.expert import KEEP, Expert
 from memagent_smol.facts import MANY, NEAR, facts
 from memagent_smol.questions import HotpotQuestions, SquadQuestions
@@ -33,7 +34,7 @@ WHOLE = 1536
 KEEPS = 2
 """Most chunks of a document with nothing to write down that become lessons."""
 WINDOW, MEMORY = 1024, 128
-PROMPTS = Path(__file__).with_name("prompts.toml")
+PROMPTS = smol.TRAINED / "prompts.toml"
 TRAINED = 10**6
 """Added to the seed of what is imitated: reinforcement learning has other documents."""
 

@@ -31,6 +31,8 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 NEEDED_BYTES = 600_000_000
 """The wheel (93 MB), its contents (98 MB) and the folder (272 MB) exist at the same time for a moment."""
+TRAINED = Path(__file__).with_name("trained")
+"""The adapter that comes with memagent, with its wording, sizes and card."""
 PIP_SECONDS = 900.0
 KEY_LENGTH = 12
 SMALL_WINDOW = 2048
@@ -49,14 +51,15 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
 
     Args:
         source: path of a wheel or GGUF file, which is converted on first use, of a model folder, or of an adapter's
-            folder, which is applied to the fetched model; "" is the fetched model. Nothing is downloaded here.
+            folder, which is applied to the fetched model; `trained` is the adapter that comes with memagent (see
+            docs/smol.md), and "" the fetched model as it is. Nothing is downloaded here.
         window: maximum tokens of prompt plus output; default the model's own, 8,192.
 
     Raises:
         ConfigError: it has not been fetched, or `source` does not exist.
         FetchFailed: the file could not be converted.
     """
-    path = expand(source)
+    path = TRAINED if source == TRAINED.name else expand(source)
     adapter = path if source and (path / SETTINGS).is_file() else None
     if source and adapter is None:
         folder = path if path.is_dir() else fetch_smol(path)

@@ -66,6 +66,7 @@ def test_a_model_that_was_not_fetched_names_the_command(invoke: Invoke, document
 
 COMMANDS = {
     "ask": ("memagent", "ask", "a.txt", "What?", "--model", "smol"),
+    "trained": ("memagent", "ask", "a.txt", "What?", "--model", "smol:trained"),
     "demo": ("memagent", "demo", "--model", "smol"),
     "bench": ("memagent_bench", "quick", "--model", "smol", "--out", "out"),
     "fetch": ("memagent", "fetch"),

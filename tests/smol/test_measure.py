@@ -10,16 +10,20 @@ from typing import Any
 import pytest
 
 from memagent.errors import ConfigError
-from memagent.messages import ChatRequest
+from memagent.messages import ChatRequest, Sampling
+from memagent.models.policy import Policy
 from memagent.models.scripted import ScriptedModel
+from memagent.prompts import PromptSet
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.records import read_records
 from memagent_bench.report.heatmap import HeatMap
+from memagent_engines.smol import TRAINED
 from memagent_smol import measure as measuring
 from memagent_smol import picture as drawing
 from memagent_smol import verdict as judging
 from memagent_smol.answers import answers
-from memagent_smol.measure import CELLS, Cell, measure, plan_held_out
+from memagent_smol.lessons import MEMORY, PROMPTS, WINDOW
+from memagent_smol.measure import CELLS, CHUNK, Cell, measure, plan_held_out
 from memagent_smol.table import table
 from memagent_smol.verdict import BM25, scores, verdict
 
@@ -173,3 +177,12 @@ def test_a_missing_sample_is_named(tmp_path: Path) -> None:
     folder = records_of(tmp_path / "a", 1.0, "short")
     with pytest.raises(ConfigError, match="changes_16 at 4096 tokens has 0 of 8 samples"):
         scores(read_records(folder), SMALL["long"][0], "memory-gate")
+
+
+def test_what_ships_reads_as_it_was_measured() -> None:
+    shipped = Policy.load(TRAINED)
+    assert shipped is not None
+    assert shipped.prompts == PromptSet.load(str(PROMPTS))
+    assert (shipped.window, shipped.chunk_tokens, shipped.memory_tokens) == (WINDOW, CHUNK, MEMORY)
+    assert (shipped.gate, shipped.degenerate) == ("update", "take")
+    assert shipped.sampling == Sampling(temperature=0.0)

@@ -13,6 +13,8 @@ from memagent.errors import ConfigError
 from memagent.terminal import say
 
 SMOL = "smol"
+FETCHED = (SMOL, "smol:trained")
+"""Specs that need the fetched model."""
 _say = partial(say, "smol:", style="dim")
 
 
@@ -38,8 +40,8 @@ def fetch(
 
 
 def ensure_fetched(model: str | None) -> str | None:
-    """Returns the model's spec unchanged; if it is `smol` and not installed, offers on a terminal to fetch it."""
-    if model is not None and model.strip() == SMOL and sys.stdin.isatty() and sys.stderr.isatty():
+    """Returns the model's spec unchanged; if it needs `smol`, not installed yet, offers on a terminal to fetch it."""
+    if model is not None and model.strip() in FETCHED and sys.stdin.isatty() and sys.stderr.isatty():
         from memagent_engines.smol import fetch_smol
 
         fetch_smol(say=_say, agree=_ask)

@@ -1,5 +1,6 @@
 """A LoRA adapter is added to the model that it was trained on, and to no other one."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.models.transformers.policies import policy
 
 from memagent import PromptSet
 from memagent.errors import ConfigError
-from memagent.models.policy import FILE
+from memagent.models.policy import FILE, Policy
 from memagent_engines import smol
 from memagent_engines.lora import SETTINGS as CONFIG
 from memagent_engines.lora import WEIGHTS
@@ -126,3 +127,13 @@ def test_smol_reads_with_an_adapter_and_its_settings(
     assert model.name == f"smol:{adapter}"
     assert model.policy is not None
     assert (model.policy.window, model.policy.memory_tokens) == (800, 12)
+
+
+def test_the_adapter_that_comes_with_memagent_is_for_smol_alone(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smol, "smol_folder", lambda: base)
+    model = smol.open_smol("trained")
+    assert (model.name, model.policy) == ("smol:trained", Policy.load(smol.TRAINED))
+    with pytest.raises(ConfigError, match="was not trained on .*sha256"):
+        asyncio.run(model.window())
