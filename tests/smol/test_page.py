@@ -11,7 +11,7 @@ from memagent_bench.records import read_records
 from memagent_bench.significance import Difference, paired_difference
 from memagent_smol.answers import answers
 from memagent_smol.measure import CELLS, MEMORY_GATE
-from memagent_smol.verdict import scores
+from memagent_smol.verdict import BM25, scores
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "memagent_smol" / "results"
@@ -65,9 +65,23 @@ def test_differences() -> None:
     assert f"more imitation {otherwise}." in PAGE
 
 
+def test_memory_beside_search_at_64k() -> None:
+    (cell,) = CELLS["long"]
+    memory, *searches = (
+        scores(read_records(RESULTS / arm), cell, system)
+        for arm, system in (("grpo", MEMORY_GATE), ("untrained", BM25), ("grpo", BM25))
+    )
+    assert [sum(one) for one in (memory, *searches)] == [2, 1, 0]
+    found = paired_difference([[x - y for x, y in zip(memory, searches[0], strict=True)]])
+    interval = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
+    row = f"| (b) memory less BM25 and a model | {100 * found.mean:+.1f} | {interval} | 48 |"
+    assert row in PAGE
+
+
 def test_answers() -> None:
+    found = answers([RESULTS / arm for arm in ("imitation", "grpo", "more")])[2:]
     for line, row in zip(
-        answers([RESULTS / arm for arm in ("imitation", "grpo", "more")])[2:],
+        [line for line in found if " changes_16, 4K " in line],
         ("imitation", "then rewards", "then as much more"),
         strict=True,
     ):
