@@ -135,5 +135,5 @@ def test_the_adapter_that_comes_with_memagent_is_for_smol_alone(
     monkeypatch.setattr(smol, "smol_folder", lambda: base)
     model = smol.open_smol("trained")
     assert (model.name, model.policy) == ("smol:trained", Policy.load(smol.TRAINED))
-    with pytest.raises(ConfigError, match="was not trained on .*sha256"):
+    with pytest.raises(ConfigError, match=r"was not trained on .*sha256"):
         asyncio.run(model.window())
