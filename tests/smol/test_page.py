@@ -10,7 +10,7 @@ from memagent.tasks.statistics import estimate
 from memagent_bench.records import read_records
 from memagent_bench.significance import Difference, paired_difference
 from memagent_smol.answers import answers
-from memagent_smol.measure import CELLS, MEMORY_GATE
+from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED
 from memagent_smol.verdict import BM25, scores
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +21,11 @@ PAGE = (ROOT / "docs" / "smol.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     ("row", "arm", "system"),
     [
+        ("untrained, prompt set `small`", "untrained", UNTRAINED),
         ("imitation", "imitation", MEMORY_GATE),
         ("imitation, then rewards", "grpo", MEMORY_GATE),
         ("imitation, then as much more", "more", MEMORY_GATE),
+        ("imitation, asked once with the newest text", "truncated", "direct-left"),
         ("no model: the question's words as a pattern", "search", "regex"),
         ("no model: BM25's best sentences", "search", "bm25"),
         ("no model: the reader `extractive`", "search", "extractive"),
@@ -36,14 +38,11 @@ def test_arms(row: str, arm: str, system: str) -> None:
     assert f"| {row} | {' | '.join(cells)} |" in PAGE
 
 
-def difference(a: str, b: str) -> tuple[Difference, int]:
+def difference(a: str, b: str, *, to: str = MEMORY_GATE) -> tuple[Difference, int]:
     """Of two arms over both tasks, and how many answers are right in one of them only."""
-    left, right = (read_records(RESULTS / arm) for arm in (a, b))
+    both = ((read_records(RESULTS / a), MEMORY_GATE), (read_records(RESULTS / b), to))
     pairs = [
-        [
-            x - y
-            for x, y in zip(*(scores(of, cell, MEMORY_GATE) for of in (left, right)), strict=True)
-        ]
+        [x - y for x, y in zip(*(scores(of, cell, system) for of, system in both), strict=True)]
         for cell in CELLS["short"]
     ]
     return paired_difference(pairs), sum(gap != 0 for of in pairs for gap in of)
@@ -63,6 +62,9 @@ def test_differences() -> None:
         in PAGE
     )
     assert f"more imitation {otherwise}." in PAGE
+    trained, _ = difference("grpo", "untrained", to=UNTRAINED)
+    by = f"{100 * trained.mean:.1f} points over both tasks"
+    assert f"{by} (+{100 * trained.low:.1f} to +{100 * trained.high:.1f})" in PAGE
 
 
 def test_memory_beside_search_at_64k() -> None:
@@ -79,10 +81,10 @@ def test_memory_beside_search_at_64k() -> None:
 
 
 def test_answers() -> None:
-    found = answers([RESULTS / arm for arm in ("imitation", "grpo", "more")])[2:]
+    found = answers([RESULTS / arm for arm in ("untrained", "imitation", "grpo", "more")])[2:]
     for line, row in zip(
         [line for line in found if " changes_16, 4K " in line],
-        ("imitation", "then rewards", "then as much more"),
+        ("untrained", "imitation", "then rewards", "then as much more"),
         strict=True,
     ):
         _, _, _, n, right, hedged, *others = line.strip("| ").split(" | ")
