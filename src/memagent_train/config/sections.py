@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from memagent.errors import ConfigError
 from memagent.messages import Leaf
 from memagent_train.data.settings import Lengths
 
@@ -22,7 +23,7 @@ class ModelSettings(Leaf):
     """For a model on the hub: a branch, tag or commit."""
     dtype: Dtype = "float32"
     """Type of the weights. Passes use bf16 if the GPU supports it (optimizer.precision); bf16 weights would lose most
-    of an update at a rate of 1e-6, so they are for LoRA, whose base does not change."""
+    of an update at a rate of 1e-6, so they are for LoRA, whose base does not change. float16 needs `[lora]`."""
     attention: str = "sdpa"
     """transformers' name for it: `sdpa`, `eager`, `flash_attention_2`, `flash_attention_3`."""
     tokenizer: str | None = None
@@ -45,6 +46,15 @@ class LoraSettings(Leaf):
     start: Path | None = None
     """Folder of an adapter to continue, with the same rank and alpha; its layers are kept. None: a new adapter. The
     reference of the KL term is then the model with the initial adapter."""
+
+
+def check_dtype(model: ModelSettings, lora: LoraSettings | None) -> None:
+    """Raises a ConfigError for float16 weights that are trained: AdamW's eps of 1e-8 is 0 there, so it divides by 0."""
+    if model.dtype == "float16" and lora is None:
+        raise ConfigError(
+            "model.dtype='float16' would destroy the weights in the first step: use 'float32' (passes use bf16 if the "
+            "GPU supports it), or train an adapter with [lora]"
+        )
 
 
 class EvaluationSettings(Leaf):

@@ -17,6 +17,7 @@ from memagent_train.config.sections import (
     LoraSettings,
     ModelSettings,
     ResourceSettings,
+    check_dtype,
 )
 from memagent_train.config.train import resolve_names
 
@@ -121,6 +122,11 @@ class SftConfig(Leaf):
     checkpoints: CheckpointSettings = CheckpointSettings(every=50)
     logging: LoggingSettings = LoggingSettings()
     resources: ResourceSettings = ResourceSettings()
+
+    @model_validator(mode="after")
+    def _trains(self) -> Self:
+        check_dtype(self.model, self.lora)
+        return self
 
 
 def load_sft(file: Path, overrides: Sequence[str] = ()) -> SftConfig:

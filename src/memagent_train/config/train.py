@@ -21,6 +21,7 @@ from memagent_train.config.sections import (
     LoraSettings,
     ModelSettings,
     ResourceSettings,
+    check_dtype,
 )
 from memagent_train.data.settings import DataSettings, HubSettings
 from memagent_train.rewards.settings import RewardSettings
@@ -65,6 +66,7 @@ class TrainConfig(Leaf):
 
     @model_validator(mode="after")
     def _corrected(self) -> Self:
+        check_dtype(self.model, self.lora)
         if self.rollout.ahead and self.algorithm.ratio == "recomputed":
             raise ConfigError(
                 "algorithm.ratio='recomputed' doesn't correct rollouts for older weights, which rollout.ahead=true "

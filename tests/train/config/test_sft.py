@@ -48,3 +48,9 @@ def test_rollouts_need_a_threshold(file: Path) -> None:
 
 def test_settings_that_may_change_exist() -> None:
     assert set(FREE_SFT) <= set(list_keys(SftConfig))
+
+
+def test_weights_in_float16_are_not_trained(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model\.dtype='float16' .*\[lora\]"):
+        load_sft(file, ["model.dtype=float16"])
+    assert load_sft(file, ["model.dtype=float16", "lora.rank=8"]).model.dtype == "float16"

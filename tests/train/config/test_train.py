@@ -106,3 +106,9 @@ def test_a_key_of_one_kind_of_source_is_not_one_of_another(file: Path) -> None:
     file.write_text(LEAST + "lengths = [8]\n")
     with pytest.raises(ConfigError, match=r"there is no setting 'data.source.0.jsonl.lengths'"):
         load_train(file)
+
+
+def test_weights_in_float16_are_not_trained(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model\.dtype='float16' .*\[lora\]"):
+        load_train(file, ["model.dtype=float16"])
+    assert load_train(file, ["model.dtype=float16", "lora.rank=8"]).model.dtype == "float16"
