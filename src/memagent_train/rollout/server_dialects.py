@@ -12,6 +12,11 @@ from memagent_engines.transformers.sampler import Sampled
 Engine = Literal["vllm", "sglang"]
 
 
+PLAIN = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Sampling that isn't shaped: what a request leaves out, vLLM takes from the model's `generation_config.json`, and
+SGLang from `--preferred-sampling-params`."""
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The requests for one kind of server."""
@@ -28,7 +33,7 @@ class Dialect:
 def _ask_vllm(
     prompt_ids: Sequence[int], max_tokens: int, sampling: Sampling, seed: int | None
 ) -> dict[str, Any]:
-    body: dict[str, Any] = {
+    body: dict[str, Any] = PLAIN | {
         "prompt": list(prompt_ids),
         "max_tokens": max_tokens,
         "temperature": sampling.temperature,
@@ -51,7 +56,7 @@ def _read_vllm(reply: Mapping[str, Any]) -> Sampled:
 def _ask_sglang(
     prompt_ids: Sequence[int], max_tokens: int, sampling: Sampling, seed: int | None
 ) -> dict[str, Any]:
-    drawn = {
+    drawn = PLAIN | {
         "max_new_tokens": max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,

@@ -80,6 +80,15 @@ async def test_sglang_has_a_door_of_its_own(server: Script) -> None:
     assert "sampling_seed" not in server.asked[-1][1]["sampling_params"]
 
 
+async def test_defaults_of_the_model_do_not_shape_what_is_sampled(
+    server: Script, sampler: ServedSampler
+) -> None:
+    server.others["/v1/completions"] = vllm([7], [-0.5])
+    await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+    body = server.asked[-1][1]
+    assert (body["top_k"], body["min_p"], body["repetition_penalty"]) == (-1, 0.0, 1.0)
+
+
 async def test_the_key_comes_from_the_environment(
     server: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
