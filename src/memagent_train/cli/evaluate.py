@@ -13,13 +13,12 @@ from memagent.cli import options as opt
 from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
 from memagent.errors import ConfigError
-from memagent.terminal import Paper, on_terminal, say
+from memagent.terminal import Paper, on_terminal
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, training
 
 if TYPE_CHECKING:
     from memagent_train.config.sections import EvaluationSettings
-    from memagent_train.config.train import TrainConfig
     from memagent_train.rollouts import Rollout
     from memagent_train.runs.evaluate import Cell
 
@@ -93,7 +92,6 @@ def evaluate(
 
         columns = _columns(lengths, read.evaluation)
         n = samples or read.evaluation.n
-        _warn_of_seen(n, read, run=config is None)
         policy = target_of(target, checkpoint, read.model)
         counter = _Counter(visible=chosen is Display.FULL and on_terminal(sys.stderr))
         found = answer(
@@ -116,18 +114,6 @@ def _columns(lengths: str | None, evaluation: EvaluationSettings) -> tuple[int, 
         return type(evaluation).model_validate({"lengths": lengths}).lengths
     except ValidationError as error:
         raise ConfigError(f"--{describe_problem(error)}") from error
-
-
-def _warn_of_seen(n: int, read: TrainConfig, *, run: bool) -> None:
-    """A training holds out as many samples as it evaluates on; it may have seen others."""
-    held_out = read.evaluation.n if read.evaluation.columns else 0
-    if run and n > held_out:
-        say(
-            "caution:",
-            f"the run held out {held_out} samples, so it may have been trained on some of these {n} (for generated "
-            f"tasks --set data.seed=N gives new ones)",
-            style="yellow",
-        )
 
 
 class _Counter:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,17 @@ from memagent_train.rollout.settings import OWN_WEIGHTS, RolloutSettings
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.evaluation import by_length, questions, summary
 from memagent_train.runs.faults import translate_faults
+from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.rolling import Rolling
 from memagent_train.runs.rollout_log import write_rollouts
 from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.target import Target
 
+logger = logging.getLogger("memagent.train")
+
 PARQUET = ".parquet"
+SEEDED = ("game", "ruler", "tracking")
+"""Kinds of sources whose samples are all new with another `data.seed`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ def evaluate(
     on_begin: Callable[[int], None] = lambda _: None,
     on_done: Callable[[Rollout], None] = lambda _: None,
 ) -> list[Cell]:
-    """Answers held-out samples at each length.
+    """Answers held-out samples at each length; logs a warning if the policy's run may have been trained on them.
 
     Args:
         target: the policy.
@@ -73,6 +79,7 @@ def evaluate(
         if config.resources.device == "auto" and torch.cuda.is_available():
             torch.nn.Module.to(model, "cuda")
         data = open_data(config.data, counter=text_counter(tokenizer)).split(n)[1]
+        _warn_of_seen(target, data.facts, n)
         rolling.attach(model, tokenizer)
         policy = rolling.policy(Sampling(temperature=settings.temperature, top_p=settings.top_p))
         found: dict[int, list[Rollout]] = {}
@@ -102,6 +109,30 @@ def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
         if len(tasks) > 1:
             made.append(Cell("all", length, summary(scores)))
     return made
+
+
+def _warn_of_seen(target: Target, facts: Mapping[str, Any], n: int) -> None:
+    """A training holds out as many samples as it evaluates on, of its own data; it may have seen others."""
+    folder = Path(target.name).absolute().parent
+    trained = RunFolder(folder.parent).read_facts() if folder.name == "checkpoints" else {}
+    if not trained:
+        return
+    held_out = int(trained.get("part", "all but 0").removeprefix("all but "))
+    why = f"the run held out {held_out} samples" if n > held_out else ""
+    if any(facts[name] != trained.get(name) for name in ("sources", "seed")):
+        same_seed = facts["seed"] == trained.get("seed")
+        kinds = {source["kind"] for source in trained.get("sources", ()) if same_seed}
+        new = all(one["kind"] in SEEDED and one["kind"] not in kinds for one in facts["sources"])
+        why = (
+            "" if new else "this isn't the data that the run was trained with, or not its data.seed"
+        )
+    if why:
+        logger.warning(
+            "%s, so it may have been trained on some of these %d (another data.seed gives new ones of %s)",
+            why,
+            n,
+            ", ".join(SEEDED),
+        )
 
 
 def _in_process(settings: RolloutSettings) -> RolloutSettings:

@@ -106,6 +106,11 @@ class RunFolder:
         new.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
         new.replace(file)
 
+    def read_facts(self) -> dict[str, Any]:
+        """What `bind_data` recorded; empty if there is no record."""
+        file = self.path / DATA
+        return _facts(file) if file.exists() else {}
+
     def start_over(self) -> None:
         """Deletes everything written before the first checkpoint."""
         for file in (self.path / DATA, self.prompts, self.metrics):

@@ -118,3 +118,29 @@ def test_tasks_have_a_line_each_and_one_for_all() -> None:
     found = cells({8192: [scored("a", 1.0), scored("b", 0.0), scored("b", 0.0)]})
     means = [(cell.task, cell.length, cell.estimate.mean) for cell in found]
     assert means == [("a", 8192, 1.0), ("b", 8192, 0.0), ("all", 8192, 0.5)]
+
+
+def test_other_data_than_the_runs_is_cautioned_of(
+    config: TrainConfig,
+    trained: TrainingResult,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One row more, or another seed, and the split holds out samples that were trained on."""
+    target = run_target(trained.out)
+    evaluate(target, config, lengths=[0], n=3)
+    assert not caplog.text
+    (source,) = config.data.source
+    grown = config.data.model_copy(update={"source": (source.model_copy(update={"count": 21}),)})
+    for data in (grown, config.data.model_copy(update={"seed": 7})):
+        caplog.clear()
+        evaluate(target, config.model_copy(update={"data": data}), lengths=[0], n=3)
+        assert "isn't the data that the run was trained with" in caplog.text
+
+
+def test_generated_samples_that_the_run_has_not_seen_need_no_caution(
+    config: TrainConfig, trained: TrainingResult, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = [{"kind": "tracking", "tasks": ["ledger"], "lengths": [1024], "count": 4}]
+    data = DataSettings.model_validate({"source": source})
+    evaluate(run_target(trained.out), config.model_copy(update={"data": data}), lengths=[1024], n=1)
+    assert not caplog.text
