@@ -22,6 +22,7 @@ from memagent_train.rollouts import Rollout
 from memagent_train.runs.evaluation import by_length, questions, summary
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.replacing import replacing
 from memagent_train.runs.rolling import Rolling
 from memagent_train.runs.rollout_log import write_rollouts
 from memagent_train.runs.signals import stop_on_signals
@@ -89,11 +90,13 @@ def evaluate(
             seed = config.optimizer.seed
             asked = questions(samples, range(len(samples)), length=length, step=step, seed=seed)
             found[length] = rolling.roll(asked, policy, kept=False, on_done=on_done)
-        if out is not None and out.suffix == PARQUET:
+        if out is not None:
             answered = [rollout for of_length in found.values() for rollout in of_length]
-            write_rollouts(out, step, answered, advantages={}, decode=tokenizer.decode)
-        elif out is not None:
-            _write(out, target, found)
+            with replacing(out) as new:
+                if out.suffix == PARQUET:
+                    write_rollouts(new, step, answered, advantages={}, decode=tokenizer.decode)
+                else:
+                    _write(new, target, found)
     return cells(found)
 
 
@@ -143,13 +146,10 @@ def _in_process(settings: RolloutSettings) -> RolloutSettings:
 
 
 def _write(out: Path, target: Target, found: dict[int, list[Rollout]]) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    new = out.with_name(out.name + ".new")
-    with new.open("w", encoding="utf-8") as opened:
+    with out.open("w", encoding="utf-8") as opened:
         for length, rollouts in found.items():
             for rollout in rollouts:
                 opened.write(json.dumps(_line(target, length, rollout), ensure_ascii=False) + "\n")
-    new.replace(out)
 
 
 def _line(target: Target, length: int, rollout: Rollout) -> dict[str, Any]:

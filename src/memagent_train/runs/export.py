@@ -24,6 +24,7 @@ from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.neutral import write_records
 from memagent_train.runs.policy import ADAPTER, DTYPES, Tokenizer, embeddings
+from memagent_train.runs.replacing import replacing
 from memagent_train.runs.rollout_log import read_rollouts
 from memagent_train.runs.target import Target, run_target
 
@@ -65,10 +66,8 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     model, tokenizer = target.load(merge=torch.float32)
     model = model.to(DTYPES[dtype or target.model.dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
     agent, held = _agent(run)
-    half = out.with_name(out.name + ".new")
-    with translate_faults(out):
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir(parents=True)
+    with translate_faults(out), replacing(out) as half:
+        half.mkdir()
         _write(model, tokenizer, half)
         window = _window(agent, held or window_of(model))
         prompts = _write_reading(run, half, window)
@@ -76,9 +75,6 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
             window = held  # an agent of the user's own may fill it
         (half / README).write_text(_readme(target, window, agent, prompts), encoding="utf-8")
         check_export(model, half)
-        if out.exists():
-            out.rmdir()
-        half.replace(out)
     return Exported(out, target.checkpoint.step, prompts)
 
 
@@ -115,18 +111,13 @@ def export_adapter(
         # Only the folder's name: its path on this machine means nothing elsewhere.
         settings["base_model_name_or_path"] = base.name
         bound = {BASE: weights_sha256(base)}
-    half = out.with_name(out.name + ".new")
-    with translate_faults(out):
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir(parents=True)
+    with translate_faults(out), replacing(out) as half:
+        half.mkdir()
         save_file(weights, half / WEIGHTS, metadata={"format": "pt"} | bound)
         (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
         agent, held = _agent(run)
         window = _window(agent, held) if held else agent.get("window")
         prompts = _write_reading(run, half, window)
-        if out.exists():
-            out.rmdir()
-        half.replace(out)
     return Exported(out, target.checkpoint.step, prompts)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from memagent_train.runs.replacing import replacing
+
 FIELDS = (
     "group_id",
     "rollout_id",
@@ -45,11 +47,8 @@ def write_records(file: Path, rows: Iterable[Mapping[str, Any]]) -> int:
         OSError: the file can't be written.
     """
     count = 0
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(file.name + ".new")
-    with new.open("w", encoding="utf-8") as opened:
+    with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
         for record in records(rows):
             opened.write(json.dumps(record, ensure_ascii=False) + "\n")
             count += 1
-    new.replace(file)
     return count

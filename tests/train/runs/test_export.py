@@ -236,6 +236,19 @@ def test_a_folder_that_holds_something_is_left_alone(run: Path, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_neighbours_of_what_is_written_are_left_alone(run: Path, tmp_path: Path) -> None:
+    for name in ("out.new", "adapter.new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.txt").touch()
+    (tmp_path / "t.jsonl.new").write_text("mine")
+    export(run, tmp_path / "out")
+    export_adapter(run, tmp_path / "adapter")
+    export_trajectories(run, tmp_path / "t.jsonl")
+    kept = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.txt")}
+    assert kept == {"out.new/notes.txt", "adapter.new/notes.txt"}
+    assert (tmp_path / "t.jsonl.new").read_text() == "mine"
+
+
 def test_what_does_not_load_as_the_policy_is_refused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
