@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Protocol, SupportsFloat, cast
 
 from memagent.errors import ConfigError, MemagentError
 from memagent.models.base import ChatModel
@@ -178,17 +178,29 @@ def read_outcome(returned: object, *, cut_off: bool) -> Outcome:
 
 
 def _check(outcome: Outcome) -> Outcome:
-    """A custom agent may have put in anything: a wrong type would end the training once it is logged."""
-    figures: list[object] = [*dict(outcome.scores).values()]
-    if outcome.reward is not None:
-        figures.append(outcome.reward)
+    """In plain types. A custom agent may have put in anything: a wrong type would end the training once logged."""
+    scores, reward = dict[object, object](outcome.scores), outcome.reward
     if not isinstance(cast("object", outcome.answer), str | None):
         wrong = f"answer={outcome.answer!r:.80}; give a text, or None"
-    elif not all(isinstance(figure, int | float) for figure in figures):
-        wrong = f"reward={outcome.reward!r:.80} and scores={outcome.scores!r:.200}; give numbers"
+    elif not all(isinstance(name, str) for name in scores):
+        wrong = f"scores={outcome.scores!r:.200}; name them by texts"
+    elif outcome.overlong not in (True, False):
+        wrong = f"overlong={outcome.overlong!r:.80}; give True or False"
     else:
-        return outcome
+        try:
+            figures = {str(name): _as_float(score) for name, score in scores.items()}
+            reward = None if reward is None else _as_float(reward)
+            return replace(outcome, reward=reward, scores=figures, overlong=bool(outcome.overlong))
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            wrong = f"reward={reward!r:.80} and scores={outcome.scores!r:.200}; give numbers"
     raise ConfigError(f"the agent returned an Outcome with {wrong}")
+
+
+def _as_float(figure: object) -> float:
+    """Of numpy and torch too; but a text isn't a number."""
+    if not isinstance(figure, SupportsFloat):
+        raise TypeError(figure)
+    return float(figure)
 
 
 def _salvage_rows(recorder: RolloutRecorder) -> tuple[Row, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -307,6 +308,9 @@ async def overflows(model: ChatModel, sample: Sample) -> str:
         (outcome(42), "an Outcome with answer=42; give a text, or None"),
         (outcome("a", reward="1.0"), "reward='1.0'"),
         (outcome("a", scores={"steps": None}), "scores={'steps': None}; give numbers"),
+        (outcome("a", scores={3: 1.0}), "scores={3: 1.0}; name them by texts"),
+        (outcome("a", overlong=None), "overlong=None; give True or False"),
+        (outcome("a", reward=10**400), "reward=1000"),
         (raises_half_a_character, "OSError: cannot read \ufffd"),
         (cancels, "CancelledError"),
         (times_out, "TimeoutError"),
@@ -371,6 +375,13 @@ def test_an_outcome_says_what_became_of_the_rollout() -> None:
     (one,) = run(agent, asked=requests(1), verifier=Unpaid())
     assert (one.status, one.answer, one.reward) == (Status.UNSCORED, None, 0.25)
     assert (one.overlong, one.scores) == (True, {"steps": 9.0})
+
+
+def test_figures_of_an_outcome_may_be_numpys() -> None:
+    values = {"reward": np.float32(0.5), "scores": {"steps": np.int64(9)}, "overlong": np.bool_(1)}
+    (one,) = run(outcome("a", said=True, **values), asked=requests(1))
+    assert (one.overlong, one.scores) == (True, {"steps": 9.0})
+    assert (type(one.overlong), type(one.scores["steps"])) == (bool, float)
 
 
 def test_half_a_character_in_an_answer_can_be_logged() -> None:
