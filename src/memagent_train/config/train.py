@@ -82,6 +82,15 @@ class TrainConfig(Leaf):
                 f"rollout.engine={self.rollout.engine!r} runs beside a single trainer, but resources.processes is "
                 f"{self.resources.processes!r}: use a server ({', '.join(SERVERS)})"
             )
+        compared = self.reward.beside or (
+            self.reward.use.strip() != "task" and ":" not in self.reward.use
+        )
+        if compared and any(source.kind == "game" for source in self.data.source):
+            raise ConfigError(
+                f"reward.use={self.reward.use!r} and reward.beside={list(self.reward.beside)!r} compare answers with "
+                f"references, which samples of kind='game' don't have: use 'task' (the game's verdict) or your own "
+                f"'module:function', with nothing beside it"
+            )
         return self
 
 

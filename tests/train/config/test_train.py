@@ -112,3 +112,11 @@ def test_weights_in_float16_are_not_trained(file: Path) -> None:
     with pytest.raises(ConfigError, match=r"model\.dtype='float16' .*\[lora\]"):
         load_train(file, ["model.dtype=float16"])
     assert load_train(file, ["model.dtype=float16", "lora.rank=8"]).model.dtype == "float16"
+
+
+def test_a_game_is_not_scored_by_references(file: Path) -> None:
+    game = "data.source=[{kind = 'game'}]"
+    for reward in ("reward.use=f1", "reward.use=judge", "reward.beside=['exact_match']"):
+        with pytest.raises(ConfigError, match=r"which samples of kind='game' don't have"):
+            load_train(file, [game, reward])
+    assert load_train(file, [game, "reward.use=mine:reward"]).reward.use == "mine:reward"
