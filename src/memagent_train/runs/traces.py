@@ -38,8 +38,8 @@ class _Record(BaseModel):
     reward: float | None = None
 
 
-class _Line(BaseModel):
-    """A written conversation."""
+class _Line(BaseModel, extra="forbid"):
+    """A written conversation. Other keys are refused, since `tools`, say, would be lost from the prompt."""
 
     messages: list[Message]
 
@@ -124,11 +124,16 @@ def render_trace(messages: list[Message], template: Template, end: int | None) -
         end: id of the token that ends the reply; None if it was cut off.
 
     Raises:
-        DataError: the last message isn't a reply, or is empty; or the template rejects the others.
+        DataError: the last message isn't a reply, is empty or calls tools; or the template rejects the others.
     """
     *before, reply = messages or [Message(role="user", content="")]
     if not before or reply.role != "assistant" or not reply.content.strip():
         raise DataError("the last message must be a non-empty reply, with role 'assistant'")
+    if reply.tool_calls:
+        raise DataError(
+            "the reply calls tools, and only texts are imitated: leave the line out, or imitate a tool agent's "
+            "rollouts (kind = 'rollouts')"
+        )
     try:
         prompt = template.encode(template.render(before))
     except TokenizerError as error:

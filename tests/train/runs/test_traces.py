@@ -35,6 +35,7 @@ from memagent_train.smoke.tokenizer import word_tokenizer
 TOKENIZER = word_tokenizer()
 TEMPLATE = Template(TOKENIZER)
 (END,) = TEMPLATE.encode("<end>")
+CALLS = [{"id": "1", "name": "look", "arguments": "{}"}]
 ASKED = {"role": "user", "content": "ask number answer"}
 
 
@@ -78,6 +79,11 @@ def test_prompts_are_those_of_rollouts_to_the_id(tmp_path: Path) -> None:
         ({"messages": [ASKED]}, "must be a non-empty reply"),
         (said(" "), "must be a non-empty reply"),
         ({"text": "sun"}, "messages: Field required"),
+        (said("sun") | {"tools": []}, "line 1: tools: Extra inputs are not permitted"),
+        (
+            {"messages": [ASKED, {"role": "assistant", "content": "sun", "tool_calls": CALLS}]},
+            "line 1: the reply calls tools",
+        ),
         ({"messages": [{"role": "robot", "content": "x"}]}, r"messages\.0\.role"),
     ],
 )
