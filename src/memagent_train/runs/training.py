@@ -15,6 +15,7 @@ from memagent_train.agents import MEMORY, TOOLS
 from memagent_train.arguments import trl_arguments
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import Data, open_data
+from memagent_train.rollout.meter import Utilization
 from memagent_train.rollout.remote import RemoteSampler
 from memagent_train.rollout.roll import RolloutRequest
 from memagent_train.rollouts import Rollout
@@ -75,6 +76,7 @@ class Training:
         self._begun: int | None = None
         self._groups = 0
         self._early: tuple[tuple[int, ...], list[Rollout]] | None = None
+        self._measured: Utilization | None = None
         tokenizer = load_tokenizer(config.model)
         counter = text_counter(tokenizer)
         self.data, held_out = self._divide(open_data(config.data, counter=counter))
@@ -246,18 +248,20 @@ class Training:
         """Called once by every process before the first rollouts of a step."""
         waits = time.perf_counter()
         self._early = self._ahead.take(step)  # before the weights change
-        if self.config.rollout.ahead:
-            behind = {
-                "steps_behind": float(self._early is not None),
-                "waited_s": time.perf_counter() - waits,
-            }
-            self.trainer.note({f"rollouts/{name}": value for name, value in behind.items()})
+        behind = {
+            "rollouts/steps_behind": float(self._early is not None),
+            "rollouts/waited_s": time.perf_counter() - waits,
+        }
         self._begun = step
         self._groups = 0 if self._early is None else len(self._early[0])
+        due, meter = self.held_out.is_due(step - 1), self.policy.meter
+        self._measured = meter.read() if due and self._early is not None else None
         self._send_weights()
         self._evaluate_if_due(step - 1)
-        if self._early is None:
-            self.policy.meter.read()  # from here on it counts this step's rollouts
+        if due or self._early is None:
+            meter.read()  # from here on it counts this step's rollouts
+        if self.config.rollout.ahead:
+            self.trainer.note(behind)  # only now: the log of an evaluation takes what was noted
 
     def _roll_ahead(self, step: int) -> None:
         """Begins the rollouts of a step with the weights that the server has."""
@@ -289,7 +293,8 @@ class Training:
         self, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]
     ) -> None:
         """Logs a step's rollouts and the engine's utilisation, and begins the next step's if they are made ahead."""
-        reading = self.policy.meter.read().as_metrics()
+        reading = self.policy.meter.read()
+        reading = (self._measured or reading).as_metrics()
         self.trainer.note({f"engine/{name}": value for name, value in reading.items()})
         self._roll_ahead(step + 1)
         every = self.config.logging.rollouts

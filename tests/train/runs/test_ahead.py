@@ -64,6 +64,18 @@ def test_each_step_but_the_first_two_trains_on_weights_that_are_one_step_older(
     assert gaps[0] < 1e-4 < min(gaps[1:])
 
 
+def test_evaluations_do_not_enter_the_figures_of_the_step_after(
+    settings: Path, server: tuple[SamplingServer, str], tmp_path: Path
+) -> None:
+    ahead, evaluated = "rollout.ahead=true", "evaluation={as_they_are=true, n=4, every=1}"
+    for out, more in (("plain", [ahead]), ("evaluated", [ahead, evaluated])):
+        train(load_train(settings, overrides(server[1], *more)), tmp_path / out)
+    plain, rows = figures(tmp_path / "plain"), figures(tmp_path / "evaluated")
+    assert [row["rollouts/steps_behind"] for row in rows] == [0, 1, 1]
+    assert all("rollouts/waited_s" in row for row in rows)
+    assert [row["engine/calls"] for row in rows] == [row["engine/calls"] for row in plain]
+
+
 def test_without_it_each_step_trains_on_its_own_weights(
     settings: Path, server: tuple[SamplingServer, str], tmp_path: Path
 ) -> None:
