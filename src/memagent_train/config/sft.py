@@ -39,7 +39,7 @@ class MessagesSource(Leaf):
     kind: Literal["messages"]
     files: tuple[Path, ...] = Field(min_length=1)
     """JSON lines, each `{"messages": [{"role": ..., "content": ...}, ...]}`; the last message is the reply, a
-    text. Other keys are refused."""
+    text. Lines with `tools` are refused."""
 
 
 class RecordSource(Leaf):

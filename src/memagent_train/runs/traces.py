@@ -38,10 +38,18 @@ class _Record(BaseModel):
     reward: float | None = None
 
 
-class _Line(BaseModel, extra="forbid"):
-    """A written conversation. Other keys are refused, since `tools`, say, would be lost from the prompt."""
+ONLY_TEXTS = (
+    ", and only texts are imitated: leave the line out, or imitate a tool agent's rollouts "
+    "(kind = 'rollouts')"
+)
+
+
+class _Line(BaseModel):
+    """A written conversation."""
 
     messages: list[Message]
+    tools: list[object] | None = None
+    """Refused: they would be lost from the prompt."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +138,7 @@ def render_trace(messages: list[Message], template: Template, end: int | None) -
     if not before or reply.role != "assistant" or not reply.content.strip():
         raise DataError("the last message must be a non-empty reply, with role 'assistant'")
     if reply.tool_calls:
-        raise DataError(
-            "the reply calls tools, and only texts are imitated: leave the line out, or imitate a tool agent's "
-            "rollouts (kind = 'rollouts')"
-        )
+        raise DataError(f"the reply calls tools{ONLY_TEXTS}")
     try:
         prompt = template.encode(template.render(before))
     except TokenizerError as error:
@@ -163,6 +168,8 @@ def _from_messages(file: Path, template: Template, end: int) -> Iterator[TraceRo
     for place in range(len(lines)):
         line = _parse_line(_Line, lines, place)
         try:
+            if line.tools:
+                raise DataError(f"the prompt has tools{ONLY_TEXTS}")
             yield render_trace(line.messages, template, end)
         except DataError as error:
             raise DataError(f"{lines.where(place)}: {error}") from error
