@@ -167,9 +167,9 @@ def _from_messages(file: Path, template: Template, end: int) -> Iterator[TraceRo
     lines = JsonlFile(file)
     for place in range(len(lines)):
         line = _parse_line(_Line, lines, place)
+        if line.tools:
+            raise DataError(f"{lines.where(place)}: the prompt has tools{ONLY_TEXTS}")
         try:
-            if line.tools:
-                raise DataError(f"the prompt has tools{ONLY_TEXTS}")
             yield render_trace(line.messages, template, end)
         except DataError as error:
             raise DataError(f"{lines.where(place)}: {error}") from error
