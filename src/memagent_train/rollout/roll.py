@@ -179,7 +179,8 @@ def read_outcome(returned: object, *, cut_off: bool) -> Outcome:
 
 def _check(outcome: Outcome) -> Outcome:
     """In plain types. A custom agent may have put in anything: a wrong type would end the training once logged."""
-    scores, reward = dict[object, object](outcome.scores), outcome.reward
+    scores = cast("dict[object, object]", dict(outcome.scores))
+    reward = outcome.reward
     if not isinstance(cast("object", outcome.answer), str | None):
         wrong = f"answer={outcome.answer!r:.80}; give a text, or None"
     elif not all(isinstance(name, str) for name in scores):
