@@ -63,7 +63,7 @@ class Corpus:
             (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files
         ]
         digest = hashlib.sha256(repr((FORMAT, stats)).encode()).hexdigest()[:16]
-        self.path = folder / f"bm25-{digest}.sqlite"
+        self.path = folder.resolve() / f"bm25-{digest}.sqlite"  # SQLite opens it by an absolute URI
         self._mutex = threading.Lock()
 
     def search(self, query: str, most: int) -> list[Hit]:

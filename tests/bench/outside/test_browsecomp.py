@@ -114,6 +114,12 @@ def test_the_index_is_built_once_and_anew_for_other_files(data: Path, tmp_path: 
     assert list(tmp_path.glob("*.sqlite")) == [changed.path]
 
 
+def test_the_folder_may_be_relative(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(data)
+    (hit,) = Corpus([Path("corpus.jsonl")], Path()).search("Veldra7", 5)
+    assert hit.docid == "7"
+
+
 def test_an_interrupted_index_is_built_anew(data: Path, tmp_path: Path) -> None:
     write(data / "corpus.jsonl", document(1), "{")
     corpus = Corpus([data / "corpus.jsonl"], tmp_path)
