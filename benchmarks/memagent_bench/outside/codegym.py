@@ -121,15 +121,15 @@ class CodeGym:
     def tasks(self, data: Path) -> Iterator[CodeGymTask]:
         """See `Suite.tasks`."""
         codes = Codes(data)
-        found = False
+        found = 0
         for path in find_files(data, SUFFIXES, "tasks of CodeGym"):
-            for number, row in enumerate(read_rows(path)):
+            for row in read_rows(path):
                 if "env_code" in row.fields:
                     break  # a file of environments
-                found = True
                 task = row.read(TaskRow)
                 key = task.ability.removeprefix(PREFIX).split("@", 1)[0]
-                yield CodeGymTask(f"{key}:{number}", row.where, task, codes)
+                yield CodeGymTask(f"{key}:{found}", row.where, task, codes)
+                found += 1
         if not found:
             raise BadData(
                 f"{str(data)!r} has environments and no tasks: fetch a folder task_* of CodeGym beside them"

@@ -56,18 +56,22 @@ class TaskGrid:
         """The tasks by id. Blocks.
 
         Raises:
-            BadData: a file isn't of the suite's form.
+            BadData: a file isn't of the suite's form, or two tasks have the same id.
             ConfigError: there is no such task.
         """
         if not self.data.exists():
             raise BadData(
                 f"there is no {str(self.data)!r}: give the folder that you fetched (--data)"
             )
-        found = self.suite.tasks(self.data)
-        if self.names.strip() == ALL:
-            return {task.id: task for task in islice(found, self.first)}
-        every = {task.id: task for task in found}
-        return {name: every[name] for name in several_of(self.names, every, "task")}
+        wants_all = self.names.strip() == ALL
+        every = dict[str, Task]()
+        for task in islice(self.suite.tasks(self.data), self.first if wants_all else None):
+            if task.id in every:
+                raise BadData(
+                    f"{str(self.data)!r} has two tasks with the id {task.id!r}; remove one of them"
+                )
+            every[task.id] = task
+        return every if wants_all else {n: every[n] for n in several_of(self.names, every, "task")}
 
     def check(self) -> None:
         """Reads the data, and builds a sandbox if the suite needs one. Blocks.

@@ -198,3 +198,17 @@ def test_the_scorer_reads_what_the_command_leaves(
         assert [(part["type"], "1507" in part["output"]) for part in run["result"]] == [
             ("output_text", True)
         ]
+
+
+@pytest.mark.parametrize("games", ["all", "7"])
+def test_two_questions_with_the_same_id_are_refused(
+    invoke: Callable[..., Result], data: Path, tmp_path: Path, games: str
+) -> None:
+    write(data / "more.jsonl", question())
+    done = invoke(
+        *("sessions", "--suite", "browsecomp-plus", "--data", data, "--systems", "full"),
+        *("--games", games, "--out", tmp_path / "out"),
+    )
+    assert (done.exit_code, "has two tasks with the id '7'" in done.stderr) == (2, True), (
+        done.output
+    )

@@ -118,6 +118,12 @@ def test_code_may_lie_beside_the_task(tmp_path: Path, place: str) -> None:
         assert environment.solve().calls[0] == ("Observe", "{}")
 
 
+def test_tasks_are_numbered_across_files(tmp_path: Path) -> None:
+    for name in ("train-0.jsonl", "train-1.jsonl"):
+        write(tmp_path / name, task())
+    assert [one.id[-2:] for one in CodeGym().tasks(tmp_path)] == [":0", ":1"]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
