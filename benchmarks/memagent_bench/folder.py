@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,6 +168,15 @@ def binding_of(
         **({"degenerate": settings.degenerate} if settings.degenerate != "retry" else {}),
         **({"extra_body": dict(extra_body)} if extra_body else {}),
     }
+
+
+def digest_files(files: Iterable[Path]) -> str:
+    """Files by their contents, in their order. Blocks.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    return _digest({"files": [_content(file) for file in files]})
 
 
 def _content(file: Path) -> str:

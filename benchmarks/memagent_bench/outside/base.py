@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -124,6 +124,14 @@ class Suite(Protocol):
     @property
     def runs_code(self) -> bool:
         """Whether it needs a sandbox."""
+        ...
+
+    def files(self, data: Path) -> Sequence[Path]:
+        """What the tasks are read from, in order; a repository's own files are left out. Blocks.
+
+        Raises:
+            BadData: there is none.
+        """
         ...
 
     def tasks(self, data: Path) -> Iterator[Task]:

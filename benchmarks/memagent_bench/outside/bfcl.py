@@ -22,7 +22,7 @@ from memagent.texts import clip, describe_problem
 from memagent.threads import in_own_thread
 from memagent.tools import Tool
 from memagent_bench.outside.base import BadData, Solution, TaskEnvironment
-from memagent_bench.outside.rows import read_rows
+from memagent_bench.outside.rows import find_files, read_rows
 from memagent_bench.outside.sandbox import MIB, Limits, Sandbox
 
 PLAYER = Path(__file__).with_name("bfcl_player.py")
@@ -72,6 +72,10 @@ class Bfcl:
     name: str = "bfcl"
     licence: str = ""
     runs_code: bool = True
+
+    def files(self, data: Path) -> list[Path]:
+        """See `Suite.files`: the whole package, as its code judges."""
+        return find_files(data / "bfcl_eval", (".json", ".py"), "BFCL")
 
     def tasks(self, data: Path) -> Iterator[BfclTask]:
         """See `Suite.tasks`."""

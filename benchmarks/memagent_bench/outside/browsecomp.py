@@ -81,6 +81,11 @@ class BrowseCompPlus:
     licence: str = ""
     runs_code: bool = False
 
+    def files(self, data: Path) -> list[Path]:
+        """See `Suite.files`."""
+        questions, documents = _sort(data)
+        return questions + documents
+
     def tasks(self, data: Path) -> Iterator[BrowseTask]:
         """See `Suite.tasks`."""
         questions, documents = _sort(data)

@@ -118,6 +118,10 @@ class CodeGym:
     licence: str = "CodeGym is licensed CC BY-NC 4.0 (creativecommons.org/licenses/by-nc/4.0): no commercial use"
     runs_code: bool = True
 
+    def files(self, data: Path) -> list[Path]:
+        """See `Suite.files`."""
+        return find_files(data, (*SUFFIXES, ".py"), "tasks of CodeGym")
+
     def tasks(self, data: Path) -> Iterator[CodeGymTask]:
         """See `Suite.tasks`."""
         codes = Codes(data)

@@ -51,6 +51,11 @@ class TaskGrid:
         """For the folder's settings."""
         return self.suite.name
 
+    @property
+    def files(self) -> Sequence[Path]:
+        """The suite's data. Blocks."""
+        return self.suite.files(self.data)
+
     @cached_property
     def tasks(self) -> dict[str, Task]:
         """The tasks by id. Blocks.

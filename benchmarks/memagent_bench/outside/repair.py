@@ -75,8 +75,8 @@ class Repair:
     licence: str = ""
     runs_code: bool = True
 
-    def tasks(self, data: Path) -> Iterator[RepairTask]:
-        """See `Suite.tasks`."""
+    def files(self, data: Path) -> list[Path]:
+        """See `Suite.files`."""
         folder = data if data.is_dir() else data.parent
         # Repositories have files of their own.
         found = [path for path in find_files(data, SUFFIXES, "instances") if path.parent == folder]
@@ -84,7 +84,12 @@ class Repair:
             raise BadData(
                 f"{str(data)!r} has its JSON lines in a folder below: give that folder (--data)"
             )
-        for path in found:
+        return found
+
+    def tasks(self, data: Path) -> Iterator[RepairTask]:
+        """See `Suite.tasks`."""
+        folder = data if data.is_dir() else data.parent
+        for path in self.files(data):
             for row in read_rows(path):
                 yield RepairTask(row.where, row.read(Instance), folder)
 

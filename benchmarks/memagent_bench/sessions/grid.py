@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from memagent.errors import ConfigError
@@ -54,6 +55,11 @@ class Plan(Protocol):
         ...
 
     @property
+    def files(self) -> Sequence[Path]:
+        """The suite's data; none for games."""
+        ...
+
+    @property
     def arms(self) -> Sequence[Arm]:
         """The ways to play."""
         ...
@@ -83,7 +89,7 @@ class Grid:
     difficulties: Sequence[int]
     seeds: Sequence[int]
     arms: Sequence[Arm]
-    name = None
+    name, files = None, ()
 
     def check(self) -> None:
         """Deals one game of each kind, and loads what is to work on shifts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -11,7 +12,7 @@ from memagent.prompts.session import SessionPrompts
 from memagent.session.plan import Protocol
 from memagent.tasks.origin import machine, source_state, versions
 from memagent.threads import in_thread
-from memagent_bench.folder import Binding
+from memagent_bench.folder import Binding, digest_files
 from memagent_bench.provenance import PACKAGES, server_of
 from memagent_bench.sessions.record import Origin
 
@@ -50,11 +51,22 @@ async def origin_of(
     )
 
 
-def binding_of(origin: Origin) -> Binding:
-    """What the records of one folder have in common."""
-    others = {} if origin.suite is None else {"tasks": origin.suite}
+def binding_of(origin: Origin, files: Sequence[Path], extra_body: Mapping[str, object]) -> Binding:
+    """What the records of one folder have in common. Blocks: data files are read.
+
+    Args:
+        origin: of the records.
+        files: of the suite that others made.
+        extra_body: fields that every request has.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    suite = {"tasks": origin.suite, "data": digest_files(files)}
     return {
         "suite": "sessions",
-        **others,
+        # What few folders have is in theirs alone.
+        **({} if origin.suite is None else suite),
+        **({"extra_body": dict(extra_body)} if extra_body else {}),
         **origin.model_dump(mode="json", include=set(BINDING)),
     }

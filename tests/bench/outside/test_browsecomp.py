@@ -212,3 +212,25 @@ def test_two_questions_with_the_same_id_are_refused(
     assert (done.exit_code, "has two tasks with the id '7'" in done.stderr) == (2, True), (
         done.output
     )
+
+
+@pytest.mark.parametrize("name", ["corpus", "decrypted"])
+def test_a_folder_keeps_to_its_data(
+    invoke: Callable[..., Result], data: Path, tmp_path: Path, name: str
+) -> None:
+    args = (
+        "sessions",
+        "--suite",
+        "browsecomp-plus",
+        "--systems",
+        "full",
+        "--out",
+        tmp_path / "out",
+    )
+    assert invoke(*args, "--data", data).exit_code == 0
+    moved = data.rename(tmp_path / "moved")
+    assert invoke(*args, "--data", moved).exit_code == 0
+    with (moved / f"{name}.jsonl").open("a") as file:
+        file.write("\n")
+    done = invoke(*args, "--data", moved)
+    assert (done.exit_code, "different settings: data was" in done.stderr) == (5, True), done.output

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.models.chat_server import Script
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -17,6 +19,7 @@ from memagent.errors import (
 )
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
 from memagent.models.scripted import ScriptedModel
+from memagent.models.spec import open_model
 from memagent_bench.games import expert
 from memagent_bench.sessions.arms import arms
 from memagent_bench.sessions.bench import SessionBench
@@ -78,6 +81,23 @@ async def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> 
     for other in others:
         with pytest.raises(RunMismatch, match=next(iter(other)).replace("tokenizer", "counter")):
             await run(bench(tmp_path, **other))
+
+
+async def test_other_request_fields_in_the_same_folder_are_refused(
+    tmp_path: Path, server: Script
+) -> None:
+    server.be_vllm()
+
+    async def opened(**more: Any) -> None:
+        async with (
+            aclosing(open_model("vllm:tiny", base_url=server.url, **more)) as model,
+            bench(tmp_path, model=model).open(),
+        ):
+            pass
+
+    await opened()
+    with pytest.raises(RunMismatch, match="extra_body was None, is"):
+        await opened(extra_body={"top_k": 1})
 
 
 async def test_an_overflow_stands_and_a_failure_is_tried_again(tmp_path: Path) -> None:
