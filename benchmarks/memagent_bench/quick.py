@@ -14,6 +14,7 @@ from memagent.tasks.statistics import Estimate, estimate
 from memagent.texts import show_length
 from memagent_bench.record import Record
 from memagent_bench.significance import paired_difference
+from memagent_bench.systems.base import Status
 
 MEMORY = ("memory", "memory-gate")
 OTHERS = ("direct", "bm25-model")
@@ -33,13 +34,14 @@ class Row:
     score: Estimate
     tasks: dict[str, Estimate]
     """Of each task by itself."""
-    shown: float
-    """Mean share of the document that the model saw."""
+    shown: float | None
+    """Mean share of the document that the model saw, of answered samples; None where there is none."""
     prompt_tokens: float
     """For `PER` tokens of documents."""
     completion_tokens: float
-    seconds: float
-    """Likewise, of wall time: the median over samples, which may be at work at once."""
+    seconds: float | None
+    """Likewise, of wall time: the median over samples, which may be at work at once. Those that were resumed are left
+    out, as their first part is not timed; None where all were."""
     cost: float | None
     """Likewise, where prices are known."""
 
@@ -53,7 +55,9 @@ def keep_comparable(records: Sequence[Record]) -> list[Record]:
 
 
 def tokens_per_second(records: Sequence[Record]) -> float:
-    """Prompt and completion tokens of records a second of the time in which at least one sample was at work."""
+    """Prompt and completion tokens of records a second of the time in which at least one sample was at work, without
+    samples that were resumed."""
+    records = [record for record in records if not record.resumed]
     busy = until = 0.0
     for begun, seconds in sorted(
         (datetime.fromisoformat(r.started).timestamp(), r.seconds) for r in records
@@ -84,6 +88,8 @@ def _row(records: Sequence[Record], limits: Limits | None) -> Row:
     for record in records:
         by_task[record.task].append(record.score)
     share = PER / sum(record.tokens for record in records)
+    shown = [record.shown for record in records if record.status is Status.ANSWERED]
+    seconds = [PER * record.seconds / record.tokens for record in records if not record.resumed]
     usage = sum((record.usage for record in records), Usage())
     price = None if limits is None else limits.price(usage)
     return Row(
@@ -91,10 +97,10 @@ def _row(records: Sequence[Record], limits: Limits | None) -> Row:
         length=records[0].length,
         score=estimate(by_task.values()),
         tasks={task: estimate([scores]) for task, scores in by_task.items()},
-        shown=statistics.mean(record.shown for record in records),
+        shown=statistics.mean(shown) if shown else None,
         prompt_tokens=usage.prompt_tokens * share,
         completion_tokens=usage.completion_tokens * share,
-        seconds=statistics.median(PER * record.seconds / record.tokens for record in records),
+        seconds=statistics.median(seconds) if seconds else None,
         cost=None if price is None else price * share,
     )
 

@@ -95,6 +95,22 @@ def test_times_and_costs_are_per_100k_tokens_of_documents() -> None:
     assert row.cost == pytest.approx(spent / 1e6)
 
 
+def test_resumed_samples_have_no_time() -> None:
+    made = [
+        record("squad", index=0, seconds=10.0, tokens=4000),
+        record("squad", index=1, seconds=1.0, tokens=4000, resumed=True),
+    ]
+    assert [row.seconds for row in rows(made)] == [250]
+    assert tokens_per_second(made) == tokens_per_second(made[:1])
+    assert [row.seconds for row in rows(made[1:])] == [None]
+
+
+def test_samples_without_an_answer_show_nothing() -> None:
+    made = [record("squad", shown=0.2), record("squad", index=1, score=None)]
+    assert [row.shown for row in rows(made)] == [0.2]
+    assert [row.shown for row in rows(made[1:])] == [None]
+
+
 def test_a_round_is_a_sample_of_each_task_under_each_system(
     invoke: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -275,9 +275,11 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
                 show_length(row.length),
                 f"{score.mean:.2f} ({score.low:.2f} to {score.high:.2f})",
                 *("-" if part is None else f"{part.mean * part.n:g} of {part.n}" for part in parts),
-                f"{row.shown:.0%}",
-                duration(row.seconds * row.length / PER),
-                duration(row.seconds),
+                "-" if row.shown is None else f"{row.shown:.0%}",
+                *(
+                    "-" if row.seconds is None else duration(row.seconds * n / PER)
+                    for n in (row.length, PER)
+                ),
                 amount(row.prompt_tokens + row.completion_tokens),
                 *([] if row.cost is None else [f"{row.cost:.3g}"]),
             ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 from collections.abc import Iterator, Sequence
 
 from memagent.messages import Usage
@@ -17,7 +18,8 @@ HEAD = (
     *("suite", "system", "task", "length", "samples", "unscored", "score", "low", "high"),
     *("calls", "prompt_tokens", "completion_tokens", "seconds"),
 )
-"""Scores and their 95% bounds are fractions; calls, tokens and seconds are means a sample."""
+"""Scores and their 95% bounds are fractions; calls, tokens and seconds are means a sample.
+Seconds are without samples that were resumed, and empty where all were."""
 MEAN = "(mean)"
 """The row of all tasks of a length, each weighing the same."""
 
@@ -53,6 +55,9 @@ def _score(of: Estimate) -> tuple[object, ...]:
 
 def _costs(records: Sequence[Record]) -> list[str]:
     usage = sum((record.usage for record in records), Usage())
-    seconds = sum(record.seconds for record in records)
-    sums = (usage.calls, usage.prompt_tokens, usage.completion_tokens, seconds)
-    return [f"{amount / len(records):.6g}" for amount in sums]
+    sums = (usage.calls, usage.prompt_tokens, usage.completion_tokens)
+    timed = [record.seconds for record in records if not record.resumed]
+    return [
+        *(f"{amount / len(records):.6g}" for amount in sums),
+        f"{statistics.mean(timed):.6g}" if timed else "",
+    ]

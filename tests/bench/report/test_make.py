@@ -207,7 +207,11 @@ def test_needles_have_a_map_of_depths(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_pictures")
 def test_scores_are_also_comma_separated(tmp_path: Path) -> None:
-    records = [record(score=1.0), record(index=1, score=None), record("vt, or so", score=0.5)]
+    records = [
+        record(score=1.0),
+        record(index=1, score=None, seconds=0.1, resumed=True),
+        record("vt, or so", score=0.5, resumed=True),
+    ]
     report = make_report([write(tmp_path / "run", records)], tmp_path / "out")
     rows = list(csv.DictReader(report.table.read_text().splitlines()))
     assert [(row["task"], row["samples"], row["unscored"], row["score"]) for row in rows] == [
@@ -220,6 +224,7 @@ def test_scores_are_also_comma_separated(tmp_path: Path) -> None:
     }
     assert float(rows[0]["low"]) < 0.5 < float(rows[0]["high"])
     assert (rows[0]["calls"], rows[0]["seconds"]) == ("3", "6.1")
+    assert rows[1]["seconds"] == ""
 
 
 @pytest.mark.usefixtures("no_pictures")
