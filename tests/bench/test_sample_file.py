@@ -124,6 +124,13 @@ def test_own_samples_are_measured(invoke: Invoke, tmp_path: Path) -> None:
         ([SHORT, {"question": "?"}], "line 2: outputs"),
         ([SHORT | {"outputs": []}], "line 1: outputs"),
         ([{"question": "?", "outputs": "x"}], "no document"),
+        *(
+            (
+                [{"question": "?", "outputs": "x", "input": "abc", "context_span": span}],
+                "line 1: context_span: .*got",
+            )
+            for span in ([0, 4], [2, 1], [1, 1], [-1, 2])
+        ),
         ([SHORT | {"scorer": "bleu"}], "no scorer 'bleu'"),
         ([SHORT | {"outputs": ["a", "b"]}], "several references.*string_match_part"),
         ([SHORT, SHORT | {"scorer": "f1"}], "'string_match_all' and 'f1'"),
