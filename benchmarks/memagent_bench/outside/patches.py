@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from io import StringIO
+from itertools import islice
 from typing import NamedTuple
 
 from memagent_bench.outside.base import BadData
 
-FILE = re.compile(r"^\+\+\+ (?:b/)?(\S+)")
-OLD_FILE = re.compile(r"^--- (?:a/)?(\S+)")
-HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+FILE = re.compile(r'^\+\+\+ "?(?:b/)?([^"\t\r\n]+)')
+OLD_FILE = re.compile(r'^--- "?(?:a/)?([^"\t\r\n]+)')
+HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+NO_LINE_END = re.compile(r"\n\\[^\n]*")
+"""What a diff writes below a line that the file ends with, without a line end."""
 NOTHING = "/dev/null"
 
 
@@ -21,6 +25,30 @@ class Edit(NamedTuple):
     search: str
     """What stands there; empty for a new file."""
     replace: str
+    line: int | None = None
+    """Where it stands once the edits before are made, from 0; None: where it is found."""
+
+
+def apply_patch(
+    files: Mapping[str, str], diff: str, where: str, name: str
+) -> tuple[dict[str, str], list[Edit]]:
+    """The files after a unified diff, and its edits, each of a text that occurs once.
+
+    Raises:
+        BadData: it isn't one, or doesn't fit the files.
+    """
+    edits = list[Edit]()
+    files = dict(files)
+    for edit in edits_of(diff, where):
+        before = files.get(edit.path)
+        try:
+            files = apply_edit(files, edit)
+        except ValueError as error:
+            raise BadData(f"{where}: {name} does not fit the repository: {error}") from error
+        if before and _count(before, edit.search) != 1:
+            edit = Edit(edit.path, before, files[edit.path])
+        edits.append(edit)
+    return files, edits
 
 
 def edits_of(diff: str, where: str) -> Iterator[Edit]:
@@ -29,7 +57,7 @@ def edits_of(diff: str, where: str) -> Iterator[Edit]:
     Raises:
         BadData: it is cut off, deletes a file, or isn't a unified diff.
     """
-    lines = iter(diff.splitlines(keepends=True))
+    lines = _lines(NO_LINE_END.sub("\0", diff.removesuffix("\n") + "\n"))
     path = old = ""
     found = False
     for line in lines:
@@ -41,9 +69,10 @@ def edits_of(diff: str, where: str) -> Iterator[Edit]:
                 raise BadData(f"{where}: the patch deletes {old!r}, which isn't supported")
         elif head := HUNK.match(line):
             found = True
-            left, right = (int(count or 1) for count in head.groups())
+            left, start, right = (int(number or 1) for number in head.groups())
             search, replace = _hunk(lines, left, right, where)
-            yield Edit(path, search, replace)
+            line = None if old == NOTHING else start - (right > 0)
+            yield Edit(path, search, replace, line)
     if diff.strip() and not found:
         raise BadData(f"{where}: the patch isn't a unified diff: no line begins with @@")
 
@@ -54,9 +83,7 @@ def _hunk(lines: Iterator[str], left: int, right: int, where: str) -> tuple[str,
         line = next(lines, None)
         if line is None:
             raise BadData(f"{where}: the patch is cut off; fetch the data again")
-        sign, text = line[:1], line[1:]
-        if sign == "\\":
-            continue
+        sign, text = line[:1], line[1:].removesuffix("\0\n")
         if sign != "+":
             search.append(text or "\n")
             left -= 1
@@ -73,14 +100,29 @@ def apply_edit(files: Mapping[str, str], edit: Edit) -> dict[str, str]:
         ValueError: the text doesn't stand there, or stands there more than once.
     """
     text = files.get(edit.path)
+    if text is not None and edit.line is not None:
+        at = sum(map(len, islice(_lines(text), edit.line)))
+        if text.startswith(edit.search, at):
+            text = text[:at] + edit.replace + text[at + len(edit.search) :]
+            return {**files, edit.path: text}
     if not edit.search:
         if text:
             raise ValueError(f"{edit.path} exists; give the text to replace")
         return {**files, edit.path: edit.replace}
     if text is None:
         raise ValueError(f"there is no file {edit.path}")
-    if (count := text.count(edit.search)) != 1:
+    if (count := _count(text, edit.search)) != 1:
         raise ValueError(
             f"the text occurs {count} times in {edit.path}; give one that occurs once, with the lines around it"
         )
     return {**files, edit.path: text.replace(edit.search, edit.replace)}
+
+
+def _count(text: str, search: str) -> int:
+    """How often a text occurs; 2 where it only overlaps itself."""
+    return max(text.count(search), 2 * (text.find(search) != text.rfind(search)))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines as diffs count them: a form feed ends none."""
+    return StringIO(text, newline="\n")

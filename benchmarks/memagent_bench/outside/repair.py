@@ -23,7 +23,7 @@ from memagent.tools import Tool, tool
 from memagent.tools.processes import ProcessCall, place_of, tool_pool
 from memagent_bench.games.transcript import Call, call
 from memagent_bench.outside.base import BadData, Solution, TaskEnvironment
-from memagent_bench.outside.patches import Edit, apply_edit, edits_of
+from memagent_bench.outside.patches import Edit, apply_edit, apply_patch
 from memagent_bench.outside.rows import SUFFIXES, find_files, read_rows
 from memagent_bench.outside.sandbox import MIB, Limits, Sandbox
 
@@ -115,14 +115,7 @@ class RepairTask:
                 f"{self.where}: there is no folder {self.instance.repo!r} in {str(self.folder)!r}"
             )
         files = _read_files(root, self.where)
-        hidden = dict(files)
-        for edit in edits_of(self.instance.test_patch, self.where):
-            try:
-                hidden = apply_edit(hidden, edit)
-            except ValueError as error:
-                raise BadData(
-                    f"{self.where}: test_patch does not fit the repository: {error}"
-                ) from error
+        hidden, _ = apply_patch(files, self.instance.test_patch, self.where, "test_patch")
         return RepairEnvironment(self.where, self.instance, files, hidden)
 
 
@@ -230,7 +223,7 @@ class RepairEnvironment(TaskEnvironment):
 
     def solve(self) -> Solution:
         """Reads what the reference patch changes, changes it, and runs the tests."""
-        made = [*edits_of(self._instance.patch, self._where)]
+        _, made = apply_patch(self._files, self._instance.patch, self._where, "patch")
         if not made:
             raise BadData(
                 f"{self._where} has no patch, so there is no reference solution: use --player model"
@@ -238,7 +231,7 @@ class RepairEnvironment(TaskEnvironment):
         calls = list[Call]()
         for path in dict.fromkeys(edit.path for edit in made if edit.search):
             calls.append(call("read_file", path=path))
-        calls += [call("edit", **edit._asdict()) for edit in made]
+        calls += [call("edit", path=e.path, search=e.search, replace=e.replace) for e in made]
         return Solution((*calls, call("run_tests")), "done")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,9 @@ TESTS = "tests/test_prices.py"
 
 def diff(path: str, old: str, new: str) -> str:
     """A unified diff."""
-    lines = difflib.unified_diff(
-        old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{path}", f"b/{path}"
-    )
-    return "".join(lines)
+    before, after = (list(StringIO(text, newline="\n")) for text in (old, new))
+    lines = difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")
+    return "".join(s if s[-1] == "\n" else f"{s}\n\\ No newline at end of file\n" for s in lines)
 
 
 def instance(**more: Any) -> dict[str, Any]:

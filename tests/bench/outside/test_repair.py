@@ -16,7 +16,7 @@ from memagent.messages import ToolCall
 from memagent.tools import Toolset
 from memagent_bench.outside import repair
 from memagent_bench.outside.base import BadData
-from memagent_bench.outside.patches import Edit, apply_edit, edits_of
+from memagent_bench.outside.patches import Edit, apply_edit, apply_patch, edits_of
 from memagent_bench.outside.repair import Repair, RepairEnvironment, run_pytest
 from memagent_bench.sessions.record import read_sessions
 
@@ -173,6 +173,29 @@ def test_patches() -> None:
         list(edits_of("--- a/a.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", "x"))
     with pytest.raises(ValueError, match="occurs 0 times"):
         apply_edit(files, Edit("a.py", "nothing", ""))
+    with pytest.raises(ValueError, match="occurs 2 times"):
+        apply_edit({"a.py": "x\n" * 3}, Edit("a.py", "x\nx\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("x\n" * 9, "x\n" * 4 + "y\n" + "x\n" * 5, id="the same lines around it"),
+        pytest.param("x\n" * 20, "y\n" + "x\n" * 18 + "y\n", id="two places"),
+        pytest.param("x\ny", "x\nz", id="no line end"),
+        pytest.param("x\ny", "x\ny\n", id="a line end added"),
+        pytest.param("x\ny\n", "x\ny", id="a line end removed"),
+        pytest.param("x\n\f\nx\ny\n", "x\n\f\nx\nz\n", id="a form feed"),
+        pytest.param("x\n", "x\ny\n", id="at the end"),
+    ],
+)
+def test_patches_are_applied_where_they_say(old: str, new: str) -> None:
+    files = {"my dir/a.py": old}
+    after, edits = apply_patch(files, diff("my dir/a.py", old, new), "x", "patch")
+    assert after == {"my dir/a.py": new}
+    for edit in edits:
+        files = apply_edit(files, Edit(edit.path, edit.search, edit.replace))
+    assert files == after
 
 
 def test_the_command_plays_them(invoke: Callable[..., Result], tmp_path: Path) -> None:
