@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from typer.testing import Result
 
 from memagent.errors import ConfigError, MemagentError
 from memagent.tokens.local import TokenizerFile
@@ -46,12 +47,16 @@ def test_the_instant_server_reports_what_prompts_and_replies_take(url: str) -> N
 
 
 def test_all_read_the_same_document_at_the_instant_server(document: Path) -> None:
-    readers = ("memagent", "floor", "plain script")
+    readers = ("memagent", "floor", "plain script")  # in this order, whatever the order given
     setting = compare.Setting(
-        lengths=(8192, 16384, 32768), readers=readers, rounds=1, tokenizer=SMALL_TOKENIZER
+        lengths=(8192, 16384, 32768),
+        readers=("floor", "memagent", "plain script"),
+        rounds=1,
+        tokenizer=SMALL_TOKENIZER,
     )
     found = compare.measure(setting)
     for passes in found.values():
+        assert tuple(passes) == readers
         ours, flat, script = (passes[name][0] for name in readers)
         assert ours["calls"] == flat["calls"] >= 3
         # Few calls: that for the answer, which shows no text, counts for much.
@@ -155,3 +160,26 @@ def test_a_table_goes_between_the_marks_of_its_command(tmp_path: Path) -> None:
     assert "old" not in text
     assert "a machine\n\n| measured" in text
     assert text.endswith(f"{end}\nb\n<!-- measured: y -->\nkept\n{end}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot read the page"),
+        ("no mark", "needs the lines '<!-- measured: memagent-bench perf -->'"),
+        ("<!-- measured: memagent-bench perf -->\nno end", "and '<!-- end of measured -->'"),
+    ],
+)
+def test_a_page_without_marks_is_refused_before_anything_is_measured(
+    invoke: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    text: str | None,
+    said: str,
+) -> None:
+    monkeypatch.setattr(compare, "measure", lambda _: pytest.fail("measured"))
+    page = tmp_path / "page.md"
+    if text is not None:
+        page.write_text(text)
+    done = invoke("perf", "--tokenizer", SMALL_TOKENIZER, "--readers", "memagent", "--write", page)
+    assert (done.exit_code, said in done.stderr) == (2, True), done.output

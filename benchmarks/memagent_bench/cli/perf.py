@@ -50,7 +50,7 @@ def perf(given: Perf) -> None:
     """
     with report_errors(Outcome(Display.PLAIN)):
         from memagent_bench.perf import compare
-        from memagent_bench.perf.measure import table, write_section
+        from memagent_bench.perf.measure import split_page, table, write_section
 
         chosen = {} if given.readers is None else {"readers": tuple(given.readers.split(","))}
         setting = compare.Setting(
@@ -65,13 +65,15 @@ def perf(given: Perf) -> None:
             prompts=given.prompts,
             **chosen,
         )
+        mark = COMMAND if given.base_url is None else f"{COMMAND} --base-url"
+        if given.write is not None:
+            split_page(given.write, mark)  # now, and not once all is measured
         found = compare.measure(setting)
         where, rows = compare.where(setting), compare.rows(found)
         page = compare.tables(found, answers=given.base_url is not None)
         page += f"\n\n{table(rows)}" if rows else ""
         print(f"{where}\n\n{page}")
         if given.write is not None:
-            mark = COMMAND if given.base_url is None else f"{COMMAND} --base-url"
             write_section(given.write, mark, f"{where}\n\n{page}\n")
     if any(row.good is False for row in rows):
         raise typer.Exit(NO_ANSWER)

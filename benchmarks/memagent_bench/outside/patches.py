@@ -71,8 +71,7 @@ def edits_of(diff: str, where: str) -> Iterator[Edit]:
             found = True
             left, start, right = (int(number or 1) for number in head.groups())
             search, replace = _hunk(lines, left, right, where)
-            line = None if old == NOTHING else start - (right > 0)
-            yield Edit(path, search, replace, line)
+            yield Edit(path, search, replace, None if old == NOTHING else start - (right > 0))
     if diff.strip() and not found:
         raise BadData(f"{where}: the patch isn't a unified diff: no line begins with @@")
 

@@ -127,7 +127,8 @@ def measure(setting: Setting) -> Found:
     """
     counter = TokenizerFile(setting.tokenizer)
     frame = PromptSet.load("plain").render("update", question="", memory="")
-    found: Found = {length: {name: [] for name in setting.readers} for length in setting.lengths}
+    readers = sorted(setting.readers, key=OURS.__ne__)  # ours first: the floor makes as many calls
+    found: Found = {length: {name: [] for name in readers} for length in setting.lengths}
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "document.txt"
         write_document(document, 100_000, counter, 0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from memagent.errors import ConfigError
 from memagent.tasks.origin import machine
 
 SMALL_TOKENIZER = Path(__file__).parents[3] / "tests/data/tokenizer/tokenizer.json"
@@ -75,7 +76,28 @@ def write(page: Path, command: str, rows: Sequence[Row], where: str | None = Non
 
 
 def write_section(page: Path, command: str, section: str) -> None:
-    """Puts a text into a page, between the marks of the command that measured it, which are there already."""
+    """Puts a text into a page, between the marks of the command that measured it, which are there already.
+
+    Raises:
+        ConfigError: as `split_page`.
+    """
+    before, after = split_page(page, command)
+    page.write_text(before + section + after)
+
+
+def split_page(page: Path, command: str) -> tuple[str, str]:
+    """A page up to the end of a command's first mark, and from its second mark.
+
+    Raises:
+        ConfigError: the page cannot be read, or lacks a mark.
+    """
     begin, end = f"<!-- measured: {command} -->\n", "<!-- end of measured -->"
-    before, rest = page.read_text().split(begin)
-    page.write_text(before + begin + section + end + rest.split(end, 1)[1])
+    try:
+        before, rest = page.read_text().split(begin)
+        return before + begin, end + rest.split(end, 1)[1]
+    except OSError as error:
+        raise ConfigError(f"cannot read the page {str(page)!r}: {error.strerror}") from error
+    except (ValueError, IndexError) as error:
+        raise ConfigError(
+            f"{str(page)!r} needs the lines {begin.strip()!r} and {end!r}, once: the table goes between them"
+        ) from error
