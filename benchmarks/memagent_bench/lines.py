@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS
@@ -59,17 +51,13 @@ class SampleLine(Line):
     """How the reply begins."""
     tokens_to_generate: int = Field(128, gt=0)
 
-    @field_validator("context_span")
-    @classmethod
-    def _lies_in_input(
-        cls, span: tuple[int, int] | None, info: ValidationInfo
-    ) -> tuple[int, int] | None:
-        text = info.data.get("input")
-        if span and text is not None and not 0 <= span[0] < span[1] <= len(text):
+    def model_post_init(self, _: object) -> None:
+        """Checks the span; pydantic reports the error as it reports others."""
+        (start, end), text = self.context_span or (0, 0), self.input
+        if self.context_span and text is not None and not 0 <= start < end <= len(text):
             raise ValueError(
-                f"must be start < end within the input's {len(text):,} characters, got {[*span]}"
+                f"context_span must be a part of the {len(text):,} characters, got {[start, end]}"
             )
-        return span
 
     @property
     def parts(self) -> tuple[str, str, str] | None:

@@ -127,7 +127,7 @@ def test_own_samples_are_measured(invoke: Invoke, tmp_path: Path) -> None:
         *(
             (
                 [{"question": "?", "outputs": "x", "input": "abc", "context_span": span}],
-                "line 1: context_span: .*got",
+                "line 1: .*context_span must be .* got",
             )
             for span in ([0, 4], [2, 1], [1, 1], [-1, 2])
         ),

@@ -72,9 +72,7 @@ class TaskGrid:
         every = dict[str, Task]()
         for task in islice(self.suite.tasks(self.data), self.first if wants_all else None):
             if task.id in every:
-                raise BadData(
-                    f"{str(self.data)!r} has two tasks with the id {task.id!r}; remove one of them"
-                )
+                raise BadData(f"two tasks of the data have the id {task.id!r}; remove one of them")
             every[task.id] = task
         return every if wants_all else {n: every[n] for n in several_of(self.names, every, "task")}
 

@@ -209,7 +209,7 @@ def test_two_questions_with_the_same_id_are_refused(
         *("sessions", "--suite", "browsecomp-plus", "--data", data, "--systems", "full"),
         *("--games", games, "--out", tmp_path / "out"),
     )
-    assert (done.exit_code, "has two tasks with the id '7'" in done.stderr) == (2, True), (
+    assert (done.exit_code, "two tasks of the data have the id '7'" in done.stderr) == (2, True), (
         done.output
     )
 
