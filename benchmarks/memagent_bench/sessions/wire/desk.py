@@ -56,6 +56,8 @@ class Desk:
         self._write = write or write_by_rules
         self._ids = itertools.count()
         self.refused: list[tuple[Refusal, str]] = []
+        self.stuck: Refusal | None = None
+        """Why the last request was refused; None once one was answered."""
         self.usage = Usage()
         self.summaries = 0
         self.prompts: list[int] = []
@@ -105,6 +107,7 @@ class Desk:
 
     def _refuse(self, why: Refusal, said: str, **more: str) -> tuple[int, dict[str, Any]]:
         self.refused.append((why, said))
+        self.stuck = why
         error = {"message": said, "type": "invalid_request_error", "param": "messages", **more}
         return 400, {"error": error}
 
@@ -127,6 +130,7 @@ class Desk:
         if spent > room:
             text, calls, finish = text[: len(text) * room // spent], [], "length"
             spent = room
+        self.stuck = None
         self.usage += Usage(calls=1, prompt_tokens=prompt, completion_tokens=spent)
         message = {"role": "assistant", "content": text or None, "tool_calls": calls or None}
         usage = {"prompt_tokens": prompt, "completion_tokens": spent}

@@ -88,7 +88,7 @@ async def _end(play: Play, post: Post, desk: Desk) -> Ended:
     try:
         ended = await play(post)
     except Exception as error:  # noqa: BLE001 - each framework has errors of its own
-        reason = REASONS.get(desk.refused[-1][0]) if desk.refused else None
+        reason = REASONS.get(desk.stuck) if desk.stuck else None
         if reason is None and OVERFLOW.search(
             " ".join(kind.__name__ for kind in type(error).__mro__)
         ):

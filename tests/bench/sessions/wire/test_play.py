@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import httpx
 import pytest
 from blockbuster import BlockBuster
 
@@ -94,6 +95,26 @@ async def test_a_frameworks_error_says_why_it_ended(name: str, reason: Reason) -
     ended = (await played(fails)).ended
     assert (ended.reason, ended.answer) == (reason, None)
     assert ended.detail == f"{name}: too much"
+
+
+@pytest.mark.parametrize(("recovers", "reason"), [(False, Reason.OVERFLOW), (True, Reason.ERROR)])
+async def test_a_recovered_overflow_does_not_explain_a_later_failure(
+    recovers: bool, reason: Reason
+) -> None:
+    async def fails(post: Post) -> Ended:
+        tools = [tool.spec.to_openai() for tool in post.tools]
+        async with httpx.AsyncClient() as client:
+            for text in ("word " * WINDOW, *([post.task] if recovers else [])):
+                messages = [{"role": "user", "content": text}]
+                await client.post(
+                    f"{post.url}/chat/completions", json={"messages": messages, "tools": tools}
+                )
+        raise ConnectionError("much later")
+
+    worked = await played(fails)
+    assert worked.ended.reason is reason
+    assert worked.wired is not None
+    assert worked.wired.overflows == 1
 
 
 async def test_a_lost_task_is_no_answer() -> None:
