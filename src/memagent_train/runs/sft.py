@@ -142,8 +142,9 @@ class ReplyTrainer(SFTTrainer):
         labels = inputs["labels"][:, 1:]  # of each position, the id that comes next
         learnt = labels != NOT_LEARNT
         read = {name: inputs[name] for name in inputs if name != "labels"}
-        hidden = bare.base_model(**read, use_cache=False).last_hidden_state[:, :-1][learnt]
-        logits = bare.get_output_embeddings()(hidden).float()
+        with self.accelerator.autocast():  # which the wrapped model's own forward would do
+            hidden = bare.base_model(**read, use_cache=False).last_hidden_state[:, :-1][learnt]
+            logits = bare.get_output_embeddings()(hidden).float()
         loss = cross_entropy(logits, labels[learnt], reduction="sum")
         right = (logits.argmax(-1) == labels[learnt]).float().mean().item()
         self._metrics["train"]["mean_token_accuracy"].append(right)

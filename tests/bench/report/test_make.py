@@ -174,6 +174,13 @@ def test_poor_folders_give_sensible_pages(tmp_path: Path, records: list[Record])
     sound(made(tmp_path, records))
 
 
+def test_folders_with_similar_names_have_their_own_pictures(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, [record("vt"), record("cwe")]) for name in ("run 1", "run-1")]
+    pictures = make_report(folders, tmp_path / "out").pictures
+    assert len({*pictures}) == len(pictures)
+    assert len([path for path in pictures if "-tasks-" in path.name]) == 2
+
+
 def test_pictures_of_a_poor_folder(tmp_path: Path) -> None:
     records = [record("vt", seconds=0.0), record("cwe", length=32 * K), record(score=None)]
     made(tmp_path, records)
