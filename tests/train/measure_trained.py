@@ -1,6 +1,6 @@
 """Serves `smol:trained` with real engines in float32, and compares the log-probabilities of what they draw.
 
-python -m tests.engines.measure_trained [--engine vllm] [--engine sglang]
+python -m tests.train.measure_trained [--engine vllm] [--engine sglang]
 
 Needs torch (.venv-train), `make engines` and `make smol`. The adapter is served by vLLM alone: SGLang's need a GPU. The
 merged model is served by both. Ends with 1 if a token's log-probability is more than 2e-3 from transformers'.
