@@ -35,8 +35,8 @@ class Arm(Leaf):
 
     @property
     def label(self) -> str:
-        """`full`, `mask W=4096`, `summary W=4096 S=7`."""
-        settings = {"W": self.working_context, "S": self.summaries}
+        """`full`, `mask W=4096 K=10`, `summary W=4096 S=7`."""
+        settings = {"W": self.working_context, "S": self.summaries, "K": self.kept}
         given = (f"{name}={value}" for name, value in settings.items() if value is not None)
         by = () if self.writer is None else (f"by {self.writer}",)
         return " ".join((self.system, *given, *by))

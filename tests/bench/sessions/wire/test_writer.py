@@ -93,5 +93,5 @@ def test_each_writer_is_a_row() -> None:
         writers=(None, "smol"),
     )
     assert [arm.label for arm in made] == [
-        *("mask W=4096", "buffer W=4096", "buffer W=4096 by smol")
+        *("mask W=4096 K=3", "buffer W=4096", "buffer W=4096 by smol")
     ]
