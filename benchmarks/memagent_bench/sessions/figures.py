@@ -15,7 +15,7 @@ from memagent_bench.sessions.record import SessionRecord
 from memagent_bench.systems.base import Status
 
 HEAD = ("", "success (95%)", "no answer", "steps", "prompt tokens", "largest", "summaries")
-LEGEND = "W: working context; S: maximum summaries. Success: mean over games, no answer counts as 0; else medians"
+LEGEND = "W: working context; S: most summaries; K: outputs kept. Success: mean of games, no answer is 0; else medians"
 SPREAD = " (smallest to largest)"
 
 
