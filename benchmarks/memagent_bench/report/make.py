@@ -134,11 +134,11 @@ def _pictures(of: View) -> Iterator[tuple[str, bytes]]:
         yield _file_name(chart.name), png(chart)
     taken: set[str] = set()
     for heat in (*of.heat_maps, *of.depth_maps):
-        name = f"{of.suite.name}-{heat.kind}s-{_file_name(heat.label)}"
+        name = _file_name(f"{of.suite.name}-{heat.kind}s-{_file_name(heat.label)}")
         while name in taken:
             name += "-"
         taken.add(name)
-        yield _file_name(name), heat_map_png(heat, of.title)
+        yield name, heat_map_png(heat, of.title)
 
 
 def _file_name(text: str) -> str:

@@ -106,7 +106,7 @@ def _ranking(view: View) -> str:
     best = sorted(means, key=lambda label: -means[label])
     named = [f"{label} {points(means[label])}" for label in best[:RANKED]]
     rest = len(best) - RANKED
-    more = f"; {rest} others score lower" if rest > 0 else ""
+    more = f"; {rest} others score no higher" if rest > 0 else ""
     return f"At {show_length(length)} the scores are {join_words(named)}{more}."
 
 
