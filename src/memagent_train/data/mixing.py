@@ -51,6 +51,15 @@ def counts_of(size: int, weights: Sequence[float]) -> list[int]:
     return counts
 
 
+def with_each(counts: Sequence[int]) -> list[int]:
+    """The same counts, but one at least of each source, taken from the largest; as far as there are enough."""
+    changed = list(counts)
+    while 0 in changed and max(changed) > 1:
+        changed[changed.index(max(changed))] -= 1
+        changed[changed.index(0)] += 1
+    return changed
+
+
 def order_of(counts: Sequence[int], seed: int) -> tuple[Indexes, Indexes]:
     """The samples of an epoch in random order.
 

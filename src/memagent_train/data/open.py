@@ -18,7 +18,14 @@ from memagent_bench.fitted import shuffle_range
 from memagent_bench.length_tokens import length_counter
 from memagent_train.data.games import open_games
 from memagent_train.data.generated import open_own, open_ruler, open_tracking
-from memagent_train.data.mixing import Indexes, counts_of, epoch_size, order_of, weights_of
+from memagent_train.data.mixing import (
+    Indexes,
+    counts_of,
+    epoch_size,
+    order_of,
+    weights_of,
+    with_each,
+)
 from memagent_train.data.questions import open_hotpotqa, open_squad
 from memagent_train.data.rows import open_hub, open_jsonl
 from memagent_train.data.samples import TrainingSample
@@ -81,7 +88,7 @@ class Data:
         self._facts = dict(facts)
         self._shares = _shares(parts)
         self._size = size or epoch_size([len(part.items) for part in parts], self._shares)
-        self._counts = counts_of(self._size, self._shares)
+        self._counts = with_each(counts_of(self._size, self._shares))
         self._sources_N, self._numbers_N = order_of(self._counts, seed)
         self._round = lru_cache(maxsize=2 * len(parts))(self._shuffle)
 

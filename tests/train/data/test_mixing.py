@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_train.data.mixing import counts_of, epoch_size, order_of, weights_of
+from memagent_train.data.mixing import counts_of, epoch_size, order_of, weights_of, with_each
 from memagent_train.errors import DataError
 
 
@@ -38,6 +38,12 @@ def test_counts_are_the_shares_rounded(size: int, raw: list[float]) -> None:
     counts = counts_of(size, weights)
     assert sum(counts) == size
     assert all(abs(count - size * w) < 1 + 1e-6 for count, w in zip(counts, weights, strict=True))
+
+
+def test_no_source_is_rounded_away() -> None:
+    assert with_each(counts_of(100, [300 / 301, 1 / 301])) == [99, 1]
+    assert with_each([3, 0, 0]) == [1, 1, 1]
+    assert with_each([2, 0, 0]) == [1, 1, 0], "fewer samples than sources"
 
 
 def test_the_order_is_mixed_and_the_same_for_a_seed() -> None:

@@ -62,6 +62,12 @@ def test_weights_decide_the_mix_and_the_rest_comes_in_the_next_epoch(
         data(table, sums(weight=1))
 
 
+def test_a_source_of_little_weight_is_not_left_out(table: dict[str, object]) -> None:
+    found = data(table | {"weight": 300}, sums(weight=1))
+    assert len(found) == 20
+    assert Counter(found.sample(i).task for i in range(20)) == {"jsonl": 19, "sums": 1}
+
+
 def test_a_size_of_ones_own(table: dict[str, object]) -> None:
     short = data(table, size=8)
     assert len(short) == 8
