@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -41,8 +41,8 @@ class LoraSettings(Leaf):
     alpha: float = Field(default=64, gt=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """0: with dropout the log-probabilities in the loss would differ from those of the rollout."""
-    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    """Names of the layers that get an adapter."""
+    targets: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["all-linear"] = "all-linear"
+    """Names of the layers that get an adapter, such as `["q_proj", "v_proj"]`."""
     start: Path | None = None
     """Folder of an adapter to continue, with the same rank and alpha; its layers are kept. None: a new adapter. The
     reference of the KL term is then the model with the initial adapter."""

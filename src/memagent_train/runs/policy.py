@@ -136,11 +136,13 @@ def with_adapter(
     """The model for a trainer, and the adapter that the trainer must add; None if there is none to add.
 
     Raises:
-        ConfigError: the adapter to continue can't be loaded, or has another rank or alpha.
+        ConfigError: the adapter to continue can't be loaded, or has another rank or alpha; or a target of a new one
+            names no layer.
     """
     if settings is None:
         return model, None
     if settings.start is None:
+        _check_targets(model, settings.targets)
         return model, adapter_settings(settings)
     from peft import PeftConfig, PeftModel
 
@@ -169,6 +171,17 @@ def with_adapter(
     # An export names its base without the folder; peft would look for that name on the hub at each checkpoint.
     adapted.peft_config["default"].base_model_name_or_path = model.name_or_path
     return adapted, None
+
+
+def _check_targets(model: PreTrainedModel, targets: tuple[str, ...] | str) -> None:
+    layers = [name for name, module in model.named_modules() if not any(module.children())]
+    for target in () if isinstance(targets, str) else targets:
+        if not any(f".{name}".endswith(f".{target}") for name in layers):
+            linear = (one for one, it in model.named_modules() if isinstance(it, torch.nn.Linear))
+            raise ConfigError(
+                f"lora.targets has {target!r}, but the model has no such layer: give some of "
+                f"{', '.join(sorted({name.rpartition('.')[2] for name in linear}))}, or 'all-linear'"
+            )
 
 
 def with_checkpoint(

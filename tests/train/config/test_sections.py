@@ -33,6 +33,7 @@ def test_lengths_are_written_as_people_do() -> None:
         (ModelSettings, {"path": ""}),
         (ModelSettings, {"path": "m", "dtype": "int8"}),
         (LoraSettings, {"rank": 0}),
+        (LoraSettings, {"targets": []}),
         (LoraSettings, {"dropout": 1.0}),
         (EvaluationSettings, {"n": 0}),
         (EvaluationSettings, {"lengths": ["8x"]}),

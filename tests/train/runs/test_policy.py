@@ -154,6 +154,14 @@ def test_an_adapter_is_merged_into_its_base(folder: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.filterwarnings(PEFT)
+def test_a_target_that_is_no_layer_is_named(folder: Path) -> None:
+    model = load_model(ModelSettings(path=str(folder)))
+    for wrong in ("q_prj", "self_attn"):
+        with pytest.raises(ConfigError, match=rf"{wrong}.* no such layer: .*q_proj"):
+            with_adapter(model, LoraSettings(targets=("v_proj", wrong)))
+    assert with_adapter(model, LoraSettings(targets=("self_attn.q_proj",)))[1] is not None
+
+
 def test_an_adapter_of_another_model_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ConfigError, match="does not fit"):
