@@ -12,7 +12,11 @@ from memagent_nano.stages import DOCUMENTS, GATED, ROLLOUTS, TRUNK, Stage
 CONSTANT = "optimizer.schedule=constant"
 FINE = "optimizer.learning_rate=1.5e-3"
 """After the trunk: from 3e-3 the loss stayed at four times what half of it reached."""
-TOSS = ("reward.use=memagent_train.smoke.control:toss", "evaluation.lengths=[]")
+TOSS = (
+    "reward.use=memagent_train.smoke.control:toss",
+    "evaluation.lengths=[]",
+    "evaluation.every=0",
+)
 """Arm (f). An evaluation while it trains would be tosses too."""
 ROUNDS = 3
 """Of rejection sampling: half of the updates of `more`, and rollouts for the rest of the computing. Reinforcement

@@ -61,6 +61,11 @@ def train(
     process = this_process(config.resources)
     reports = report_targets(config.logging)
     _check_sharding(config)
+    if config.evaluation.every and not config.evaluation.columns:
+        raise ConfigError(
+            f"evaluation.every = {config.evaluation.every!r} has nothing to evaluate: give evaluation.lengths or "
+            f"evaluation.as_they_are = true, or leave it out"
+        )
     # No progress is reported for it.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     run = open_shared(out, dump_config(config), FREE, process, config.resources, TrainConfig)

@@ -281,6 +281,13 @@ def test_deepspeed_is_asked_for_by_name(settings: Path, tmp_path: Path) -> None:
         train(load_train(settings, ["resources.sharding=zero2"]), tmp_path / "out")
 
 
+def test_evaluations_of_nothing_are_refused(settings: Path, tmp_path: Path) -> None:
+    nothing = ["evaluation.as_they_are=false", "evaluation.every=1"]
+    with pytest.raises(ConfigError, match=r"every = 1 has nothing to evaluate"):
+        train(load_train(settings, nothing), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_weights_that_are_divided_cannot_generate(settings: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"set rollout.engine to 'vllm'"):
         train(load_train(settings, ["resources.sharding=fsdp"]), tmp_path / "out")
