@@ -93,6 +93,27 @@ def test_the_loss_is_that_of_trl(tmp_path: Path) -> None:
         assert torch.allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)]
+)
+def test_passes_use_the_precision_that_was_asked_for(
+    config: SftConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    precision: str,
+    dtype: torch.dtype,
+) -> None:
+    computed: set[torch.dtype] = set()
+    model: Any = load_model(config.model)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda _, given, output: computed.add(output.dtype))
+    monkeypatch.setattr("memagent_train.runs.sft.load_model", lambda _: model)
+    optimizer = config.optimizer.model_copy(update={"precision": precision, "steps": 1})
+    warm_start(config.model_copy(update={"optimizer": optimizer}), tmp_path / "run")
+    assert computed == {dtype}
+
+
 def test_other_rows_have_another_digest() -> None:
     row = TraceRow((1, 2), (3,), (1,))
     others = [TraceRow((1,), (2, 3), (1, 1)), TraceRow((1, 2), (3,), (0,))]
