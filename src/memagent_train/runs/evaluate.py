@@ -117,8 +117,7 @@ def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
 def _warn_of_seen(target: Target, facts: Mapping[str, Any], n: int) -> None:
     """A training holds out as many samples as it evaluates on, of its own data; it may have seen others."""
     folder = Path(target.name).absolute().parent
-    trained = RunFolder(folder.parent).read_facts() if folder.name == "checkpoints" else {}
-    if not trained:
+    if folder.name != "checkpoints" or not (trained := RunFolder(folder.parent).read_facts()):
         return
     held_out = int(trained.get("part", "all but 0").removeprefix("all but "))
     why = f"the run held out {held_out} samples" if n > held_out else ""
@@ -130,12 +129,8 @@ def _warn_of_seen(target: Target, facts: Mapping[str, Any], n: int) -> None:
             "" if new else "this isn't the data that the run was trained with, or not its data.seed"
         )
     if why:
-        logger.warning(
-            "%s, so it may have been trained on some of these %d (another data.seed gives new ones of %s)",
-            why,
-            n,
-            ", ".join(SEEDED),
-        )
+        new = f"another data.seed gives new ones of {', '.join(SEEDED)}"
+        logger.warning("%s, so it may have been trained on some of these %d (%s)", why, n, new)
 
 
 def _in_process(settings: RolloutSettings) -> RolloutSettings:
