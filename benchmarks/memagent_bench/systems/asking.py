@@ -66,8 +66,8 @@ class Asker:
         self.plan = plan
         self.usage = Usage()
         """Of all calls that came to an end."""
-        how, of = plan.settings, (model, plan.counter, plan.window)
-        self._caller = Caller(*of, sampling=how.sampling, seed=how.seed)
+        sampling, seed = plan.settings.sampling, plan.settings.seed
+        self._caller = Caller(model, plan.counter, plan.window, sampling=sampling, seed=seed)
 
     async def answer(self, memory: str) -> str:
         """The reply to the answer prompt with a text in its memory field.

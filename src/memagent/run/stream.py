@@ -75,8 +75,8 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
             if host.limits is not None:
                 spent = await in_thread(store.usage, run_id)
                 model = model.around(UsageLimit(model.inner, host.limits, spent=spent))
-            how, of = plan.settings, (model, plan.counter, plan.window)
-            caller = Caller(*of, sampling=how.sampling, seed=how.seed, log=log)
+            sampling, seed = plan.settings.sampling, plan.settings.seed
+            caller = Caller(model, plan.counter, plan.window, sampling=sampling, seed=seed, log=log)
             return await loop.run(log, caller, fresh=fresh)
 
 
