@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memagent.errors import ConfigError
+from memagent_draws.kept import kept_shares, overlong_share
 from memagent_draws.material import DROP, GRPO, SFT, WHOLE, WIDE, Start, lay_out, record
 from memagent_engines.smol import smol_folder
 from memagent_train.config.sft import load_sft
@@ -92,7 +93,7 @@ ARMS = {
 }
 """By name."""
 FIGURES = "figures.json"
-"""In an arm's folder: mean, interval and n, before and after."""
+"""In an arm's folder: what the table shows of it."""
 
 
 def perform(folder: Path, name: str, *, seed: int, large: bool = False) -> None:
@@ -117,7 +118,9 @@ def perform(folder: Path, name: str, *, seed: int, large: bool = False) -> None:
         if name == MORE
         else _reinforce(base, folder / name, arm, start, seed)
     )
-    (folder / name / FIGURES).write_text(json.dumps(found), encoding="utf-8")
+    out = folder / name
+    figures = {"right": found, "kept": kept_shares(out), "overlong": overlong_share(out)}
+    (out / FIGURES).write_text(json.dumps(figures), encoding="utf-8")
 
 
 def make_start(name: str, *, large: bool = False) -> Start:

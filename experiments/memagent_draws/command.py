@@ -50,6 +50,8 @@ def command(
 def table(out: Path) -> list[str]:
     """The table of everything measured in a folder, in Markdown: a row for each arm and size of the model.
 
+    Only the figures are read, `SEED/ARM/figures.json`.
+
     Of one seed, shares of right answers have their 95% intervals; of several, the lowest and the highest seed.
     `Value kept`: of the summaries whose context showed the value, the share that says it, at each logged step;
     `Overlong`: the share of overlong sessions in the last ten steps. Both are means over seeds.
@@ -71,19 +73,15 @@ def _cells(files: Sequence[Path]) -> Iterator[str]:
     """Of an arm's row.
 
     Args:
-        files: figures of each seed, in the folder of its run.
+        files: figures of each seed.
     """
-    from memagent_draws.kept import count_kept, overlong_share
-
     found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     yield str(len(files))
     for end in (min, max):
-        yield _spread([of[end(of, key=int)] for of in found])
-    logs = [sorted((file.parent / "rollouts").glob("*.parquet")) for file in files]
-    steps = (list(map(count_kept, step)) for step in zip(*logs, strict=False))
-    kept = (mean(one.kept / one.all for one in step) for step in steps if all(c.all for c in step))
-    yield ", ".join(f"{share:.2f}" for share in kept) or "-"
-    shares = [share for file in files if (share := overlong_share(file.parent)) is not None]
+        yield _spread([right[end(right, key=int)] for right in (one["right"] for one in found)])
+    steps = zip(*(one["kept"] for one in found), strict=False)
+    yield ", ".join(f"{mean(step):.2f}" for step in steps if None not in step) or "-"
+    shares = [one["overlong"] for one in found if one["overlong"] is not None]
     yield f"{mean(shares):.2f}" if shares else "-"
 
 

@@ -34,6 +34,12 @@ def count_kept(file: Path) -> Kept:
     return Kept(sum(found), len(found))
 
 
+def kept_shares(folder: Path) -> list[float | None]:
+    """The share of kept values at each logged step of a run; None for a step without a summary to count."""
+    counts = map(count_kept, sorted((folder / "rollouts").glob("*.parquet")))
+    return [count.kept / count.all if count.all else None for count in counts]
+
+
 def overlong_share(folder: Path) -> float | None:
     """The share of overlong sessions in the last steps of a run; None if it has no rollouts."""
     lines = [line for line in metrics.read(folder / "metrics.jsonl") if "rollouts/overlong" in line]

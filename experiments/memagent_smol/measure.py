@@ -16,9 +16,11 @@ from memagent_bench.benchmark import Benchmark
 from memagent_bench.grid import Grid
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.lengths import K
-from memagent_bench.longqa.data import hotpotqa
+from memagent_bench.longqa.data import hotpotqa, squad
 from memagent_bench.longqa.questions import QuestionTask
+from memagent_bench.notes.tasks import TASKS as NOTES
 from memagent_bench.options import DataOptions
+from memagent_bench.ruler.tasks import TASKS as RULER
 from memagent_bench.runner import Summary
 from memagent_bench.watch import watcher
 from memagent_engines.smol import smol_folder
@@ -26,7 +28,7 @@ from memagent_engines.transformers.model import TransformersModel
 from memagent_smol.facts import facts
 from memagent_smol.lessons import MEMORY, PROMPTS, WINDOW
 from memagent_smol.questions import MANNER
-from memagent_smol.sources import UNSEEN_HOTPOT
+from memagent_smol.sources import UNSEEN_HOTPOT, UNSEEN_SQUAD
 
 SUITE = "smol"
 SEED = 1042
@@ -44,7 +46,7 @@ class Cell:
     """Samples of one kind and length."""
 
     task: str
-    """`hotpotqa`, or `changes_` and the number of competing statements."""
+    """`hotpotqa`, `squad`, a task of RULER or `notes`, or `changes_` and the number of competing statements."""
     length: int
     """GPT-2 tokens."""
     samples: int
@@ -59,8 +61,12 @@ CELLS: Mapping[str, tuple[Cell, ...]] = {
         for length, samples in ((16, 24), (64, 12))
         if (many, length) != (128, 64)
     ),
+    # What `memagent demo --model nano` asks, among notes about others.
+    "notes": (Cell("once_sparse", 64 * K, 12),),
+    "ruler-4k": tuple(Cell(task, 4 * K, 20) for task in (*RULER, "squad")),
+    "ruler-16k": tuple(Cell(task, 16 * K, 20) for task in (*RULER, "squad", "hotpotqa")),
 }
-"""`short` and `long` are the primary ones; `curve` is explored."""
+"""`short` and `long` are the primary ones; the others are explored."""
 
 
 def plan_held_out(sources: Path, cells: Iterable[Cell], systems: Sequence[str]) -> Grid:
@@ -134,5 +140,9 @@ def _task(name: str, sources: Path, length: int, options: DataOptions) -> Task:
     if name == "hotpotqa":
         questions = hotpotqa((sources / UNSEEN_HOTPOT,))
         return QuestionTask(name, length, options, questions, MANNER)
+    if name == "squad":
+        return QuestionTask(name, length, options, squad(sources / UNSEEN_SQUAD), MANNER)
+    if make := {**RULER, **NOTES}.get(name):
+        return make(length, options)
     many = int(name.removeprefix(CHANGES))
     return facts(family="changes", length=length, seed=options.seed, held_out=True, many=many)

@@ -27,6 +27,8 @@ from memagent_smol.measure import CELLS, CHUNK, Cell, measure, plan_held_out
 from memagent_smol.table import table
 from memagent_smol.verdict import BM25, scores, verdict
 
+RULER = [c for c in CELLS["ruler-4k"] if c.task not in {"qa_1", "qa_2", "squad"}]
+"""Those that need no data set."""
 SMALL = {
     "short": (Cell("changes_4", 2048, 8), Cell("changes_8", 2048, 8)),
     "long": (Cell("changes_16", 4096, 8),),
@@ -171,6 +173,13 @@ def test_the_picture_has_a_row_for_each_task_and_arm(
     assert means["changes_4, a"] == [0.5, None]
     assert means["changes_8, b"] == [1.0, None]
     assert means["changes_16, a"] == [None, 0.5]
+
+
+@pytest.mark.parametrize("cell", RULER, ids=[cell.task for cell in RULER])
+def test_a_cell_of_ruler_holds_samples_of_its_task(cell: Cell) -> None:
+    sample = _sample(cell, 0)
+    assert sample.task == cell.task
+    assert cell.length // 2 < sample.tokens <= cell.length
 
 
 def test_a_missing_sample_is_named(tmp_path: Path) -> None:

@@ -191,14 +191,15 @@ def test_seeds_of_an_arm_share_a_row_and_large_models_have_their_own(tmp_path: P
         folder = tmp_path / place / "supo"
         folder.mkdir(parents=True)
         ends = ((0, 0.25), (24, after))
-        told = {
+        right = {
             str(step): {"mean": mean, "low": mean - 0.1, "high": mean + 0.1, "n": 256}
             for step, mean in ends
         }
-        (folder / "figures.json").write_text(json.dumps(told))
+        figures = {"right": right, "kept": [None, after, 1.0], "overlong": after / 10}
+        (folder / "figures.json").write_text(json.dumps(figures))
     assert table(tmp_path)[2:] == [
-        "| SUPO | 2 | 0.250 (0.250-0.250) | 0.800 (0.700-0.900) | - | - |",
-        "| SUPO, 0.5M weights | 1 | 0.250 [0.150, 0.350] | 0.500 [0.400, 0.600] | - | - |",
+        "| SUPO | 2 | 0.250 (0.250-0.250) | 0.800 (0.700-0.900) | 0.80, 1.00 | 0.08 |",
+        "| SUPO, 0.5M weights | 1 | 0.250 [0.150, 0.350] | 0.500 [0.400, 0.600] | 0.50, 1.00 | 0.05 |",
     ]
 
 
