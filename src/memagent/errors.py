@@ -43,7 +43,7 @@ class WindowUnknown(BudgetError):
 
 
 class WindowTooSmall(BudgetError):
-    """The window leaves no room for a chunk."""
+    """The window leaves no room for a chunk, or for the turns of a session."""
 
 
 class QuestionTooLong(BudgetError):

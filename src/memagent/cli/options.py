@@ -60,7 +60,7 @@ _of_run = partial(option, panel=RUN)
 
 DOC_HELP = "A file, a folder, or a pattern in quotes ('notes/*.md'); [b]-[/] is standard input."
 MODEL_HELP = (
-    "vllm:NAME, sglang:NAME, ollama:NAME, openai:NAME, transformers:FOLDER, smol, nano or extractive. "
+    "vllm:NAME, sglang:NAME, ollama:NAME, openai:NAME, transformers:FOLDER, vllm-engine:FOLDER, sglang-engine:FOLDER, smol, nano or extractive. "
     "Default: MEMAGENT_MODEL."
 )
 TOKENIZER_HELP = "A tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
@@ -73,7 +73,7 @@ DEGENERATE_HELP = (
     "then keeps the old one; take accepts it at once. Default: as the model was trained, else retry."
 )
 TRUST_HELP = (
-    "neutral defuses look-alikes of prompt fields; exact leaves them, for trained checkpoints. Default: as the "
+    "neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. Default: as the "
     "model was trained, else neutral."
 )
 DISPLAY_HELP = (

@@ -234,7 +234,7 @@ class ToolLoop(Loop[SessionResult]):
                     raise Stop(
                         StopReason.NO_PROGRESS,
                         "the same calls were made with the same results over and over, also after the model was told; "
-                        "use a larger working_context or summary_tokens, or resume the run to let it go on",
+                        "use a larger working_context or summary_tokens, or resume the run to let it continue",
                     )
             await self._save()
             act, usage = await asking.next(self._steps)
