@@ -135,18 +135,15 @@ class RunChoice(DataChoice, Served):
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=1, help="Concurrent calls.", rich_help_panel=opt.RUN)
     ] = 16
-    max_calls: Annotated[
-        int | None, _limit("Stop after N calls in all; can be resumed.", low=1)
-    ] = None
+    max_calls: Annotated[int | None, _limit("Stop after N calls; can be resumed.", low=1)] = None
     max_tokens: Annotated[
         int | None, _limit("Stop after N prompt and completion tokens; can be resumed.", low=1)
     ] = None
-    max_seconds: Annotated[
-        float | None, _limit("Stop this command after N seconds; can be resumed.", low=0)
-    ] = None
+    max_seconds: Annotated[float | None, _limit("Stop after N seconds; can be resumed.", low=0)] = (
+        None
+    )
     max_cost: Annotated[
-        float | None,
-        _limit("Stop once N is spent, in the prices' currency; can be resumed.", low=0),
+        float | None, _limit("Stop once N is spent, at the given prices; can be resumed.", low=0)
     ] = None
     prompt_price: Annotated[float | None, _limit("Price per million prompt tokens.", low=0)] = None
     completion_price: Annotated[
@@ -195,11 +192,7 @@ class Measure(RunChoice):
     ] = LENGTHS
     tasks: Annotated[
         str,
-        typer.Option(
-            metavar="all|T,T,...",
-            help="Tasks to run: [b]memagent-bench tasks[/] lists them.",
-            rich_help_panel=WHAT,
-        ),
+        typer.Option(metavar="all|T,T,...", help="Tasks to run.", rich_help_panel=WHAT),
     ] = "all"
     systems: Annotated[
         str,
