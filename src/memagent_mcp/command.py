@@ -30,17 +30,15 @@ class Mcp(Ask):
 
     root: Annotated[
         list[Path],
-        option(
-            "A folder with the files that clients may ask about; may be repeated.", "DIR", panel=RUN
-        ),
+        option("A folder whose files clients may ask about; may be repeated.", "DIR", panel=RUN),
     ]
     doc: str = ""
 
 
 def serve_mcp(given: Mcp) -> None:
-    """Serve reading as tools of an MCP server: ask_document, summarize_document, extract, read_more, list_runs.
+    """Run an MCP server that reads documents: ask_document, summarize_document, extract, read_more, list_runs.
 
-    A client starts it itself: give it this command. It speaks over standard input and output.
+    MCP clients start this command themselves and talk to it over standard input and output.
     """
     outcome = Outcome(Display.NONE)
     with report_errors(outcome):

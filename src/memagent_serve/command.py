@@ -17,7 +17,7 @@ from memagent.texts import name_extra
 
 KEYS = "MEMAGENT_SERVE_KEYS"
 SERVER = "Endpoint"
-KEYS_HELP = f"A file with one key per line; a request needs one of them. Default: {KEYS}, separated by commas."
+KEYS_HELP = f"A file with one key per line; requests must send one of them. Default: {KEYS}, separated by commas."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +28,14 @@ class Serve(Reading):
     host: Annotated[
         str,
         option(
-            "Address to listen at; others than this machine's need keys.",
+            "Address to listen on; any but this machine's needs keys.",
             "HOST",
             panel=SERVER,
             default=True,
         ),
     ] = "127.0.0.1"
     port: Annotated[
-        int, option("0 takes a free one.", "PORT", panel=SERVER, low=0, high=65535, default=True)
+        int, option("0 picks a free one.", "PORT", panel=SERVER, low=0, high=65535, default=True)
     ] = 8300
     overflow: Annotated[
         Literal["read", "refuse"],
@@ -45,15 +45,16 @@ class Serve(Reading):
     ] = "read"
     keys: Annotated[Path | None, option(KEYS_HELP, "FILE", panel=SERVER)] = None
     max_body: Annotated[
-        int, option("Largest body, also unpacked.", "MIB", panel=SERVER, low=1, default=True)
+        int,
+        option("Largest request body, also unpacked.", "MIB", panel=SERVER, low=1, default=True),
     ] = 32
     max_requests: Annotated[
-        int, option("Requests at once; more get a 429.", "N", panel=SERVER, low=1, default=True)
+        int, option("Concurrent requests; more get a 429.", "N", panel=SERVER, low=1, default=True)
     ] = 64
     grace: Annotated[
         int,
         option(
-            "Seconds for requests to finish when it is stopped.",
+            "Seconds that requests have to finish when it is stopped.",
             "SECONDS",
             panel=SERVER,
             low=0,
@@ -83,10 +84,10 @@ class Serve(Reading):
 
 
 def serve(given: Serve) -> None:
-    """Serve a model with OpenAI's API, without the limit of its window.
+    """Serve a model with OpenAI's API and no context limit.
 
-    What fits reaches the model's server unchanged. A longer message is read through a memory, a longer history is
-    summarised; the response says so.
+    Requests that fit the window reach the model's server unchanged. A longer document is read through a memory, a
+    longer history is summarised; the response says so.
     """
     outcome = Outcome()
     with report_errors(outcome):

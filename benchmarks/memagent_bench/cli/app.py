@@ -20,28 +20,27 @@ EPILOG = (
     "document cannot be read; 4 the model failed; 5 the folder cannot be used; 6 samples without an answer, or stopped "
     "by a limit (repeat the command to resume); 130 interrupted; 143 terminated; 141 broken pipe."
 )
-RULER = """Measure RULER: 13 tasks at any length.
+RULER = """Run RULER: 13 tasks at any length.
 
     qa_1 needs --squad, qa_2 needs --hotpotqa. Records go to DIR/results.jsonl; repeat the command to resume.
     """
 QA = "Measure question answering over long documents: HotpotQA and SQuAD, hidden among other paragraphs."
 TRACKING = (
-    "Measure what a single search cannot find: ledgers, counters, chains, tallies, facts in books."
+    "Ask what a single search can't find: ledgers, counters, chains, tallies, facts in books."
 )
-NOTES = """Measure short notes about people and their coins in books, made for very small models.
+NOTES = """Ask about short notes on people and their coins, hidden in a book: for very small models.
 
-    Tasks with _names or _wording have names and numbers, or sentences, that our training never shows;
-    those with _sparse have notes far apart, those with _few have eight at every length.
+    Tasks with _names or _wording have names and numbers, or sentences, that our training never shows; _sparse puts the
+    notes far apart, and _few has eight at every length.
     """
 
 OWN_SAMPLES = """Measure your own samples: a file of JSON lines.
 
     Each has context, question and outputs (the references), and may have task, scorer and tokens_to_generate. Lines
-    from
-    [b]memagent-bench generate[/] work too.
+    from [b]memagent-bench generate[/] work too.
     """
 
-ABOUT = """Measure how systems do on documents and tool sessions of any length.
+ABOUT = """Measure how well systems read documents and work with tools, at any length.
 
 Try [b]memagent-bench ruler --model extractive --tasks niah_single_2 --lengths 8k --out DIR[/]: it needs no server.
 """

@@ -46,7 +46,7 @@ class DataChoice:
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="Measures lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: GPT-2's.",
+            help="What measures lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: GPT-2's.",
             rich_help_panel=DATA,
             show_default=False,
         ),
@@ -54,7 +54,7 @@ class DataChoice:
     positions: Annotated[
         Positions,
         typer.Option(
-            help="published: the same in every sample, if RULER's generator does so.",
+            help="published puts things where RULER does, often at the same place in every sample.",
             rich_help_panel=DATA,
         ),
     ] = Positions.PUBLISHED
@@ -63,7 +63,7 @@ class DataChoice:
         typer.Option(
             "--nested",
             metavar="",
-            help="The same needles and questions at every length.",
+            help="Ask the same questions at every length, under more filler.",
             rich_help_panel=DATA,
         ),
     ] = False
@@ -80,7 +80,7 @@ class DataChoice:
         list[Path] | None,
         _file("Text of the essay haystack; may be repeated. Default: a shipped book."),
     ] = None
-    frames: Annotated[Path | None, _file("RULER's wording (TOML). Default: ours.")] = None
+    frames: Annotated[Path | None, _file("Wording of RULER's tasks (TOML). Default: ours.")] = None
     hotpotqa: Annotated[
         list[Path] | None, _file("HotpotQA (JSON, also gzipped); may be repeated.")
     ] = None
@@ -135,15 +135,15 @@ class RunChoice(DataChoice, Served):
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=1, help="Concurrent calls.", rich_help_panel=opt.RUN)
     ] = 16
-    max_calls: Annotated[int | None, _limit("Stop, resumably, after N calls in all.", low=1)] = None
+    max_calls: Annotated[int | None, _limit("Stop after N calls; can be resumed.", low=1)] = None
     max_tokens: Annotated[
-        int | None, _limit("Stop, resumably, after N prompt and completion tokens.", low=1)
+        int | None, _limit("Stop after N prompt and completion tokens; can be resumed.", low=1)
     ] = None
-    max_seconds: Annotated[
-        float | None, _limit("Stop, resumably, after N seconds of one session.", low=0)
-    ] = None
+    max_seconds: Annotated[float | None, _limit("Stop after N seconds; can be resumed.", low=0)] = (
+        None
+    )
     max_cost: Annotated[
-        float | None, _limit("Stop, resumably, once N is spent, in the prices' currency.", low=0)
+        float | None, _limit("Stop once N is spent, at the given prices; can be resumed.", low=0)
     ] = None
     prompt_price: Annotated[float | None, _limit("Price per million prompt tokens.", low=0)] = None
     completion_price: Annotated[
@@ -191,7 +191,8 @@ class Measure(RunChoice):
         ),
     ] = LENGTHS
     tasks: Annotated[
-        str, typer.Option(metavar="all|T,T,...", help="Which tasks.", rich_help_panel=WHAT)
+        str,
+        typer.Option(metavar="all|T,T,...", help="Tasks to run.", rich_help_panel=WHAT),
     ] = "all"
     systems: Annotated[
         str,
@@ -209,7 +210,7 @@ class Measure(RunChoice):
             metavar="N",
             min=1,
             max=MOST_SAMPLES,
-            help="Of each task at each length.",
+            help="Samples of each task at each length.",
             rich_help_panel=WHAT,
         ),
     ] = SAMPLES
@@ -219,7 +220,7 @@ class Measure(RunChoice):
             min=0,
             max=MOST_SAMPLES,
             metavar="INDEX",
-            help="Start at this sample, so that several machines can share the work.",
+            help="Index of the first sample, so that several machines can share the work.",
             rich_help_panel=WHAT,
         ),
     ] = 0
@@ -289,7 +290,7 @@ class Generate(DataChoice):
     ]
     length: Annotated[str, typer.Option(metavar="L", help="In tokens: 8192, 8k, 1m.")]
     samples: Annotated[
-        int, typer.Option("-n", "--samples", metavar="N", min=1, help="How many.")
+        int, typer.Option("-n", "--samples", metavar="N", min=1, help="Number of samples.")
     ] = 1
     out: Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, one per sample.")]
     print_frames: Annotated[
@@ -321,13 +322,13 @@ class Reproduce(RunChoice):
         ),
     ] = None
     suites: Annotated[
-        str, typer.Option(metavar="qa,ruler", help="Which suites.", rich_help_panel=WHAT)
+        str, typer.Option(metavar="qa,ruler", help="Suites to run.", rich_help_panel=WHAT)
     ] = "all"
     lengths: Annotated[
         str | None,
         typer.Option(
             metavar="L,L,...",
-            help="Only these of the published lengths.",
+            help="Run only these of the published lengths.",
             rich_help_panel=WHAT,
             show_default=False,
         ),

@@ -83,7 +83,7 @@ def diagnose(
     misses: Annotated[int, typer.Option(metavar="N", min=0, help="Show N misses one by one.")] = 5,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Explain wrong answers: what the memories contained, and the chunk at which they lost it."""
+    """Explain wrong answers: what the memory held, and at which chunk it lost the answer."""
     chosen = chosen_display(display)
     outcome = Outcome(chosen)
     with report_errors(outcome):

@@ -29,12 +29,12 @@ class Perf:
         "8k,64k,512k,4m"
     )
     readers: Annotated[
-        str | None, option("Names from the table, such as memagent,floor. Default: all.", "N,N")
+        str | None, option("Readers by name, such as memagent,floor. Default: all.", "N,N")
     ] = None
-    rounds: Annotated[int, option("Readings of each.", "N", low=1, default=True)] = 3
+    rounds: Annotated[int, option("Readings by each.", "N", low=1, default=True)] = 3
     window: Annotated[int, option("Tokens of prompt and reply.", "N", default=True)] = 8192
     chunk: Annotated[int, option("Tokens of a chunk.", "N", default=True)] = 5000
-    reply: Annotated[int, option("Most tokens of a reply.", "N", default=True)] = 1024
+    reply: Annotated[int, option("Maximum tokens of a reply.", "N", default=True)] = 1024
     prompts: Annotated[str, option("memagent's prompt set.", "NAME", default=True)] = "plain"
     write: Annotated[
         Path | None,
@@ -45,7 +45,7 @@ class Perf:
 def perf(given: Perf) -> None:
     """Measure memagent beside LangChain, LlamaIndex and a plain script: time, tokens, memory.
 
-    All read the same documents, in processes of their own, in turns. Needs the extra peers. Exits with 6 if memagent
+    All read the same documents, in processes of their own, in turns. Needs memagent[peers]. Exits with 6 if memagent
     misses a target.
     """
     with report_errors(Outcome(Display.PLAIN)):

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def reproduce(given: Reproduce) -> None:
-    """Measure a published checkpoint as it was measured, and compare the figures.
+    """Run the published protocol on a published checkpoint, and compare the figures.
 
-    Serve the checkpoint with vLLM or SGLang, then name it: --base-url URL --model NAME. The cost is printed
-    first, and nothing starts without a yes. Records go to DIR/results.jsonl; repeat the command to resume.
+    Serve the checkpoint with vLLM or SGLang, then name it: --base-url URL --model NAME. The command
+    prints the cost and asks before it starts. Records go to DIR/results.jsonl; repeat the command to resume.
     """
     chosen = chosen_display(given.display)
     going = Going(chosen)

@@ -35,7 +35,7 @@ def score(
 ) -> None:
     """Score predictions made elsewhere.
 
-    A line's task is its field task, else its file's name. A null prediction counts as 0 and is reported separately.
+    A line's task is its field task, or else the file's name. A null prediction counts as 0 and is reported separately.
     """
     chosen = chosen_display(display)
     outcome = Outcome(chosen)

@@ -40,7 +40,7 @@ class Sessions(Served):
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Tasks that others made, from --data, in place of games: codegym, browsecomp-plus, repair, bfcl.",
+            help="Run others' benchmark, from --data, instead of games: codegym, browsecomp-plus, repair, bfcl.",
             rich_help_panel=WHAT,
             show_default=False,
         ),
@@ -49,7 +49,7 @@ class Sessions(Served):
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The suite's data, which you fetched.",
+            help="Folder with the suite's data, which you have fetched.",
             rich_help_panel=WHAT,
             show_default=False,
         ),
@@ -73,10 +73,10 @@ class Sessions(Served):
         ),
     ] = False
     games: Annotated[
-        str, _what("all|shifts|G,G,...", "Which games; with --suite, which tasks.")
+        str, _what("all|shifts|G,G,...", "Games to play; with --suite, ids of tasks.")
     ] = "all"
     difficulty: Annotated[
-        str, _what("N,N,...", "Approximate steps that a game needs: 10 to 10,000.")
+        str, _what("N,N,...", "Roughly the steps that a game needs: 10 to 10,000.")
     ] = "30,100,300"
     samples: Annotated[
         int,
@@ -94,7 +94,7 @@ class Sessions(Served):
         str,
         _what(
             "all|loops|S,S,...",
-            "full, drop-oldest, mask, summary; loops work shifts at a local server: see the documentation.",
+            "full, drop-oldest, mask, summary. For shifts: loops, or names of frameworks (see docs/measure.md).",
         ),
     ] = "all"
     working_context: Annotated[
@@ -105,13 +105,16 @@ class Sessions(Served):
         str,
         _what(
             "rules|SPEC,...",
-            "Who writes the summaries of loops: rules, or models such as smol, each as a row of its own.",
+            "Who writes the summaries of loops: rules, or models such as smol, each in a row of its own.",
         ),
     ] = "rules"
     keep: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, help="Newest outputs that mask keeps.", rich_help_panel=WHAT
+            metavar="N",
+            min=1,
+            help="Number of newest tool outputs that mask keeps.",
+            rich_help_panel=WHAT,
         ),
     ] = 10
     player: Annotated[

@@ -16,7 +16,7 @@ EPILOG = (
     "141 broken pipe."
 )
 
-ABOUT = """Fine-tune memory agents, or your own agents, with the classes that serve them.
+ABOUT = """Fine-tune a model in the agent that you will run, memagent's or your own.
 
 Try [b]memagent-train grpo recipes/single-gpu.toml --out DIR --dry-run[/]: it needs no GPU.
 """

@@ -68,7 +68,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Output file: JSON lines, one per sample; .parquet for all conversations, to imitate the right ones.",
+            help="Output file: JSON lines, one per sample; .parquet for all conversations, which sft can imitate.",
             show_default=False,
         ),
     ] = None,

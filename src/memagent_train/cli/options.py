@@ -35,7 +35,7 @@ DryRun = Annotated[
     typer.Option(
         "--dry-run",
         metavar="",
-        help="Print the resolved settings, the cost of a step and the memory it needs, without training.",
+        help="Print the resolved settings, and for grpo the cost of a step and the memory it needs, without training.",
         rich_help_panel=opt.RUN,
     ),
 ]

@@ -22,7 +22,7 @@ def sft(
     dry_run: options.DryRun = False,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Imitate traces, as a starting point for reinforcement learning. Repeat the command to resume a run."""
+    """Imitate conversations, as a starting point for reinforcement learning. Repeat the command to resume a run."""
     chosen = display_of(display)
     going = Going(chosen)
     with training(going):
