@@ -60,8 +60,8 @@ _of_run = partial(option, panel=RUN)
 
 DOC_HELP = "A file, a folder, or a pattern in quotes ('notes/*.md'); [b]-[/] is standard input."
 MODEL_HELP = (
-    "vllm:NAME, sglang:NAME, ollama:NAME, openai:NAME, transformers:FOLDER, vllm-engine:FOLDER, sglang-engine:FOLDER, smol, nano or extractive. "
-    "Default: MEMAGENT_MODEL."
+    "vllm:NAME, sglang:NAME, ollama:NAME, openai:NAME, transformers:FOLDER, vllm-engine:FOLDER, "
+    "sglang-engine:FOLDER, smol, nano or extractive. Default: MEMAGENT_MODEL."
 )
 TOKENIZER_HELP = "A tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
 GATE_HELP = (
@@ -143,7 +143,7 @@ Durable = Annotated[
     bool, _of_run("Survive a power cut without losing a step; slower.", "", "--durable")
 ]
 MaxCalls = Annotated[
-    int | None, _of_run("Stop, resumably, after N calls in all. Default: no limit.", "N", low=1)
+    int | None, _of_run("Stop after N calls in all; can be resumed. Default: no limit.", "N", low=1)
 ]
 DisplayOption = Annotated[Display | None, _of_run(DISPLAY_HELP)]
 Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]
