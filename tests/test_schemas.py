@@ -68,6 +68,46 @@ def test_a_file_that_holds_none(tmp_path: Path, text: str, message: str) -> None
         read_schema(tmp_path / "none.json")
 
 
+def row(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def test_unique_items_stay_in_order() -> None:
+    names = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
+    given = [f"name {n}" for n in range(50)]
+    assert read_schema(row(names=names))(names=given).model_dump() == {"names": given}
+    assert read_schema(row(uniqueItems={"type": "string"}))(uniqueItems="a").model_dump_json() == (
+        '{"uniqueItems":"a"}'
+    )
+
+
+def test_objects_in_all_of_are_one() -> None:
+    both = {"allOf": [{"$ref": "#/$defs/X"}, row(y={"type": "integer"})]}
+    model: Any = read_schema({**row(at=both), "$defs": {"X": row(x={"type": "integer"})}})
+    assert (made := model(at={"x": 1, "y": 2}).at).x < made.y
+
+
+TEXT = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (row(model_config=TEXT, name=TEXT), "cannot be used: .*'model_config'; rename it"),
+        (row(inner=row(model_config=TEXT)), "cannot be used: .*'model_config'; rename it"),
+        (row(a={"allOf": [{"type": "integer"}, {"minimum": 5}]}), "`allOf`.* merge"),
+        (row(a={"allOf": [{"minimum": 5}], "type": "integer", "minimum": 1}), "`allOf`.* merge"),
+        ({**row(a=TEXT), "allOf": [row(b=TEXT), row(c=TEXT)]}, "`allOf`.* merge"),
+        (row(a={**row(a=TEXT), "allOf": [row(b=TEXT)]}), "`allOf`.* merge"),
+    ],
+)
+def test_what_would_be_dropped_or_refuse_every_value_is_refused(
+    schema: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_schema(schema)
+
+
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"memagent\[schema\]"):

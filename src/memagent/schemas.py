@@ -56,6 +56,28 @@ def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
     from json_schema_to_pydantic import create_model  # pyright: ignore[reportMissingTypeStubs]
 
     try:
-        return create_model(schema)
+        model = create_model(json.loads(json.dumps(schema), object_hook=_readable))
+        made = model.model_json_schema(schema_generator=JsonForm)
     except Exception as error:  # the library raises what its steps raise
         raise ConfigError(f"{where} cannot be used: {clip(str(error), 300)}") from error
+    # The library makes closed objects of `allOf`, and one without properties if it is of another type.
+    objects = (made, *made.get("$defs", {}).values())
+    empty = any(p.get("additionalProperties") is False and not p["properties"] for p in objects)
+    if empty or made.get("properties", {}).keys() != described.keys():
+        raise ConfigError(f"{where} cannot be used: {_MERGE}")
+    return model
+
+
+_MERGE = "`allOf` must be of objects, and not beside `properties`; merge its parts into one"
+
+
+def _readable(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of a schema that the library reads right: lists with `uniqueItems` lose their order to it."""
+    properties = part.get("properties")
+    if isinstance(properties, dict):
+        if "model_config" in properties:
+            raise ConfigError("a field cannot be named 'model_config'; rename it")
+        if isinstance(part.get("allOf"), list):
+            raise ConfigError(_MERGE)
+    # A field of that name has a schema for a value.
+    return {k: v for k, v in part.items() if k != "uniqueItems" or isinstance(v, dict)}

@@ -79,13 +79,18 @@ class EngineModel(ABC):
         Raises:
             ContextOverflow: prompt plus `max_tokens` exceed the window; nothing was computed.
             TokenizerError: the chat template rejects the messages.
-            ConfigError: the model cannot be loaded, or the request has tools or pictures.
+            ConfigError: the model cannot be loaded, or the request has pictures or tools to call.
             EngineFailed: the engine did not start, or died.
             ModelError: the engine refused the request, or the model is closed.
         """
         refuse_unread(self.name, request)
         counter = await self.counter()
-        ids = await in_thread(counter.prompt_ids, request.messages, thinking=request.thinking)
+        ids = await in_thread(
+            counter.prompt_ids,
+            request.messages,
+            thinking=request.thinking,
+            tools=request.tools,
+        )
         drawn = await self.draw(ids, request)
         tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
         return Completion(

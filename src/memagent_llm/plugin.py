@@ -10,7 +10,7 @@ import llm
 
 from memagent.errors import MemagentError, ModelError
 from memagent.memory.agent import MemoryAgent
-from memagent.messages import ChatRequest, Completion, Usage
+from memagent.messages import ChatRequest, Completion, FinishReason, Usage
 from memagent.models.base import Unserved
 from memagent.models.limit import complete_usage
 from memagent.threads import in_own_thread
@@ -46,7 +46,11 @@ class LlmModel(Unserved):
         except Exception as error:
             raise ModelError(f"the model {self.name!r} failed: {error}") from error
         usage = Usage(calls=1, prompt_tokens=used.input or 0, completion_tokens=used.output or 0)
-        return complete_usage(request, Completion(text=text, usage=usage), self._counter)
+        # `llm` doesn't pass on why a reply ended.
+        full = known and usage.completion_tokens >= request.max_tokens
+        finish = FinishReason.LENGTH if full else FinishReason.STOP
+        completion = Completion(text=text, finish_reason=finish, usage=usage)
+        return complete_usage(request, completion, self._counter)
 
 
 @llm.hookimpl
@@ -69,7 +73,7 @@ def read(document: str, question: str, model: str | None, window: int) -> None:
     try:
         reader = LlmModel(llm.get_model(model), window)
         with MemoryAgent(reader) as agent:
-            (found,) = agent.map([source], question, run_id="llm")
+            (found,) = agent.map([source], question, run_id=f"llm-{window}")
     except llm.UnknownModelError as error:
         raise click.ClickException(error.args[0]) from None
     except MemagentError as error:
@@ -77,3 +81,5 @@ def read(document: str, question: str, model: str | None, window: int) -> None:
     if found.result is None or found.result.answer is None:
         raise click.ClickException(found.result.detail if found.result else str(found.error))
     click.echo(found.result.answer)
+    if found.result.truncated:
+        click.echo("The answer was cut off by its token limit: use a larger --window.", err=True)

@@ -107,3 +107,23 @@ def test_what_is_wrong_is_said(llm: Llm, arguments: tuple[str, ...], said: str) 
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_another_window_reads_again_after_one_that_failed(llm: Llm, server: Script) -> None:
+    server.replies += [send(400, BAD)]
+    assert llm("read", "book.txt", QUESTION, "-m", "reader").returncode == 1
+    done = llm("read", "book.txt", QUESTION, "-m", "reader", "--window", "4096")
+    assert (done.stdout, done.stderr) == (ANSWER, "")
+
+
+def test_an_answer_that_was_cut_off_is_said_to_be(llm: Llm, server: Script, tmp_path: Path) -> None:
+    def cut(handler: Handler) -> None:
+        body = chat("The code of the", finish="length")
+        body["usage"]["completion_tokens"] = server.bodies[-1]["max_tokens"]
+        send(200, body)(handler)
+
+    server.default = cut
+    (tmp_path / "book.txt").write_text(ANSWER)
+    done = llm("read", "book.txt", QUESTION, "-m", "reader")
+    assert (done.returncode, done.stdout) == (0, "The code of the\n")
+    assert "cut off" in done.stderr

@@ -145,3 +145,16 @@ def test_tools_have_spans(content: bool) -> None:
     assert bad["attributes"]["error.type"] == "ToolError"
     assert (good["attributes"].get("gen_ai.tool.call.result") == SECRET) is content
     assert (SECRET in json.dumps(traced.spans)) is content
+
+
+def test_a_tools_lone_surrogates_are_repaired_as_exporters_refuse_them() -> None:
+    def look() -> str:
+        """Open a page."""
+        return "page \ud800"
+
+    model = ScriptedModel([ToolCall(id="1", name="look", arguments="{}"), "Pierre \udfff"])
+    traced = Traced()
+    traced.trace(ToolAgent(model, tools=[look], store=None), content=True).run("Whom?")
+    said = [str(value) for span in traced.spans for value in span["attributes"].values()]
+    assert "page \ufffd" in said
+    assert "".join(said).encode()

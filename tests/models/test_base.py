@@ -25,6 +25,8 @@ def test_tools_are_refused_by_name_and_earlier_calls_are_not() -> None:
     refuse_unread("nano", request)
     with pytest.raises(ConfigError, match=r"'nano'.*\['look'\].*text protocol"):
         refuse_unread("nano", request.model_copy(update={"tools": (ToolSpec(name="look"),)}))
+    none = {"tools": (ToolSpec(name="look"),), "tool_choice": "none"}  # as summaries are asked for
+    refuse_unread("nano", request.model_copy(update=none))
 
 
 def test_pictures_are_refused() -> None:

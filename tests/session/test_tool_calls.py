@@ -11,7 +11,7 @@ from memagent.errors import StoreError
 from memagent.messages import ToolCall, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.runstore import RunStore
-from memagent.session.step import ToolCalls
+from memagent.session.step import AT_ONCE, ToolCalls
 from memagent.tools import Tool, ToolOutput, Toolset
 
 
@@ -55,6 +55,23 @@ async def test_what_changes_nothing_runs_together(store: RunStore) -> None:
     found = await outputs(running, 0, "look", "look", "look")
     assert [output.text for output in found] == ["True"] * 3
     assert [event.type for event in heard.events] == ["tool_returned"] * 3
+
+
+async def test_a_flood_of_calls_runs_in_turns(store: RunStore) -> None:
+    under_way: set[object] = set()
+    most: list[int] = []
+
+    async def look() -> str:
+        under_way.add(task := asyncio.current_task())
+        most.append(len(under_way))
+        await asyncio.sleep(0.01)
+        under_way.discard(task)
+        return "page"
+
+    running, _ = opened(store, runs("look", look, read_only=True))
+    found = await outputs(running, 0, *["look"] * (3 * AT_ONCE))
+    assert {output.text for output in found} == {"page"}
+    assert max(most) == AT_ONCE
 
 
 async def test_other_calls_run_one_after_the_other(store: RunStore) -> None:

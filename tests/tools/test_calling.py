@@ -216,6 +216,8 @@ async def test_an_exception_of_an_async_tool_is_a_result() -> None:
             raise SystemExit(2)
         if how == "panic":
             raise Panic("out of bounds")
+        if how == "closed":
+            raise GeneratorExit("by a library")
         task = asyncio.create_task(asyncio.sleep(10))
         task.cancel()
         await task
@@ -225,6 +227,8 @@ async def test_an_exception_of_an_async_tool_is_a_result() -> None:
     assert (await tools.run(call("leave", how="exit"))).text == "leave failed: SystemExit: 2"
     panicked = await tools.run(call("leave", how="panic"))
     assert panicked.text == "leave failed: Panic: out of bounds"
+    closed = await tools.run(call("leave", how="closed"))
+    assert closed.text == "leave failed: GeneratorExit: by a library"
     inner = await tools.run(call("leave", how="cancelled inside"))
     assert inner == ToolOutput("leave failed: it was cancelled while it ran", ok=False)
 

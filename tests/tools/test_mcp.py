@@ -180,6 +180,19 @@ def test_secrets_of_a_url_are_not_shown() -> None:
     assert repr(server) == "<MCP server 'https://example.org:8443/mcp'>"
 
 
+async def test_arguments_of_a_command_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "memagent")
+    told = list[str]()
+    async with McpServer.stdio(sys.executable, "-X", "key=hush-hush", SERVER) as server:
+        told.append(repr(server))
+        tools = Toolset(server.tools)
+        told += [(await tools.run(call(name))).text for name in ("die", "add")]
+    told += [(await tools.run(call("die"))).text, *caplog.messages]
+    assert told[0] == f"<MCP server '{sys.executable} ...'>"
+    assert f"the MCP server '{sys.executable} ...'" in told[1]
+    assert not [text for text in told if "hush-hush" in text]
+
+
 @pytest.mark.parametrize(
     "settings",
     [

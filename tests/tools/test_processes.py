@@ -67,6 +67,38 @@ def read_input() -> str:
 def big(n: int) -> str:
     return "ä\\ud800\\n" * n
 
+def fork(how: str) -> str:
+    child = os.fork()
+    if child == 0:
+        if how == "returns":
+            return "from the child"
+        if how == "outlives":
+            os.setsid()
+            time.sleep(60)
+        sys.exit(0 if how == "ends" else 3)
+    if how == "outlives":
+        return str(child)
+    return f"its child ended with {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}"
+
+def fork_twice(note: str) -> None:
+    first = os.fork()
+    if first == 0:
+        with open(note, "w") as file, open(note):  # they get the numbers of the pipes
+            if os.fork() == 0:
+                file.write("from the second")
+                file.flush()
+                sys.exit(0)
+            os.wait()
+        sys.exit(0)
+    os.waitpid(first, 0)
+
+def reply_twice() -> None:
+    for pipe in range(3, 10):
+        try:
+            os.write(pipe, b'{"text": "a reply of its own", "id": "0"}\\n')
+        except OSError:
+            pass
+
 class Box:
     @staticmethod
     def open(n: int) -> int:
@@ -165,6 +197,37 @@ async def test_what_goes_wrong_there_is_an_error_here(
     with pytest.raises(ToolError, match=told):
         await asyncio.wait_for(in_process(getattr(module, name)).run(arguments), 30)
     assert await in_process(module.square).run({"n": 2}) == "4"
+
+
+@pytest.mark.parametrize(("how", "told"), [("returns", 0), ("ends", 0), ("fails", 1)], ids=str)
+async def test_a_forked_child_replies_to_no_call(module: ModuleType, how: str, told: int) -> None:
+    square = in_process(module.square)
+    assert await in_process(module.fork).run({"how": how}) == f"its child ended with {told}"
+    assert [await square.run({"n": n}) for n in range(4)] == ["0", "1", "4", "9"]
+
+
+async def test_a_forked_child_that_outlives_its_process_holds_up_nobody(module: ModuleType) -> None:
+    child = int(await in_process(module.fork).run({"how": "outlives"}))
+    try:
+        with pytest.raises(ToolError, match="ended with exit code 7"):
+            await asyncio.wait_for(in_process(module.drop).run({"code": 7}), 30)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+async def test_a_child_of_a_forked_child_keeps_its_files(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    await in_process(module.fork_twice).run({"note": str(note)})
+    assert note.read_text() == "from the second"
+
+
+async def test_a_reply_to_no_call_is_never_the_result_of_one(module: ModuleType) -> None:
+    for _ in range(2):
+        with pytest.raises(ToolError, match="replied to another call"):
+            await in_process(module.reply_twice).run({})
+        assert await in_process(module.square).run({"n": 3}) == "9"
 
 
 async def test_entries_of_the_path_that_are_not_texts_are_ignored(

@@ -12,7 +12,7 @@ from memagent.tools.worker import serve
 
 
 def request(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"path": list(sys.path), "place": f"json:{name}", "arguments": arguments}
+    return {"id": 1, "path": list(sys.path), "place": f"json:{name}", "arguments": arguments}
 
 
 def start() -> subprocess.Popen[str]:

@@ -13,6 +13,7 @@ from memagent.messages import ChatRequest, Completion, Message
 from memagent.models.base import ChatModel, Wrapper
 from memagent.run.agent import Agent
 from memagent.session.agent import ToolAgent
+from memagent.texts import repair_surrogates
 from memagent.tools import Tool, Toolset
 
 A = TypeVar("A", bound=Agent[Any])
@@ -83,7 +84,7 @@ class _Tracing:
                 result = await tool.run(arguments, *context)
                 if self.content:
                     span.set_attribute("gen_ai.tool.call.arguments", _json(arguments))
-                    span.set_attribute("gen_ai.tool.call.result", result)
+                    span.set_attribute("gen_ai.tool.call.result", repair_surrogates(str(result)))
                 return result
 
         return replace(tool, run=run)
@@ -148,4 +149,4 @@ def _spoken(message: Message) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=list)
+    return repair_surrogates(json.dumps(value, ensure_ascii=False, default=list))

@@ -55,8 +55,8 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
 
 
 def refuse_unread(who: str, request: ChatRequest) -> None:
-    """Raises a `ConfigError` if a request has what in-process models don't take: tools, or parts that aren't text."""
-    if request.tools:
+    """Raises a `ConfigError` if a request has what in-process models don't take: calls, or parts that aren't text."""
+    if request.tools and request.tool_choice != "none":
         names = [tool.name for tool in request.tools]
         raise ConfigError(
             f"the model {who!r} runs in this process, where replies are not parsed for calls of the tools {names!r}; "

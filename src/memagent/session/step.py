@@ -1,5 +1,6 @@
 """One step of a session: parses a reply and runs its calls, each only once, whatever happens in between."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,8 @@ INTERRUPTED = (
     "{name} was under way when the session was interrupted. Whether it had its effect is not known, and it was not "
     "run again: find out before you repeat it."
 )
+AT_ONCE = 32
+"""Calls of a reply that run at once: each may take a thread, and models have made 800."""
 OVER = "{name} was not run: the session has its answer"
 
 
@@ -90,6 +93,7 @@ class ToolCalls:
 
     def __init__(self, tools: Toolset, log: Log, neutraliser: Neutraliser, check: Check) -> None:
         self._tools, self._log, self._neutraliser, self._check = tools, log, neutraliser, check
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
         """Runs the calls of one reply: concurrently if none of them changes anything, else one after the other.
@@ -123,7 +127,9 @@ class ToolCalls:
             output = ToolOutput(INTERRUPTED.format(name=call.name), ok=False)
             events.append(ToolInterrupted(step=step, call=call))
         else:
-            output = await self._tools.run(call, await self._context(call, key, 1 + begun.sent))
+            context = await self._context(call, key, 1 + begun.sent)
+            async with self._turns:
+                output = await self._tools.run(call, context)
             if self.ends(call, output) and (problem := self._check(output.text)) is not None:
                 output = ToolOutput(f"{output.text}\n\n{problem}", ok=False)
         _, joiners = await in_thread(self._neutraliser, output.text)

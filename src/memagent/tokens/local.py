@@ -108,11 +108,15 @@ class TokenizerFile:
         return prompt_bound(self, messages, tools=tools)
 
     def prompt_ids(
-        self, messages: Sequence[Message], *, thinking: bool | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
     ) -> tuple[int, ...]:
         """Ids of the rendered prompt, as many as `count_messages` counts; only if that is `exact`."""
         assert self._template is not None
-        text = self._template.render(messages, thinking=thinking)
+        text = self._template.render(messages, thinking=thinking, tools=tools)
         return tuple(self._encode(repair_surrogates(text)).ids)
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -185,6 +185,9 @@ async def _in_time(one: Tool, *given: Any) -> Any:
         )
     if task.cancelled():
         raise ToolError("it was cancelled while it ran")
+    error = task.exception()
+    if isinstance(error, GeneratorExit):  # by the tool: nobody closed its coroutine
+        raise ToolError(name_error(error)) from error
     return task.result()
 
 

@@ -72,7 +72,7 @@ class McpServer(Closing):
 
         Args:
             command: the program.
-            args: its arguments.
+            args: its arguments. memagent's errors and logs don't show them.
             env: environment variables, in addition to those that any program needs (PATH, HOME and the like). No others
                 are passed on: a server should not see other services' keys.
             cwd: its working directory; by default this process's.
@@ -97,7 +97,8 @@ class McpServer(Closing):
             async with Client(stdio_client(parameters, errlog=log.output)) as client:
                 yield client
 
-        who = f"the MCP server {' '.join([command, *args])[:200]!r}"
+        # Arguments may hold secrets, and this goes to models, logs and run stores.
+        who = f"the MCP server {' '.join([command[:200], *['...'] * bool(args)])!r}"
         return cls(who, connect, prefix, timeout, connect_timeout)
 
     @classmethod

@@ -10,6 +10,7 @@ import atexit
 import inspect
 import json
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -104,9 +105,10 @@ class _Worker:
 
         Raises:
             TimeoutError: it takes longer than its limit.
-            ToolError: the process ended.
+            ToolError: the process ended, or replied to another call.
         """
         request = {
+            "id": secrets.token_hex(8),
             "path": _path(),
             "place": call.place,
             "arguments": dict(call.arguments),
@@ -124,7 +126,10 @@ class _Worker:
         if not line.endswith(b"\n"):
             self.end()
             raise ToolError(f"the process that ran it ended {_ending(self.process.returncode)}")
-        return json.loads(line)
+        reply = json.loads(line)
+        if reply.pop("id", None) != request["id"]:
+            raise ToolError("its process replied to another call, so its result is not known")
+        return reply
 
     def kill(self) -> None:
         """Kills it with everything that it started. Waiters in `ask` are woken."""

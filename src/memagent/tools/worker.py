@@ -25,6 +25,9 @@ def main() -> None:
     # The pipes are only for calls: a function's prints go to the error output, and it can't read.
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
+    process, pipes = os.getpid(), [requests.fileno(), replies.fileno()]
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: _close(pipes))
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -35,11 +38,22 @@ def main() -> None:
         request = json.loads(lines.get())
         with _end_with(requests.fileno()):
             reply = serve(request)
+            if os.getpid() != process:  # a child that the function forked: its parent replies
+                os._exit(reply.get("error", "SystemExit") not in ("SystemExit", "SystemExit: 0"))
         try:
-            replies.write(json.dumps(reply).encode() + b"\n")
+            replies.write(json.dumps({**reply, "id": request["id"]}).encode() + b"\n")
             replies.flush()
         except BrokenPipeError:
             os._exit(0)
+
+
+def _close(pipes: list[int]) -> None:
+    """Closes the pipes in a forked process, once: it may outlive ours, and whoever waits for our reply must see us end.
+
+    Its own children inherit the empty list, since the numbers may by then be those of its files.
+    """
+    while pipes:
+        os.close(pipes.pop())
 
 
 @contextmanager

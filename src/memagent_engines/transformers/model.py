@@ -82,12 +82,17 @@ class TransformersModel:
             ContextOverflow: prompt plus `max_tokens` exceed the window; nothing was computed.
             TokenizerError: the chat template rejects the messages.
             DeviceFull: the prompt is too long for the device.
-            ConfigError: the model cannot be loaded, or the request has tools or pictures.
+            ConfigError: the model cannot be loaded, or the request has pictures or tools to call.
             ModelError: the model failed, or is closed.
         """
         refuse_unread(self.name, request)
         sampler, counter = await self._engine.get()
-        ids = await in_thread(counter.prompt_ids, request.messages, thinking=request.thinking)
+        ids = await in_thread(
+            counter.prompt_ids,
+            request.messages,
+            thinking=request.thinking,
+            tools=request.tools,
+        )
         refuse_overflow(self.name, len(ids), request.max_tokens, sampler.window)
         self._check_open()
         drawn = await sampler.sample(

@@ -225,6 +225,22 @@ def test_a_folder_brings_its_settings_and_a_name_none(tmp_path: Path) -> None:
     assert policy_of(TransformersModel("Qwen/Qwen3-0.6B")).reading() == {}
 
 
+async def test_tools_that_may_not_be_called_are_in_the_prompt(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path)
+    names = tokenizer()
+    shown = "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+    names.chat_template = shown + "{{ messages[-1].content }}"
+    names.save_pretrained(folder)
+    model = TransformersModel(folder)
+    asked = request("Who came?", tools=(ToolSpec(name="look"),)).model_copy(
+        update={"tool_choice": "none"}
+    )
+    counted = (await model.counter()).count_messages(asked.messages, tools=asked.tools)
+    plain = (await model.counter()).count_messages(asked.messages)
+    assert (await model.complete(asked)).usage.prompt_tokens == counted > plain
+    await model.aclose()
+
+
 async def test_tools_are_refused_before_anything_is_loaded(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,9 @@ def by_word(answer: str | None, sample: Sample) -> object:
         os._exit(7)
     if answer == "die quietly":
         os._exit(0)
+    if answer == "fork":
+        child = os.fork()
+        return 1.0 if child == 0 or os.waitpid(child, 0) else None
     if answer == "crash":
         ctypes.string_at(0)
     if answer == "hang":

@@ -73,6 +73,15 @@ async def test_what_goes_wrong_costs_its_own_rollout_only(pool: PooledReward) ->
     assert time.perf_counter() - started < 20
 
 
+async def test_a_function_that_forks_gets_its_own_reward_only(pool: PooledReward) -> None:
+    assert [await said(pool, word) for word in ("fork", "fork", "fraction", "true")] == [
+        1,
+        1,
+        0.25,
+        1,
+    ]
+
+
 async def test_the_loop_goes_on_while_a_function_works(pool: PooledReward) -> None:
     await said(pool, "true")  # all that is made at the first call is there
     ticks, working = 0, asyncio.create_task(said(pool, "slow"))
