@@ -157,7 +157,7 @@ class Estimate:
     document_tokens: int
     """Total tokens of all chunks."""
     calls_min: int
-    """Equal to `calls_max`, unless the exit gate is on (one chunk may settle a question), or chunks are reread or read ahead."""
+    """Equal to `calls_max` unless the exit gate is on (one chunk may settle it), or chunks are reread or read ahead."""
     calls_max: int
     prompt_tokens: int
     """Upper bound on the prompt tokens of all calls."""
