@@ -215,6 +215,116 @@ def test_langchain_blocks_that_openai_lacks_come_through() -> None:
         send({"type": "image", "source": {"bytes": b"png"}, "format": "png"})
 
 
+TEXT = "The key is 4711. " * 100
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text-plain", "text": TEXT, "mime_type": "text/plain"},
+        {"type": "file", "source_type": "text", "text": TEXT, "mime_type": "text/plain"},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": TEXT}},
+        {"type": "document", "source": {"type": "content", "content": TEXT}, "title": "Keys"},
+        {"type": "search_result", "title": "Keys", "content": [{"type": "text", "text": TEXT}]},
+        {"text": TEXT},
+        {"type": "media", "mime_type": "image/png", "data": "AAAA"},
+        {"image": {"format": "png", "source": {"s3Location": "s3://a/b"}}},
+        {"cachePoint": {"type": "default"}},
+    ],
+    ids=lambda block: "-".join(block)[:30],
+)
+def test_langchain_blocks_of_other_forms_count(block: Any) -> None:
+    from langchain.agents.middleware import ModelRequest
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    from memagent import ScriptedModel
+    from memagent.integrations.langchain import SummaryMiddleware
+
+    writer = ScriptedModel(lambda request: "<summary>s</summary>", window=8192)
+    middleware = SummaryMiddleware(buffer := SummaryBuffer(writer, working_context=8000))
+    messages: Any = [HumanMessage("Go."), AIMessage("Yes."), HumanMessage([block])]
+    sent: list[Any] = []
+    middleware.wrap_model_call(
+        ModelRequest(model=cast("Any", None), messages=messages), sent.append
+    )
+    assert sent[0].messages[-1] is messages[-1]
+    has_text = TEXT[:30] in str(block)
+    assert buffer.tokens > (1700 if has_text else 2000 if "cachePoint" not in block else 200)
+    messages += [AIMessage("Next. " * 1000)]
+    middleware.wrap_model_call(
+        ModelRequest(model=cast("Any", None), messages=messages), sent.append
+    )
+    assert buffer.summaries == 1
+    shown = " ".join(m.content for m in writer.requests[0].messages)
+    assert TEXT.strip() in shown if has_text else "[" in shown
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("strategy", ["ToolStrategy", "AutoStrategy", "ProviderStrategy"])
+def test_langchains_tool_for_structured_output_counts(strategy: str) -> None:
+    from langchain.agents import structured_output
+    from langchain.agents.middleware import ModelRequest
+    from langchain_core.messages import HumanMessage
+
+    from memagent import ScriptedModel
+    from memagent.integrations.langchain import SummaryMiddleware
+
+    schema = {"title": "Report", "type": "object", "description": "d" * 2000, "properties": {}}
+    buffer = SummaryBuffer(ScriptedModel([], window=16_384), working_context=None)
+    request = ModelRequest(
+        model=cast("Any", None),
+        messages=[HumanMessage("Go.")],
+        response_format=getattr(structured_output, strategy)(schema),
+    )
+    SummaryMiddleware(buffer).wrap_model_call(request, lambda request: None)
+    assert [t.name for t in buffer.tools] == ([] if strategy == "ProviderStrategy" else ["Report"])
+    assert (buffer.tokens > 2000) == (strategy != "ProviderStrategy")
+
+
+@pytest.mark.extra
+async def test_what_pydantic_ai_sends_beside_text_counts() -> None:
+    from pydantic_ai import Agent, PromptedOutput
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelResponse,
+        NativeToolCallPart,
+        NativeToolReturnPart,
+        TextContent,
+        TextPart,
+        ThinkingPart,
+    )
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+    from pydantic_ai.usage import RequestUsage
+
+    from memagent import ScriptedModel
+    from memagent.integrations.pydantic_ai import process_history
+
+    extra: list[Any] = []
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        said = TextPart('{"response": 5}' if "JSON" in str(info) else "ok")
+        return ModelResponse([*extra, said], usage=RequestUsage(output_tokens=1))
+
+    async def grown(parts: Any, said: Any = "hello", **settings: Any) -> int:
+        """Tokens that a request takes after such a reply or message, more than one of text."""
+        extra[:] = parts
+        writer = ScriptedModel([], window=30_000)
+        async with SummaryBuffer(writer, working_context=None) as buffer:
+            agent: Any = Agent(FunctionModel(model), capabilities=[process_history(buffer)])
+            first = await agent.run(said, **settings)
+            await agent.run("Go on.", message_history=first.all_messages(), **settings)
+            return buffer.tokens
+
+    plain = await grown([])
+    assert await grown([], [TextContent(TEXT)]) - plain > 1600
+    assert await grown([ThinkingPart(TEXT)]) - plain > 1600
+    calls = [NativeToolCallPart("find", {}, "a"), NativeToolReturnPart("find", TEXT, "a")]
+    assert await grown(calls) - plain > 1600
+    wanted = PromptedOutput(int, description="d" * 1500)
+    assert await grown([], output_type=wanted) - plain > 1500
+
+
 def test_the_server_refuses_what_it_should() -> None:
     from tests.integrations.in_openai import ORPHANS, orphaned
 

@@ -30,6 +30,17 @@ def said(number: int) -> list[dict[str, Any]]:
     return [{"type": "reasoning", "id": f"t{number}", "summary": []}, message]
 
 
+async def feed(buffer: SummaryBuffer, history: list[Any]) -> list[Any]:
+    from agents import Agent
+    from agents.run import CallModelData, ModelInputData
+
+    from memagent.integrations.openai_agents import summary_filter
+
+    given: Any = ModelInputData(history, "Be brief.")
+    data: Any = CallModelData(model_data=given, agent=Agent("a"), context=None)
+    return [*(await summary_filter(buffer)(data)).input]
+
+
 @pytest.mark.parametrize(
     "items",
     [
@@ -44,19 +55,38 @@ def said(number: int) -> list[dict[str, Any]]:
     ids=["hosted", "approved", "shell", "shell of the API", "patch", "search", "equal answers"],
 )
 async def test_items_reach_the_model_as_they_came(items: list[Any]) -> None:
-    from agents import Agent
-    from agents.run import CallModelData, ModelInputData
-
-    from memagent.integrations.openai_agents import summary_filter
-
     history = [USER, *items, *said(1), USER]
     writer = ScriptedModel(lambda request: "<summary>s</summary>", window=8192)
     async with SummaryBuffer(writer, working_context=6000) as buffer:
-        feed = summary_filter(buffer)
         for end, item in enumerate(history, 1):
             if item.get("type") not in (None, *CALLERS):
                 continue  # the model isn't done
-            given: Any = ModelInputData(history[:end], "Be brief.")
-            data: Any = CallModelData(model_data=given, agent=Agent("a"), context=None)
-            assert (await feed(data)).input == history[:end]
+            assert await feed(buffer, history[:end]) == history[:end]
     assert buffer.summaries == 0
+
+
+async def test_what_hosted_tools_return_counts_and_is_summarised() -> None:
+    found = HOSTED | {"output": "the key is 4711 " * 200}
+    writer = ScriptedModel(lambda request: "<summary>s</summary>", window=8192)
+    async with SummaryBuffer(writer, working_context=8192) as buffer:
+        await feed(buffer, history := [USER, found, *said(1), USER])
+        assert 3200 < buffer.tokens < 4500
+        await feed(buffer, [*history, found | {"id": "i"}, *said(2), USER])
+    assert buffer.summaries == 1
+    assert any("4711" in m.content for m in writer.requests[0].messages)
+
+
+async def test_a_computers_screenshot_is_a_picture() -> None:
+    output = {"type": "computer_screenshot", "image_url": "data:image/png;base64," + "A" * 99_000}
+    history: list[Any] = [USER]
+    writer = ScriptedModel(lambda request: "<summary>s</summary>", window=8192)
+    async with SummaryBuffer(writer, working_context=8192) as buffer:
+        for number in "123":
+            click = {"type": "click", "x": number}
+            call = {"type": "computer_call", "id": number, "call_id": number, "action": click}
+            shown = {"type": "computer_call_output", "call_id": number, "output": output}
+            history += [call, shown]
+            assert (await feed(buffer, history))[-1] == shown
+            assert 2048 < buffer.tokens < 6000
+    assert buffer.summaries == 1
+    assert any('"x": "1"' in c.arguments for m in writer.requests[0].messages for c in m.tool_calls)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
+from langchain.agents.structured_output import AutoStrategy, OutputToolBinding, ToolStrategy
 from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
@@ -55,7 +56,7 @@ class _Fed:
         self._request, messages = request, [*system, *request.messages]
         dicts = list(map(_read, messages))
         self._own = {id(fields): message for fields, message in zip(dicts, messages, strict=True)}
-        tools = map(convert_to_openai_tool, request.tools)
+        tools = [*map(convert_to_openai_tool, request.tools), *_output_tools(request)]
         replies = [m.usage_metadata for m in messages if isinstance(m, AIMessage)]
         said = replies[-1] if replies else None
         self.history: dict[str, Any] = {
@@ -74,13 +75,41 @@ class _Fed:
         return self._request.override(system_message=system, messages=others)
 
 
+def _output_tools(request: ModelRequest[Any]) -> list[dict[str, Any]]:
+    """The tools that LangChain adds for structured output: it has no others where it doesn't know yet (auto)."""
+    wanted = request.response_format
+    if isinstance(wanted, AutoStrategy):
+        wanted = ToolStrategy(wanted.schema)
+    specs = wanted.schema_specs if isinstance(wanted, ToolStrategy) else ()
+    return [convert_to_openai_tool(OutputToolBinding.from_schema_spec(s).tool) for s in specs]
+
+
 def _read(message: BaseMessage) -> dict[str, Any]:
     """The message in OpenAI's form; blocks that have none there (a video, a file's id) as they are."""
+    if isinstance(message.content, list):
+        message = message.model_copy(update={"content": [*map(_read_block, message.content)]})
     try:
         return convert_to_openai_messages(message)
-    except ValueError:
+    except (KeyError, TypeError, ValueError):  # a form that LangChain's converter doesn't know
         bare = convert_to_openai_messages(message.model_copy(update={"content": message.text}))
         return bare | {"content": message.content}
+
+
+def _read_block(block: Any) -> Any:
+    """A block of text as OpenAI writes it, whatever its form; others as they are."""
+    if isinstance(block, str):
+        return block
+    source = block.get("source")
+    held = source if isinstance(source, dict) else block
+    found = block.get("text") or held.get("content")
+    if held.get("type") == "text":
+        found = found or held.get("data")
+    parts = found if isinstance(found, list) else [found]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    if all(isinstance(text, str) and text for text in texts):
+        heads = filter(None, map(block.get, ("title", "context")))
+        return {"type": "text", "text": "\n".join([*heads, *texts])}
+    return {"type": next(iter(block), "block")} | block
 
 
 def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:

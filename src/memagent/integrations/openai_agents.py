@@ -9,6 +9,9 @@ from memagent.session.context.buffer import SummaryBuffer
 if TYPE_CHECKING:
     from agents.run import CallModelData, ModelInputData
 
+UNSEEN = ("type", "id", "status", "result", "encrypted_content")
+"""Fields of the items of OpenAI's own tools that aren't text for the model; `result` is an image."""
+
 
 def summary_filter(
     buffer: SummaryBuffer,
@@ -16,7 +19,8 @@ def summary_filter(
     """Sends the model what fits its window: `RunConfig(call_model_input_filter=summary_filter(buffer))`.
 
     Args:
-        buffer: of one conversation, for all of its runs and agents.
+        buffer: of one conversation, for all of its runs and agents. An agent that is a tool has another conversation,
+            and inherits this: give its `as_tool` a `run_config`.
     """
     from agents import FunctionTool, Handoff, RunContextWrapper, handoff
     from agents.models.chatcmpl_converter import Converter
@@ -61,9 +65,13 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
         if kind == "message":
             said["content"] += _said(item["content"])
         elif item.get("call_id"):
-            function = {"name": item.get("name", kind), "arguments": item.get("arguments", "{}")}
+            given = item.get("arguments") or json.dumps(item.get("action", {}))
+            function = {"name": item.get("name", kind), "arguments": given}
             call = {"id": item["call_id"], "type": "function", "function": function}
             said["tool_calls"].append(call)
+        elif kind != "reasoning":  # OpenAI ran a tool, and what it returned stands in the item
+            shown = {n: v for n, v in item.items() if v and n not in UNSEEN}
+            said["content"] += f"\n{kind} {json.dumps(shown, ensure_ascii=False)}\n"
     return read
 
 
@@ -80,8 +88,9 @@ def _said(content: str | list[dict[str, Any]]) -> str:
 
 def _result(output: Any) -> Any:
     parts: list[Any] = output if isinstance(output, list) else [output]
-    good = isinstance(output, str) or all(p.get("type", "").startswith("input_") for p in parts)
-    return output if good else json.dumps(output)
+    if isinstance(output, str) or all(p.get("type", "").startswith("input_") for p in parts):
+        return output
+    return parts if parts[0].get("type") == "computer_screenshot" else json.dumps(output)
 
 
 def write_items(messages: Iterable[dict[str, Any]], own: Mapping[int, list[Any]]) -> list[Any]:

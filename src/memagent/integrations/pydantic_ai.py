@@ -1,25 +1,29 @@
 """A `SummaryBuffer` in Pydantic AI's agents (extra `pydantic-ai`)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     RetryFeedbackPart,
     SystemPromptPart,
+    TextContent,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
     UserContent,
     UserPromptPart,
 )
+from pydantic_ai.models import ModelRequestContext
 
 from memagent.messages import ToolSpec, Usage
 from memagent.session.context.buffer import SummaryBuffer
@@ -29,7 +33,7 @@ Piece = ModelResponse | ModelRequest
 """A reply, or a request with one message of OpenAI's form."""
 
 
-def process_history(buffer: SummaryBuffer) -> ProcessHistory[Any]:
+def process_history(buffer: SummaryBuffer) -> AbstractCapability[Any]:
     """Sends the model what fits its window: `Agent(capabilities=[process_history(buffer)])`.
 
     The run's messages become those that are sent: give them to the next run, with the same buffer.
@@ -37,15 +41,29 @@ def process_history(buffer: SummaryBuffer) -> ProcessHistory[Any]:
     Args:
         buffer: of one conversation: give the capability to each of its runs, or make an agent for it.
     """
+    return _History(buffer)
 
-    async def process(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
+
+@dataclass
+class _History(AbstractCapability[Any]):
+    """Replaces a run's messages before each request."""
+
+    buffer: SummaryBuffer
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Feeds the buffer what the model would get, with what it adds for structured output."""
+        asked, messages = request_context, request_context.messages
+        parameters = asked.model_request_parameters
+        _, offered = asked.model.prepare_request(asked.model_settings, parameters)
         system, read = _read(messages)
         instructions = messages[-1].instructions if isinstance(messages[-1], ModelRequest) else None
-        text = "\n\n".join(filter(None, [*(part.content for part in system), instructions]))
+        texts = [*(p.content for p in system), instructions, offered.prompted_output_instructions]
+        text = "\n\n".join(filter(None, texts))
         frame = [{"role": "system", "content": text}] if text else []
         replies = [message.usage for message in messages if isinstance(message, ModelResponse)]
-        tools = ctx.tool_manager.tool_defs if ctx.tool_manager else []
-        sent = await buffer.feed(
+        sent = await self.buffer.feed(
             [*frame, *(message for message, _ in read)],
             tools=[
                 ToolSpec(
@@ -53,7 +71,7 @@ def process_history(buffer: SummaryBuffer) -> ProcessHistory[Any]:
                     description=t.description or "",
                     parameters=t.parameters_json_schema,
                 )
-                for t in tools
+                for t in (*offered.function_tools, *offered.output_tools)
             ],
             usage=Usage(prompt_tokens=replies[-1].input_tokens) if replies else None,
         )
@@ -72,9 +90,8 @@ def process_history(buffer: SummaryBuffer) -> ProcessHistory[Any]:
             pieces.insert(0, replace(messages[-1], parts=[]))
         if system:
             pieces[0] = replace(pieces[0], parts=[*system, *pieces[0].parts])
-        return [*pieces]
-
-    return ProcessHistory(process)
+        asked.messages, ctx.messages[:] = [*pieces], pieces
+        return asked
 
 
 def _read(
@@ -93,9 +110,8 @@ def _read(
                 }
                 for call in message.tool_calls
             ]
-            read.append(
-                ({"role": "assistant", "content": message.text, "tool_calls": calls}, message)
-            )
+            said = {"role": "assistant", "content": _said(message), "tool_calls": calls}
+            read.append((said | {"reasoning_content": message.thinking}, message))
             continue
         for part in message.parts:
             if isinstance(part, SystemPromptPart) and not read:
@@ -107,6 +123,17 @@ def _read(
                 fields, piece = read[-1]
                 read[-1] = fields, replace(message, parts=[*piece.parts, part])
     return system, read
+
+
+def _said(message: ModelResponse) -> str:
+    """The text of a reply, and what the provider's own tools did for it."""
+    texts = [message.text or ""]
+    for part in message.parts:
+        if isinstance(part, NativeToolCallPart):
+            texts.append(f"{part.tool_name}({part.args_as_json_str()})")
+        elif isinstance(part, NativeToolReturnPart):
+            texts.append(f"{part.tool_name} -> {part.model_response_str()}")
+    return "\n".join(filter(None, texts))
 
 
 def _read_part(part: ModelRequestPart) -> dict[str, Any] | None:
@@ -125,8 +152,8 @@ def _read_part(part: ModelRequestPart) -> dict[str, Any] | None:
 
 
 def _read_content(item: UserContent) -> dict[str, Any]:
-    if isinstance(item, str):
-        return {"type": "text", "text": item}
+    if isinstance(item, (str, TextContent)):
+        return {"type": "text", "text": item if isinstance(item, str) else item.content}
     return {"type": "file", "item": CONTENT.dump_python(item, mode="json")}
 
 

@@ -20,7 +20,7 @@ from memagent.tokens.base import (
     TokenCounter,
 )
 
-MEDIA = re.compile("image|audio|video|file|document|screenshot")
+MEDIA = re.compile("image|audio|video|file|document|screenshot|media")
 """In the type of a part that isn't text, in the forms of OpenAI, Anthropic and LangChain."""
 
 
@@ -63,7 +63,7 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
     if not message.tool_calls and not message.extra:
         return bound + count(message.content)
     extra, media = split_media(message.extra)
-    bound += media * MEDIA_ALLOWANCE
+    bound += len(media) * MEDIA_ALLOWANCE
     texts, lines = [] if "content" in extra else [message.content], 0
     extras = [extra]
     for call in message.tool_calls:
@@ -82,13 +82,13 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
     return bound + min(count(text) + 2 * lines, byte_count(text))
 
 
-def split_media(extra: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
-    """A message's other fields without the parts that are images, sounds or files, and how many of these there are."""
+def split_media(extra: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
+    """A message's other fields without the parts that are images, sounds or files, and these."""
     if not isinstance(extra.get("content"), list):
-        return extra, 0
+        return extra, []
     parts = cast("list[Any]", extra["content"])
     rest = [part for part in parts if not _is_media(part)]
-    return {**extra, "content": rest}, len(parts) - len(rest)
+    return {**extra, "content": rest}, list(filter(_is_media, parts))
 
 
 def _is_media(part: object) -> bool:

@@ -15,6 +15,7 @@ from memagent.models.scripted import ScriptedModel
 from memagent.session.context.anchors import Anchor, Anchors
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.tokens import TokenCounter, TokenizerFile
+from memagent.tokens.base import MEDIA_ALLOWANCE
 from memagent.tokens.byte_bound import ByteBound
 from memagent.tokens.template import ChatTemplate
 
@@ -148,6 +149,21 @@ async def test_a_server_that_drops_the_beginning_of_prompts_is_not_believed() ->
         await buffer.append(acts(call("look")), usage=usage)
         await buffer.append(result("word " * 240))
     assert buffer.tokens > 900 + 4 * 1200
+
+
+async def test_pictures_that_join_a_message_of_the_user_are_counted() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    text = {"type": "note", "note": "n" * 1000}
+    buffer = await opened(ScriptedModel([], window=30_000), working_context=30_000)
+    for number, part in enumerate((picture, picture, text, picture), 1):
+        before = buffer.tokens
+        await buffer.append({"role": "user", "content": [part]})
+        assert buffer.tokens - before >= (1000 if part is text else MEDIA_ALLOWANCE)
+        if number == 2:  # what a server says of them is still believed
+            await buffer.append(acts(), usage=Usage(prompt_tokens=500))
+            assert buffer.tokens < 600
+            await buffer.append(user("More:"))
+    assert buffer.tokens < 500 + MEDIA_ALLOWANCE + 1300
 
 
 def prompt(*texts: str) -> tuple[Message, ...]:

@@ -8,7 +8,13 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 from tests.session.context.strict import SHORT, check_strictly
 
-from memagent.errors import ConfigError, HistoryChanged, ModelError, WindowTooSmall
+from memagent.errors import (
+    ConfigError,
+    HistoryChanged,
+    ModelError,
+    OutOfSummaries,
+    WindowTooSmall,
+)
 from memagent.messages import ChatRequest, Message, ToolSpec, Usage
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.archive import READ_ARCHIVED, FileArchive
@@ -150,7 +156,7 @@ async def test_other_fields_and_parts_are_passed_through() -> None:
 @pytest.mark.parametrize("part", ["text", {"type": "caption", "text": 5}])
 async def test_parts_in_other_forms_are_passed_through(part: Any) -> None:
     history = [SYSTEM, TASK | {"content": [IMAGE, part]}]
-    assert await a_buffer().feed(history) == history
+    assert await a_buffer(working_context=5000).feed(history) == history
 
 
 async def test_an_image_leaves_with_its_turn() -> None:
@@ -165,6 +171,52 @@ async def test_an_image_leaves_with_its_turn() -> None:
         assert buffer.tokens < 9000
         assert json.dumps(sent).count("image_url") < 8  # two keys each
     assert buffer.summaries > 1
+
+
+@pytest.mark.parametrize("pictures", [0, 1, 2])
+async def test_a_task_with_pictures_stays_within_the_window(pictures: int) -> None:
+    task = {"role": "user", "content": [{"type": "text", "text": "the task"}, *[IMAGE] * pictures]}
+    buffer, history = a_buffer(ScriptedModel(good, window=8192), working_context=8192), [task]
+    for number in range(30):
+        await buffer.feed(history)
+        assert buffer.tokens < buffer.limit <= 8192 - 1024
+        history += steps(1, 600, number)
+    assert buffer.summaries > 0
+
+
+async def test_a_task_with_too_many_pictures_is_refused() -> None:
+    with pytest.raises(WindowTooSmall):
+        await a_buffer(working_context=8192).feed([SYSTEM, TASK | {"content": [IMAGE] * 4}])
+
+
+async def test_the_newest_pictures_of_tools_reach_the_model() -> None:
+    model = ScriptedModel(good, window=8192)
+    buffer, history = a_buffer(model, working_context=8192), [SYSTEM, TASK]
+    for number in range(8):
+        call, result = turn(number, "")
+        new = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{number}"}}
+        history += [call, result | {"content": [{"type": "text", "text": "screen"}, new, IMAGE]}]
+        sent = await buffer.feed(history)
+        assert sent[-1] is history[-1]
+        assert buffer.tokens < buffer.limit
+    assert buffer.summaries == 7
+
+
+@pytest.mark.parametrize("pictures", [1, 4])
+@pytest.mark.parametrize("size", [10, 5000])
+async def test_the_pictures_of_a_users_message_stay_if_they_fit(size: int, pictures: int) -> None:
+    buffer = a_buffer(ScriptedModel(good, window=8192), working_context=8192)
+    parts = [{"type": "text", "text": "Look! ".ljust(size, ".") + " Now?"}, *[IMAGE] * pictures]
+    hello = {"role": "assistant", "content": "Yes."}
+    sent = await buffer.feed(
+        [SYSTEM, TASK, *steps(9, 400), hello, {"role": "user", "content": parts}]
+    )
+    assert buffer.tokens < buffer.limit
+    said = json.dumps(sent[-1])
+    assert said.count('"image_url": {') == (pictures if pictures == 1 else 0)
+    assert pictures == 1 or said.count("[image_url]") == 4
+    assert "Look!" in said
+    assert "Now?" in said
 
 
 async def test_orphans_of_either_kind_are_paired() -> None:
@@ -347,12 +399,14 @@ async def test_an_earlier_state_goes_back() -> None:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ({}, "version None"),
-        ({"version": 2}, "version 2"),
+        ({}, "of version 1 .context is missing"),
+        ({"version": 2}, "version must be 1, got 2.*the memagent that wrote it"),
         ({"version": 1, "context": {}}, "not a buffer's state"),
+        ([], r"not a buffer's state.*got \[\]"),
+        (None, "not a buffer's state.*got None"),
     ],
 )
-def test_what_is_no_state_is_refused(state: dict[str, Any], said: str) -> None:
+def test_what_is_no_state_is_refused(state: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         SummaryBuffer.from_state(state, ScriptedModel([]))
 
@@ -393,6 +447,31 @@ async def test_reports_correct_the_counts() -> None:
         before = reported.tokens
         await reported.feed(changed, usage=Usage(prompt_tokens=501))
         assert reported.tokens > before
+
+
+async def test_reports_of_what_this_buffer_did_not_send_are_ignored() -> None:
+    wide: dict[str, Any] = {"working_context": 30_000, "window": 30_000}
+    history, usage = [SYSTEM, TASK, *steps(1)], Usage(prompt_tokens=30)
+    told, silent = a_buffer(**wide), a_buffer(**wide)
+    await told.feed(history, usage=usage)
+    await silent.feed(history)
+    assert told.tokens == silent.tokens
+    restored, history = again(told.state(), **wide), [*history, *steps(1, first=1)]
+    await restored.feed(history, usage=usage)
+    await silent.feed(history)
+    assert restored.tokens == silent.tokens
+
+
+async def test_each_message_of_the_user_allows_more_summaries() -> None:
+    buffer, history = a_buffer(max_summaries=1), [SYSTEM, TASK]
+    for number in range(12):
+        history += [*steps(4, 150, 4 * number), {"role": "user", "content": f"message {number}"}]
+        await buffer.feed(history)
+        buffer = again(buffer.state(), max_summaries=1)
+    await buffer.feed(history)
+    assert buffer.summaries > 3
+    with pytest.raises(OutOfSummaries):
+        await buffer.feed([*history, *steps(30, first=99)])
 
 
 def test_the_sync_form_works_outside_an_event_loop() -> None:

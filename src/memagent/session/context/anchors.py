@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memagent.budget import JOINT_SLACK
 from memagent.messages import Message
+from memagent.session.context.turns import list_parts
 from memagent.tokens.byte_bound import byte_count, message_bound
 
 BYTES_PER_TOKEN = 16
@@ -53,7 +55,13 @@ class Anchor:
             who = (new.role, new.tool_call_id)
             if old.role == "assistant" or (old.role, old.tool_call_id) != who:
                 return None
-            if new.content.startswith(old.content):
+            if old.extra != new.extra:
+                earlier, parts = list_parts(old), list_parts(new)
+                if parts[: len(earlier)] != earlier:
+                    return None
+                extra: dict[str, Any] = {**new.extra, "content": parts[len(earlier) :]}
+                more += message_bound(size, Message(role=new.role, content="", extra=extra))
+            elif new.content.startswith(old.content):
                 more += size(new.content[len(old.content) :])
             else:
                 more += size(new.content) - (size(old.content) if exact else 0)

@@ -44,7 +44,7 @@ class SummaryBuffer(Feeding):
         working_context: most tokens of prompt plus output; the model's window counts where it is smaller. None
             takes the model's window.
         window: the model's window, for a model that does not say it.
-        max_summaries: how often turns may be summarised.
+        max_summaries: how often turns may be summarised; if it is fed, for each message of the user.
         summary_tokens: most tokens of a summary; by default an eighth of the working context, at least 64.
         tools: what the requests of the loop offer (they are part of each prompt, and of the summary's). With
             `memagent.session.context.archive.READ_ARCHIVED` among them, clipped texts say how to read the rest.

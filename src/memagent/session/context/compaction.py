@@ -16,8 +16,9 @@ from memagent.session.context.tiers import (
     lighten,
     show_again,
 )
-from memagent.session.context.turns import Turn
+from memagent.session.context.turns import Turn, join_users, without_media
 from memagent.threads import in_thread
+from memagent.tokens.byte_bound import split_media
 
 
 async def compact_state(
@@ -171,6 +172,9 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         return _keep_said(layout, past, older, last)
     if not older:
         return _alone(layout, past, last)
+    unseen = any(split_media(message.extra)[1] for message in last.native)
+    if unseen and _fits_behind(layout, past, turns, last):  # summaries are written from text
+        return Split(summarised=older, kept=(last,))
     if layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
     said, earlier = keep_said(layout, past, older)
@@ -189,17 +193,42 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
 
 
 def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
-    """A user's message is never dropped: it stays, after the summary."""
-    summary = bool(older or past.again)
-    if summary and layout.base + _size(layout, last) <= layout.limit - layout.progress:
+    """A user's message is never dropped: it stays, after the summary, and so do its pictures if they fit."""
+    summary, media = bool(older or past.again), split_media(last.head.extra)[1]
+
+    def fits(turn: Turn) -> bool:
+        if not summary:
+            return layout.state(past, (turn,)).tokens < layout.limit
+        if media:
+            return _fits_behind(layout, past, (*older, last), turn)
+        return layout.base + _size(layout, turn) <= layout.limit - layout.progress
+
+    if summary and fits(last):
         return Split(summarised=older, kept=(last,))
-    most = layout.again if summary else layout.calm - layout.state(past, ()).tokens
-    text, handle = clip_text(layout, last.head.content, most)
-    before, after = layout.size(last.head.content), layout.size(text)
-    changes = (last.change("clipped", before, after, handle),) if text != last.head.content else ()
-    kept = Turn(last.number, Message(role=last.head.role, content=text)) if changes else last
+    most, bare = layout.again, without_media(last.head)
+    if not summary:
+        most = layout.calm - layout.state(past, ()).tokens
+    text, handle = clip_text(layout, bare.content, most)
+    kept = Turn(last.number, bare.model_copy(update={"content": text}))
+    if media:  # in JSON, the text may take twice as much
+        shown, whole = clip_text(layout, last.head.content, most // 2)
+        pictures = Message(role="user", content="", extra={"content": media})
+        (head,) = join_users([bare.model_copy(update={"content": shown}), pictures])
+        if fits(turn := Turn(last.number, head)):
+            kept, handle = turn, whole
+    before, after = layout.size(last.head.content), layout.size(kept.head.content)
+    changes = (last.change("clipped", before, after, handle),) if kept.head != last.head else ()
     tiers: tuple[Tier, ...] = () if summary else ("clip",)
+    kept = kept if changes else last
     return Split(summarised=older, kept=(kept,), changes=changes, tiers=tiers, summary=summary)
+
+
+def _fits_behind(layout: Layout, past: Past, turns: tuple[Turn, ...], last: Turn) -> bool:
+    """Whether the last turn, as shown, fits behind a summary of the others that frees enough. Blocks."""
+    said, earlier = keep_said(layout, past, turns[:-1], (last,))
+    bare = layout.state(Past(past.stage + 1, said=said, earlier=earlier), (last,)).tokens
+    most = min(layout.limit - 1, layout.state(past, turns).tokens - layout.progress)
+    return bare + layout.summary + layout.ledger <= most
 
 
 def _alone(layout: Layout, past: Past, last: Turn) -> Split:

@@ -65,6 +65,8 @@ class History(Leaf):
     sent_systems: tuple[Message, ...]
     """System messages as returned: at most one."""
     sent: Mark
+    summaries: int = 0
+    """Summaries before the user's last message."""
 
     @classmethod
     def start(cls, chain: Chain) -> Self:
@@ -116,16 +118,12 @@ class Stored(Leaf):
         Raises:
             ConfigError: it is not one, or of a later version of memagent.
         """
-        if (version := state.get("version")) != STATE_VERSION:
-            raise ConfigError(
-                f"a state of version {version!r} cannot be read by this memagent, which writes version "
-                f"{STATE_VERSION}: give what state() returned, or use the memagent that wrote it"
-            )
         try:
             return cls.model_validate(state)
         except ValidationError as error:
             raise ConfigError(
-                f"this is not a buffer's state ({describe_problem(error)}): give what state() returned"
+                f"this is not a buffer's state of version {STATE_VERSION} ({describe_problem(error)}): give what "
+                f"state() returned, or use the memagent that wrote it"
             ) from error
 
 
@@ -164,7 +162,7 @@ class Feeding(Closing):
         Args:
             messages: in OpenAI's form, or `Message`s.
             tools: what the request offers, if that changed.
-            usage: of the reply to what was returned last, if that is the only new message of an assistant.
+            usage: of the reply to what this buffer returned last, if that is the only new message of an assistant.
 
         Returns:
             Messages in OpenAI's form. One that is sent as it came is the object that was given.
@@ -198,6 +196,7 @@ class Feeding(Closing):
                 )
             history = History.start(chain) if known is None else known.follow(chain)
             if opened is None:
+                usage = None  # of a request that another buffer made, or none
                 self._opened = opened = await self._open(history.prompt, offered, self._saved)
                 await in_thread(_keep, opened, chain.rest[: history.fed.count])
             elif known is not None and (known.prompt, self._tools) != (history.prompt, offered):
@@ -215,14 +214,17 @@ class Feeding(Closing):
     async def _read(self, opened: Opened, chain: Chain, usage: Usage | None) -> Sequence[Message]:
         """Appends what is new, and returns what to send."""
         assert self._history is not None
-        start, most = self._history.fed.count, self.max_summaries
+        start, most = self._history.fed.count, self._history.summaries + self.max_summaries
         replies = sum(message.role == "assistant" for message in chain.rest[start:])
         for place, message in enumerate(chain.rest[start:], start):
             if message.role == "assistant":
                 await _complete(opened, most)  # it answers what would have been sent then
             known = usage if replies == 1 and place == start else None
             await opened.append(message, usage=known)
-            self._history = self._history.model_copy(update={"fed": chain.mark(place + 1)})
+            if message.role == "user":
+                most = opened.state.past.stage + self.max_summaries
+            read = {"fed": chain.mark(place + 1), "summaries": most - self.max_summaries}
+            self._history = self._history.model_copy(update=read)
         await _complete(opened, most)
         sent = opened.state.messages
         self._history = self._history.with_sent(sent)

@@ -129,11 +129,13 @@ class Layout:
                     f"before it, and append the others"
                 )
         empty = self.count(self.prompt)
+        bare = tuple(map(without_media, self.prompt))
+        text = empty if bare == self.prompt else self.count(bare)
         widest = Past(stage=WIDEST, summary=self.prompts.empty_summary)
         frame = self.count(self.render(widest, ()))
         layout = replace(
             self,
-            instruction=self.count(self.add_instruction(self.prompt)) - empty + JOINT_SLACK,
+            instruction=self.count(self.add_instruction(self.prompt)) - text + JOINT_SLACK,
             frame=frame,
             frame_again=self.count(self.render(replace(widest, again="x"), ())) - frame,
             line=self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK,
@@ -272,7 +274,7 @@ class Layout:
         whole = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
         # An exact counter too: templates write an image as a word, or not at all.
         exact = getattr(self.counter, "exact", True)
-        media = sum(split_media(m.extra)[1] for m in messages if m.extra) if exact else 0
+        media = sum(len(split_media(m.extra)[1]) for m in messages if m.extra) if exact else 0
         return whole + media * MEDIA_ALLOWANCE
 
     def state(

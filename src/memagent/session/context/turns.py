@@ -289,14 +289,14 @@ def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
             text = "\n\n".join(part for part in (last.content, message.content) if part)
             extra = {**last.extra, **message.extra}
             if "content" in extra:
-                extra["content"] = [*_parts(last), *_parts(message)]
+                extra["content"] = [*list_parts(last), *list_parts(message)]
             merged[-1] = Message(role="user", content=text, extra=extra)
         else:
             merged.append(message)
     return tuple(merged)
 
 
-def _parts(message: Message) -> list[Any]:
+def list_parts(message: Message) -> list[Any]:
     """A message's content as parts."""
     parts: Any = message.extra.get("content")
     return parts or ([{"type": "text", "text": message.content}] if message.content else [])
@@ -307,6 +307,6 @@ def without_media(message: Message) -> Message:
     if message.role == "assistant" or "content" not in message.extra:
         return message
     extra = {name: value for name, value in message.extra.items() if name != "content"}
-    parts = ({"text": p} if isinstance(p, str) else p for p in _parts(message))
+    parts = ({"text": p} if isinstance(p, str) else p for p in list_parts(message))
     words = (str(part.get("text") or f"[{part.get('type')}]") for part in parts)
     return message.model_copy(update={"content": "\n".join(words), "extra": extra})
