@@ -3,7 +3,9 @@
 from memagent.messages import Usage
 from memagent.runstore.database import Database
 
-_SUMS = ", ".join(f"COALESCE(SUM(json_extract(usage, '$.{n}')), 0)" for n in Usage.model_fields)
+# SUM fails beyond 63 bits, and a server may have reported anything: this ends at the largest integer.
+_SUM = "CAST(TOTAL(json_extract(usage, '$.{}')) AS INTEGER)"
+_SUMS = ", ".join(map(_SUM.format, Usage.model_fields))
 _QUESTION = "CASE WHEN kind GLOB '*/q[0-9]*' THEN CAST(substr(kind, instr(kind, '/q') + 2) AS INTEGER) ELSE 0 END"
 _COSTS = f"SELECT {_QUESTION}, {_SUMS} FROM effects WHERE run = ? GROUP BY 1"
 _PAID = "SELECT committed, usage FROM effects WHERE run = ? AND json_extract(usage, '$.calls') > 0"
