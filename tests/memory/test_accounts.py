@@ -67,7 +67,7 @@ def test_costs_of_many_questions_are_added_up_in_one_pass(
     monkeypatch.setattr(Database, "read", counting)
     results = agent(store, fine).ask_many(TEXT, ["Who?", "Where?", "When?"], run_id="r1")
     assert [result.usage.calls for result in results] == [result.chunks + 1 for result in results]
-    assert sum("SUM(" in sql for sql in queries) == 1
+    assert sum("TOTAL(" in sql for sql in queries) == 1
 
 
 def test_what_was_paid_before_a_limit_or_a_failure_is_counted(store: RunStore) -> None:
