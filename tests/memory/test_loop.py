@@ -348,6 +348,34 @@ def test_resume_finds_a_file_again_and_asks_for_other_sources(make, tmp_path: Pa
     assert repr(make().resume("r2")).startswith(f"Result(answer={unbroken.answer!r}")
 
 
+@pytest.mark.parametrize("first", ["text", "file"])
+def test_a_run_that_read_nothing_is_of_the_document_it_reads_then(
+    make, first: str, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    old.write_text("Other lines.\n" * 300)
+    new.write_text(TEXT)
+    agent = make(limits=Limits(calls=3))
+
+    async def begin() -> None:
+        async with agent.stream(old if first == "file" else TEXT, "Which?", run_id="r1") as run:
+            await anext(run)
+
+    asyncio.run(begin())
+    result = agent.ask(new, "Which?", run_id="r1")
+    source = agent.store.get("r1").source
+    assert result.source == source
+    assert (source["name"], source["path"]) == (str(new), str(new))
+    started = [e.document for e in agent.store.events("r1") if e.type == "run_started"]
+    assert started[-1] == str(new)
+    # Once it has read something, a copy elsewhere is still that document.
+    old.write_text(TEXT)
+    agent.resume("r1", old)
+    assert agent.store.get("r1").source == source
+    assert make().resume("r1").answer == make().ask(TEXT, "Which?").answer
+    assert [e.type for e in agent.store.events("r1")].count("run_started") == 2
+
+
 def test_many_questions_in_one_pass(make) -> None:
     questions = ["Which?", "Whose?", "Where?"]
     questions = [question.ljust(8, "?") for question in questions]  # one length, one budget
