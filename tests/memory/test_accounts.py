@@ -83,6 +83,32 @@ def test_what_was_paid_before_a_limit_or_a_failure_is_counted(store: RunStore) -
     assert [event.type for event in store.events("r1")].count("retried") == 2
 
 
+@pytest.mark.parametrize("asked", [["Who?"], ["Who?", "Whose?", "Whom?"]])
+def test_calls_that_were_interrupted_count_towards_a_limit(
+    store: RunStore, asked: list[str]
+) -> None:
+    calls = list[ChatRequest]()
+
+    def reply(request: ChatRequest) -> str:
+        calls.append(request)
+        if len(calls) <= 2 * len(asked):
+            raise RuntimeError  # as a kill does, it leaves the call in flight
+        return "ok."
+
+    limits = Limits(calls=5)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            agent(store, reply, limits=limits, concurrency=1).ask_many(TEXT, asked, run_id="r1")
+    # Of several, some only waited for their turn.
+    assert store.spent("r1").repeated >= len(calls) >= 2
+    results = agent(store, reply, limits=limits).ask_many(TEXT, asked, run_id="r1")
+    assert {result.stop_reason for result in results} == {StopReason.LIMIT}
+    assert len(calls) <= 5
+    again = agent(store, reply, limits=limits).ask_many(TEXT, asked, run_id="r1")
+    assert len(calls) <= 5
+    assert {result.stop_reason for result in again} == {StopReason.LIMIT}
+
+
 def test_retries_beneath_the_agent_are_events_and_usage(store: RunStore) -> None:
     def flaky(request: ChatRequest) -> Completion:
         failures = (Failure(error="ServerBusy: later", waited=0.5),)

@@ -10,6 +10,8 @@ _QUESTION = "CASE WHEN kind GLOB '*/q[0-9]*' THEN CAST(substr(kind, instr(kind, 
 _COSTS = f"SELECT {_QUESTION}, {_SUMS} FROM effects WHERE run = ? GROUP BY 1"
 _PAID = "SELECT committed, usage FROM effects WHERE run = ? AND json_extract(usage, '$.calls') > 0"
 
+_IN_FLIGHT = "SELECT COALESCE(SUM(sent), 0) FROM effects WHERE run = ? AND committed IS NULL AND kind NOT GLOB 'tool*'"
+
 
 class Spending:
     """The part of a run store that adds up."""
@@ -20,6 +22,11 @@ class Spending:
         """The cost of the run's calls, for one question or all. A tool session is one question."""
         costs = self.usages(run_id)
         return sum(costs.values(), Usage()) if question is None else costs.get(question, Usage())
+
+    def spent(self, run_id: str) -> Usage:
+        """The cost of the run so far, with the calls that were in flight when a session of it ended."""
+        ((calls,),) = self._db.read(_IN_FLIGHT, (run_id,))
+        return self.usage(run_id) + Usage(repeated=calls)
 
     def usages(self, run_id: str) -> dict[int, Usage]:
         """The cost of each question's calls; a question without effects is missing."""
