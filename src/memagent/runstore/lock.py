@@ -28,7 +28,7 @@ def run_lock(store: Path, run_id: str) -> AbstractContextManager[None]:
         RunBusy: another process, or another task of this one, has the run.
         StoreReadOnly: the lock file can't be created.
     """
-    return _hold_file(lock_path(store, run_id), busy(run_id))
+    return _hold_file(lock_path(store, run_id), busy(run_id), "--store")
 
 
 def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
@@ -40,18 +40,19 @@ def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
     """
     what = str(folder / file)
     message = f"another process is writing to {what!r}: wait for it, or use another --out"
-    return _hold_file(folder / (f".{file}.lock" if file else ".lock"), RunBusy(message))
+    return _hold_file(folder / (f".{file}.lock" if file else ".lock"), RunBusy(message), "--out")
 
 
 @contextmanager
-def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
+def _hold_file(path: Path, taken: RunBusy, option: str) -> Generator[None]:
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
         held = FileLock(path, timeout=0, mode=0o600, thread_local=False).acquire()
     except Timeout as error:
         raise taken from error
     except OSError as error:
-        raise StoreReadOnly(f"cannot create the lock {str(path)!r}: {error.strerror}") from error
+        why = f"cannot create the lock {str(path)!r} ({error.strerror}): name a writable {option}"
+        raise StoreReadOnly(why) from error
     with held:
         yield
 
