@@ -57,6 +57,24 @@ def test_a_link_to_a_store_has_its_locks(tmp_path: Path) -> None:
         pass
 
 
+def test_who_looks_for_a_moment_keeps_nobody_from_a_run(tmp_path: Path) -> None:
+    store, looking, ended = RunStore(tmp_path / "runs.sqlite"), threading.Event(), threading.Event()
+
+    def look() -> None:
+        with store.hold("r1", wait=0):
+            looking.set()
+            ended.wait(0.1)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    assert looking.wait(20)
+    with pytest.raises(RunBusy), store.hold("r1", wait=0):
+        pass
+    with store.hold("r1"):
+        thread.join()
+    store.close()
+
+
 def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
     store = tmp_path / "runs.sqlite"
     holder = subprocess.Popen(

@@ -8,6 +8,9 @@ from filelock import FileLock, Timeout
 
 from memagent.errors import RunBusy, StoreReadOnly
 
+WAIT = 0.3
+"""Seconds to wait for a lock: somebody who lists runs takes it for a moment, to see whether it's free."""
+
 
 def lock_path(store: Path, run_id: str) -> Path:
     """The lock file of a run, next to its store."""
@@ -21,14 +24,14 @@ def busy(run_id: str) -> RunBusy:
     )
 
 
-def run_lock(store: Path, run_id: str) -> AbstractContextManager[None]:
-    """Holds a run of a store file for one worker.
+def run_lock(store: Path, run_id: str, wait: float = WAIT) -> AbstractContextManager[None]:
+    """Holds a run of a store file for one worker, after waiting for it for `wait` seconds at most.
 
     Raises:
         RunBusy: another process, or another task of this one, has the run.
         StoreReadOnly: the lock file can't be created.
     """
-    return _hold_file(lock_path(store, run_id), busy(run_id), "--store")
+    return _hold_file(lock_path(store, run_id), busy(run_id), "--store", wait)
 
 
 def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
@@ -44,10 +47,11 @@ def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _hold_file(path: Path, taken: RunBusy, option: str) -> Generator[None]:
+def _hold_file(path: Path, taken: RunBusy, option: str, wait: float = 0) -> Generator[None]:
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        held = FileLock(path, timeout=0, mode=0o600, thread_local=False).acquire()
+        lock = FileLock(path, timeout=wait, mode=0o600, thread_local=False)
+        held = lock.acquire(poll_interval=0.01)
     except Timeout as error:
         raise taken from error
     except OSError as error:

@@ -16,7 +16,7 @@ from memagent.messages import Usage
 from memagent.runstore.branching import Branching
 from memagent.runstore.conversations import StoredConversations
 from memagent.runstore.database import Database
-from memagent.runstore.lock import busy, remove_lock, run_lock
+from memagent.runstore.lock import WAIT, busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, escape_body, split_key
 from memagent.runstore.spending import Spending
 from memagent.trajectory import Conversation
@@ -164,14 +164,14 @@ class RunStore(Branching, Spending):
         return gone > 0
 
     @contextmanager
-    def hold(self, run_id: str) -> Generator[None]:
-        """Holds a run for one worker.
+    def hold(self, run_id: str, wait: float = WAIT) -> Generator[None]:
+        """Holds a run for one worker. Of a file, waits for it for `wait` seconds at most.
 
         Raises:
             RunBusy: another process, thread or task holds it.
         """
         if self.path is not None:
-            with run_lock(self.path, run_id):
+            with run_lock(self.path, run_id, wait):
                 yield
             return
         # A temporary store has no file to lock, and no rivals except those that share this object.
