@@ -18,7 +18,7 @@ from memagent import (
     StopReason,
     Usage,
 )
-from memagent.errors import ConnectionFailed
+from memagent.errors import ConnectionFailed, DocumentNotFound
 from memagent.messages import Failure
 from memagent.runstore.database import Database
 from memagent.tokens import TokenCounter
@@ -158,6 +158,28 @@ def test_a_finished_run_needs_no_document(store: RunStore, tmp_path: Path) -> No
     path.unlink()
     assert repr(agent(store, []).resume("r1")) == repr(first)
     assert store.get("r1").status == "finished"
+
+
+@pytest.mark.parametrize("asked", [["Who?"], ["Who?", "Whose?"]])
+def test_a_run_whose_answer_alone_is_missing_needs_no_document(
+    store: RunStore, tmp_path: Path, asked: list[str]
+) -> None:
+    def unanswered(request: ChatRequest) -> str:
+        if request.kind == "answer" and "Who?" in request.parts["question"]:
+            raise ConnectionFailed("gone")
+        return fine(request)
+
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    with pytest.raises(ConnectionFailed):
+        agent(store, unanswered).ask_many(path, asked, run_id="r1")
+    limited = agent(store, fine, limits=Limits(calls=1))
+    limited.ask_many(path, asked, run_id="r2")
+    path.unlink()
+    results = agent(store, fine).resume("r1")
+    assert {r.answer for r in results} if isinstance(results, list) else results.answer
+    with pytest.raises(DocumentNotFound):
+        limited.resume("r2")
 
 
 def test_calls_that_wait_for_their_turn_are_checked_when_it_comes(store: RunStore) -> None:

@@ -63,14 +63,15 @@ def test_who_looks_for_a_moment_keeps_nobody_from_a_run(tmp_path: Path) -> None:
     def look() -> None:
         with store.hold("r1", wait=0):
             looking.set()
-            ended.wait(0.1)
+            ended.wait(20)
 
     thread = threading.Thread(target=look)
     thread.start()
     assert looking.wait(20)
     with pytest.raises(RunBusy), store.hold("r1", wait=0):
         pass
-    with store.hold("r1"):
+    threading.Timer(0.05, ended.set).start()
+    with store.hold("r1", wait=20):
         thread.join()
     store.close()
 

@@ -171,10 +171,7 @@ class MemoryLoop(Calls):
         pace.note(len(window), taken, int(state.memory != memory), seconds)
 
     def _reads(self, state: State) -> bool:
-        if not state.waits() or state.settled:
-            return False
-        last = self._last
-        return last is None or not last["last"] or state.next_chunk <= last["chunk"]
+        return state.reads(self._last)
 
     async def _mark(self, chunk: int) -> dict[str, Any]:
         """The position of a chunk that was read: enough to continue after it and to recognise it."""

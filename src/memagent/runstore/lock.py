@@ -25,7 +25,7 @@ def busy(run_id: str) -> RunBusy:
 
 
 def run_lock(store: Path, run_id: str, wait: float = WAIT) -> AbstractContextManager[None]:
-    """Holds a run of a store file for one worker, after waiting for it for `wait` seconds at most.
+    """Holds a run of a store file for one worker, and waits for it for `wait` seconds at most.
 
     Raises:
         RunBusy: another process, or another task of this one, has the run.

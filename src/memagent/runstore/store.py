@@ -165,7 +165,7 @@ class RunStore(Branching, Spending):
 
     @contextmanager
     def hold(self, run_id: str, wait: float = WAIT) -> Generator[None]:
-        """Holds a run for one worker. Of a file, waits for it for `wait` seconds at most.
+        """Holds a run for one worker, and waits for it for `wait` seconds at most.
 
         Raises:
             RunBusy: another process, thread or task holds it.
