@@ -24,7 +24,7 @@ class StopReason(StrEnum):
     LIMIT = "limit"
     """A usage limit was reached; there is no answer yet, and the run can be resumed."""
     UNUSABLE_REPLY = "unusable_reply"
-    """The model's reply stayed empty, or inside its reasoning, after two retries; resumable, with the memory intact."""
+    """The model refused, or its reply stayed empty or in its reasoning after two retries; resumable, memory intact."""
 
 
 class Conversation(Leaf):

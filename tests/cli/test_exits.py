@@ -254,6 +254,22 @@ def test_the_resume_hint_keeps_limits_and_what_is_not_stored(
     assert {name: value for name, value in given.again() if value} == wanted
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://host/v1", None),
+        ("http://a/v1,http://b/v1", None),
+        ("http://user:pass@host/v1", "http://…@host/v1"),
+        ("user:p@ss?word@host/v1", "…@host/v1"),
+        ("http://a/v1, HTTPS://key@b/v1?key=pass", "http://a/v1,HTTPS://…@b/v1?…"),
+    ],
+)
+def test_the_resume_hint_names_a_url_whose_secrets_are_not_stored(
+    url: str, shown: str | None
+) -> None:
+    assert dict(Ask(doc="b", base_url=url).again()).get("base-url") == shown
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_store_that_is_deleted_during_the_run_is_an_error(
     start: Callable[..., Started],

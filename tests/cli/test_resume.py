@@ -90,6 +90,21 @@ def test_a_document_that_has_moved(
     assert invoke("resume", "r", "--document", moved).exit_code == 0
 
 
+def test_a_document_that_is_gone_when_the_answer_alone_is_missing(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    whole = invoke("ask", book, QUESTION, *served, "--display", "json")
+    chunks = only_json(whole.stdout)["chunks"]
+    server.replies = [*[say("one")] * chunks, GONE]
+    assert invoke("ask", book, QUESTION, *served, "--run-id", "r").exit_code == 4
+    book.unlink()
+    lost = invoke("resume", "r", "--document", book)
+    assert lost.exit_code == 3
+    done = invoke("resume", "r")
+    assert done.exit_code == 0, done.stderr
+    assert "answer: hello" in done.stdout
+
+
 def test_another_server(invoke: Invoke, book: Path, server: Script, served: list[str]) -> None:
     server.replies = [GONE]
     invoke("ask", book, QUESTION, *served, "--run-id", "r")

@@ -4,6 +4,8 @@ import pytest
 from tests.cli.conftest import FACT, QUESTION, Invoke, only_json
 from tests.models.chat_server import Script, say
 
+from memagent import Limits, MemoryAgent
+
 
 def test_a_run_as_differences(invoke: Invoke, made: str, book: Path) -> None:
     done = invoke("show", made)
@@ -44,6 +46,32 @@ def test_one_question_of_several(invoke: Invoke, book: Path) -> None:
     assert {event.get("question", 1) for event in events} == {1}
     steps = only_json(invoke("show", "two", "--chunk", "0", "--display", "json").stdout)["steps"]
     assert [step["question"] for step in steps] == [0, 1]
+
+
+def test_a_partial_answer_is_shown_as_one(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "suitors.txt"
+    path.write_text("\n\n".join(f"Natasha marries suitor {n}." for n in range(300)))
+    limits = Limits(calls=3, answer=True)
+    with MemoryAgent("extractive", window=2048, limits=limits) as agent:
+        result = agent.ask(path, "Whom does Natasha marry?", run_id="part")
+    assert result.partial
+    (said,) = only_json(invoke("show", "part", "--display", "json").stdout)["results"]
+    facts = ("answer", "stop_reason", "detail", "partial")
+    assert {name: said[name] for name in facts} == {
+        name: value for name, value in result.to_dict().items() if name in facts
+    }
+    shown = invoke("show", "part").stdout
+    assert shown.endswith(f"answer: {result.answer} (from the memory so far)\n")
+    # A resumed run that stops again has no other answer yet.
+    again = invoke("resume", "part", "--max-calls", "5")
+    assert again.exit_code == 6
+    assert f"answer: {result.answer} (from the memory so far)\n" in again.stdout
+    assert "the answer may be incomplete: the limit calls=5 is reached" in again.stderr
+    assert "memagent resume part" in again.stderr
+    whole = invoke("resume", "part", "--display", "json")
+    assert whole.exit_code == 0
+    done = only_json(whole.stdout)
+    assert (done["stop_reason"], done["partial"], done["detail"]) == ("answered", False, "")
 
 
 def test_the_conversation_of_a_chunk(invoke: Invoke, made: str) -> None:

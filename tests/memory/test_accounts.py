@@ -18,7 +18,7 @@ from memagent import (
     StopReason,
     Usage,
 )
-from memagent.errors import ConnectionFailed
+from memagent.errors import ConnectionFailed, DocumentNotFound
 from memagent.messages import Failure
 from memagent.runstore.database import Database
 from memagent.tokens import TokenCounter
@@ -67,7 +67,7 @@ def test_costs_of_many_questions_are_added_up_in_one_pass(
     monkeypatch.setattr(Database, "read", counting)
     results = agent(store, fine).ask_many(TEXT, ["Who?", "Where?", "When?"], run_id="r1")
     assert [result.usage.calls for result in results] == [result.chunks + 1 for result in results]
-    assert sum("SUM(" in sql for sql in queries) == 1
+    assert sum("TOTAL(" in sql for sql in queries) == 1
 
 
 def test_what_was_paid_before_a_limit_or_a_failure_is_counted(store: RunStore) -> None:
@@ -81,6 +81,32 @@ def test_what_was_paid_before_a_limit_or_a_failure_is_counted(store: RunStore) -
         broken.ask(TEXT, "Who?", run_id="r1")
     assert store.usage("r1").retries == 1 + 1 + 5
     assert [event.type for event in store.events("r1")].count("retried") == 2
+
+
+@pytest.mark.parametrize("asked", [["Who?"], ["Who?", "Whose?", "Whom?"]])
+def test_calls_that_were_interrupted_count_towards_a_limit(
+    store: RunStore, asked: list[str]
+) -> None:
+    calls = list[ChatRequest]()
+
+    def reply(request: ChatRequest) -> str:
+        calls.append(request)
+        if len(calls) <= 2 * len(asked):
+            raise RuntimeError  # as a kill does, it leaves the call in flight
+        return "ok."
+
+    limits = Limits(calls=5)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            agent(store, reply, limits=limits, concurrency=1).ask_many(TEXT, asked, run_id="r1")
+    # Of several, some only waited for their turn.
+    assert store.spent("r1").repeated >= len(calls) >= 2
+    results = agent(store, reply, limits=limits).ask_many(TEXT, asked, run_id="r1")
+    assert {result.stop_reason for result in results} == {StopReason.LIMIT}
+    assert len(calls) <= 5
+    again = agent(store, reply, limits=limits).ask_many(TEXT, asked, run_id="r1")
+    assert len(calls) <= 5
+    assert {result.stop_reason for result in again} == {StopReason.LIMIT}
 
 
 def test_retries_beneath_the_agent_are_events_and_usage(store: RunStore) -> None:
@@ -132,6 +158,28 @@ def test_a_finished_run_needs_no_document(store: RunStore, tmp_path: Path) -> No
     path.unlink()
     assert repr(agent(store, []).resume("r1")) == repr(first)
     assert store.get("r1").status == "finished"
+
+
+@pytest.mark.parametrize("asked", [["Who?"], ["Who?", "Whose?"]])
+def test_a_run_whose_answer_alone_is_missing_needs_no_document(
+    store: RunStore, tmp_path: Path, asked: list[str]
+) -> None:
+    def unanswered(request: ChatRequest) -> str:
+        if request.kind == "answer" and "Who?" in request.parts["question"]:
+            raise ConnectionFailed("gone")
+        return fine(request)
+
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    with pytest.raises(ConnectionFailed):
+        agent(store, unanswered).ask_many(path, asked, run_id="r1")
+    limited = agent(store, fine, limits=Limits(calls=1))
+    limited.ask_many(path, asked, run_id="r2")
+    path.unlink()
+    results = agent(store, fine).resume("r1")
+    assert {r.answer for r in results} if isinstance(results, list) else results.answer
+    with pytest.raises(DocumentNotFound):
+        limited.resume("r2")
 
 
 def test_calls_that_wait_for_their_turn_are_checked_when_it_comes(store: RunStore) -> None:

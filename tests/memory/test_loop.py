@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -24,10 +25,11 @@ from memagent import (
 from memagent.errors import (
     ContextOverflow,
     DocumentRequired,
+    NoReply,
     RunMismatch,
 )
 from memagent.events import event_adapter
-from memagent.messages import FinishReason, Message
+from memagent.messages import FinishReason, Message, Sampling
 from memagent.tokens.byte_bound import ByteBound
 
 TEXT = "".join(f"Line {number} tells of the number {number * number}.\n" for number in range(120))
@@ -346,6 +348,34 @@ def test_resume_finds_a_file_again_and_asks_for_other_sources(make, tmp_path: Pa
     assert repr(make().resume("r2")).startswith(f"Result(answer={unbroken.answer!r}")
 
 
+@pytest.mark.parametrize("first", ["text", "file"])
+def test_a_run_that_read_nothing_is_of_the_document_it_reads_then(
+    make, first: str, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    old.write_text("Other lines.\n" * 300)
+    new.write_text(TEXT)
+    agent = make(limits=Limits(calls=3))
+
+    async def begin() -> None:
+        async with agent.stream(old if first == "file" else TEXT, "Which?", run_id="r1") as run:
+            await anext(run)
+
+    asyncio.run(begin())
+    result = agent.ask(new, "Which?", run_id="r1")
+    source = agent.store.get("r1").source
+    assert result.source == source
+    assert (source["name"], source["path"]) == (str(new), str(new))
+    started = [e.document for e in agent.store.events("r1") if e.type == "run_started"]
+    assert started[-1] == str(new)
+    # Once it has read something, a copy elsewhere is still that document.
+    old.write_text(TEXT)
+    agent.resume("r1", old)
+    assert agent.store.get("r1").source == source
+    assert make().resume("r1").answer == make().ask(TEXT, "Which?").answer
+    assert [e.type for e in agent.store.events("r1")].count("run_started") == 2
+
+
 def test_many_questions_in_one_pass(make) -> None:
     questions = ["Which?", "Whose?", "Where?"]
     questions = [question.ljust(8, "?") for question in questions]  # one length, one budget
@@ -388,6 +418,34 @@ def test_one_question_may_stop_while_the_others_go_on(make) -> None:
     assert again[1].answer is not None
     assert again[1].chunks == again[0].chunks
     assert all("Who?" in request.parts["question"] for request in sent(agent)[before:])
+
+
+@pytest.mark.parametrize("ahead", [1, 4])
+@pytest.mark.parametrize("asked", [["Who?"], ["Which?", "Who?"], ["Who?", "Which?", "Whom?"]])
+def test_a_refusal_stops_its_question_alone(make, ahead: int, asked: list[str]) -> None:
+    refused = list[ChatRequest]()
+
+    def refusing(request: ChatRequest) -> str:
+        if "Who?" in request.parts["question"] and "Line 60 " in request.messages[0].content:
+            refused.append(request)
+            raise NoReply("the model refuses: 'No.'")
+        return hashing(request)
+
+    agent = make(refusing, read_ahead=ahead, sampling=Sampling(temperature=0))
+    for _ in range(2):
+        results = agent.ask_many(TEXT, asked, run_id="r1")
+        for result in results:
+            if result.question != "Who?":
+                assert (result.stop_reason, result.detail) == (StopReason.ANSWERED, "")
+                continue
+            assert (result.answer, result.stop_reason) == (None, StopReason.UNUSABLE_REPLY)
+            assert re.fullmatch(r"chunk [1-9]: the model refuses: 'No.'", result.detail)
+            assert result.memory
+    # A resumed run asks the refused question alone, and for another draw.
+    assert len(refused) == 2 or ahead > 1
+    assert refused[0].seed != refused[-1].seed
+    usage = agent.store.usage("r1")
+    assert len(sent(agent)) == usage.calls + usage.retries + usage.discarded
 
 
 def test_a_counter_that_undercounts_parts_is_caught_after_one_call(make) -> None:

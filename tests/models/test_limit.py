@@ -156,7 +156,7 @@ async def test_what_an_earlier_part_spent_counts() -> None:
 
 
 async def test_calls_that_led_to_nothing_count_after_a_resume_too() -> None:
-    spent = Usage(calls=3, retries=2)
+    spent = Usage(calls=1, retries=2, repeated=1, discarded=1)
     limited = UsageLimit(ScriptedModel([REPLY] * 9), Limits(calls=6), spent=spent)
     await limited.complete(REQUEST)
     with pytest.raises(LimitReached, match="calls=6"):

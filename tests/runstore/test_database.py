@@ -85,9 +85,10 @@ def test_a_damaged_store_says_so(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_folder_as_a_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreReadOnly, match=r"directory.*--store"):
-        RunStore(tmp_path)
+@pytest.mark.parametrize("path", [".", os.devnull])
+def test_a_folder_or_device_as_a_store(path: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreReadOnly, match=r"directory or a device.*--store"):
+        RunStore(tmp_path / path)
 
 
 def fill(store: RunStore) -> int:
@@ -112,6 +113,14 @@ def test_a_full_disk_keeps_what_was_committed(small_disk: SmallDisk) -> None:
     again = RunStore(small_disk.folder / "runs.sqlite")
     assert again.count("r1", "act") == committed
     again.close()
+
+
+def test_a_store_on_a_full_disk_says_so(small_disk: SmallDisk) -> None:
+    path = small_disk.folder / "runs.sqlite"
+    RunStore(path).close()
+    with small_disk.full(0), pytest.raises(StoreFull, match="free some space"):
+        RunStore(path)
+    RunStore(path).close()
 
 
 def test_a_read_only_disk(small_disk: SmallDisk) -> None:

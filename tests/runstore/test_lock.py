@@ -57,6 +57,25 @@ def test_a_link_to_a_store_has_its_locks(tmp_path: Path) -> None:
         pass
 
 
+def test_who_looks_for_a_moment_keeps_nobody_from_a_run(tmp_path: Path) -> None:
+    store, looking, ended = RunStore(tmp_path / "runs.sqlite"), threading.Event(), threading.Event()
+
+    def look() -> None:
+        with store.hold("r1", wait=0):
+            looking.set()
+            ended.wait(20)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    assert looking.wait(20)
+    with pytest.raises(RunBusy), store.hold("r1", wait=0):
+        pass
+    threading.Timer(0.05, ended.set).start()
+    with store.hold("r1", wait=20):
+        thread.join()
+    store.close()
+
+
 def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
     store = tmp_path / "runs.sqlite"
     holder = subprocess.Popen(
@@ -89,7 +108,7 @@ def test_a_temporary_store_has_one_holder_too() -> None:
 def test_no_place_for_the_lock(tmp_path: Path) -> None:
     (tmp_path / "runs.sqlite.locks").write_text("in the way")
     with (
-        pytest.raises(StoreReadOnly, match="cannot create the lock"),
+        pytest.raises(StoreReadOnly, match=r"cannot create the lock .*--store"),
         run_lock(tmp_path / "runs.sqlite", "r1"),
     ):
         pass

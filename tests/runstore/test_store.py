@@ -182,6 +182,15 @@ def test_costs_are_those_of_a_question_or_of_all(store: RunStore) -> None:
     assert store.usage("nobody") == Usage()
 
 
+@pytest.mark.parametrize("absurd", [10**19, 2**62, 10**400])
+def test_absurd_figures_can_be_added_up(store: RunStore, absurd: int) -> None:
+    for number in range(3):
+        store.commit("r1", f"update-{number}/q0", {}, Usage(calls=1, prompt_tokens=absurd))
+    assert store.usage("r1").calls == 3
+    assert store.usage("r1").prompt_tokens == 2**63 - 1  # SQLite's largest
+    assert store.payments("r1")[0][1].prompt_tokens == absurd
+
+
 def test_a_session_is_one_question(store: RunStore) -> None:
     for key in ("act-0", "act-0/room", "tool-0-0", "summary-0", "early-0", "answer/q0"):
         store.commit("r1", key, {}, SPENT)

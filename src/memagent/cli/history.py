@@ -31,6 +31,8 @@ from memagent.texts import plural
 
 TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
 CUT_OFF = "the reply was cut off by its token limit"
+SO_FAR = " (from the memory so far)"
+"""Follows a partial answer, as in a result's repr."""
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
@@ -109,7 +111,8 @@ class History:
             case Answered():
                 self._flush()
                 self._paper.line("")
-                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
+                answer = (event.answer.strip(), "bold")
+                self._paper.line(("answer: ", "dim"), answer, SO_FAR * event.partial)
                 if event.truncated:
                     self._paper.line((CUT_OFF, "yellow"))
             case _:

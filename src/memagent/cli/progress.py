@@ -33,15 +33,17 @@ class Notebook:
     answer: str | None = None
     truncated: bool = False
     """The answer was cut off by its token limit."""
+    partial: bool = False
+    """The answer is from the memory so far."""
     reason: str = ""
     """The stop reason's value; empty while the run continues."""
     detail: str = ""
-    """Why there is no answer."""
+    """Why there is no answer, or only a partial one."""
 
     @property
     def finished(self) -> bool:
         """Whether it needs no more of the document."""
-        return self.settled or self.answer is not None
+        return self.settled or (self.answer is not None and not self.partial)
 
 
 class Tally:
@@ -132,7 +134,9 @@ class Tally:
             case events.Answered():
                 book = self.notebooks[event.question]
                 book.answer, book.truncated = event.answer, event.truncated
-                book.reason, book.detail = "settled" if book.settled else "answered", ""
+                book.partial = event.partial
+                if not event.partial:
+                    book.reason, book.detail = "settled" if book.settled else "answered", ""
                 self.steps -= self._spoke  # the answer is no step
                 self._answers += self._spoke
             case events.Stopped():

@@ -172,7 +172,7 @@ def status_of(store: RunStore, record: RunRecord) -> str:
     if record.status != "running":
         return record.status
     try:
-        with store.hold(record.id):
+        with store.hold(record.id, wait=0):
             return "interrupted"
     except StoreError:
         return "running"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import zlib
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SAMPLE_BYTES = 65536
 """Enough to tell one-byte texts from two-byte ones."""
 GZIP_MAGIC = b"\x1f\x8b"
+USER = r"(?i)^(https?://)?.*@"
+"""The part of a URL up to its host, if it has a user or password."""
 BASE_URL = (
     "The server's URL, ending in /v1, or several separated by commas. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, "
     "then localhost."
@@ -75,11 +78,14 @@ class Served:
         return {name: value for name, value in given.items() if value is not None}
 
     def again(self) -> list[tuple[str, Any]]:
-        """The options to repeat when resuming; the values of headers are left out."""
-        headers = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
+        """The options to repeat when resuming; the values of headers and secrets of URLs are left out."""
+        hidden = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
+        urls = [re.sub(USER, r"\1…@", url.strip()) for url in (self.base_url or "").split(",")]
+        shown = ",".join(re.sub(r"\?.*", "?…", url) for url in urls)
+        hidden += [("base-url", shown)] if "…" in shown else []  # others are stored as they are
         names = ("store", "durable", "max_calls", "timeout", "extra_body", "retries")
         rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
-        return headers + rest
+        return hidden + rest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
-from memagent.cli.history import CUT_OFF, History, Steps, turns_of
+from memagent.cli.history import CUT_OFF, SO_FAR, History, Steps, turns_of
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session, questions_of, status_of
@@ -204,7 +204,7 @@ def report(
 ) -> int:
     """Shows a run's answers and rows, their cost (`seconds` in this session), and how to resume it if one is missing.
 
-    Returns the exit code: 0, or 6 if an answer is missing.
+    Returns the exit code: 0, or 6 if an answer is missing or partial.
     """
     many = len(tally.notebooks) > 1
     answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
@@ -219,15 +219,16 @@ def report(
         if seconds is not None and outcome.display is Display.PLAIN:
             print()
         for book, answer in answers:
+            said = clean(answer).strip() + SO_FAR * book.partial
             if outcome.display is Display.FULL:
                 from rich.text import Text
 
                 title = Text(shorten(book.question, TITLE), overflow="ellipsis")
-                text = Text(clean(answer).strip(), style="bold")
+                text = Text(said, style="bold")
                 console(sys.stdout).print(panel(text, title, style="green"))
             else:
                 print(f"{clean(book.question)}\n" if many else "", end="")
-                print(f"answer: {clean(answer).strip()}\n")
+                print(f"answer: {said}\n")
             if book.truncated:
                 outcome.paper.line((CUT_OFF, "yellow"))
         facts = [] if outcome.store is None else [f"run {record.id}"]
@@ -236,9 +237,10 @@ def report(
         outcome.paper.line((" · ".join(facts), "dim"))
         for line in lines:
             print(line)
-    missing = [book for book in tally.notebooks if book.answer is None]
+    missing = [book for book in tally.notebooks if book.answer is None or book.partial]
     for book in missing:
-        which = f"no answer to {book.question!r}:" if many else "no answer:"
+        to = f" to {book.question!r}" if many else ""
+        which = f"the answer{to} may be incomplete:" if book.partial else f"no answer{to}:"
         say(which, book.detail, style="bold yellow")
     if missing:
         outcome.say_resume(record.id, at_limit=any(book.reason == "limit" for book in missing))
@@ -282,6 +284,7 @@ def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dic
         "stop_reason": book.reason,
         "detail": book.detail,
         "truncated": book.truncated,
+        "partial": book.partial,
         "run_id": record.id,
         "model": record.binding["model"],
         "usage": store.usage(record.id, number).model_dump(),

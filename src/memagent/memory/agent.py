@@ -16,7 +16,7 @@ from memagent.memory.corpus import Mapped, read_all
 from memagent.memory.jobs import Jobs, one_or_all
 from memagent.memory.loop import MemoryLoop, RunStream
 from memagent.memory.plan import MemoryPlan, MemorySettings
-from memagent.memory.state import restore
+from memagent.memory.state import is_read, restore
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
@@ -235,7 +235,11 @@ class MemoryAgent(Jobs):
         record = self.store.get(run_id)
         unread = document is None and not self.store.is_answered(run_id)
         if unread and record.source["path"] is not None:
-            document = open_document(Path(record.source["path"]), **record.source["options"])
+            try:
+                document = open_document(Path(record.source["path"]), **record.source["options"])
+            except DocumentError:
+                if not is_read(self.store, record):
+                    raise
         questions = tuple(record.binding["questions"])
         if (branch := record.binding.get("branch")) is not None:
             return RunStream(BranchLoop(self, questions, document, branch), run_id)

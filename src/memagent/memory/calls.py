@@ -9,7 +9,7 @@ from typing import Any
 
 from memagent.chunking import Chunk
 from memagent.chunking.fitting import within
-from memagent.errors import LimitReached
+from memagent.errors import LimitReached, NoReply
 from memagent.events import (
     Answered,
     Event,
@@ -128,7 +128,7 @@ class Calls(Loop[list[Result]]):
         return facts | {"conversation": reply.conversation().dump()}, [answered]
 
     async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:
-        """Runs one exchange per question, concurrently; a failure stops only its question."""
+        """Runs one exchange per question, concurrently; an unusable reply or a refusal stops only its question."""
         if len(exchanges) != 1:
             await together(self._ask(exchange, caller=caller) for exchange in exchanges)
             return
@@ -144,7 +144,7 @@ class Calls(Loop[list[Result]]):
                 await exchange.turn
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
-        except Unusable as error:
+        except (Unusable, NoReply) as error:
             if exchange.turn is not None:
                 await exchange.turn
             where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"

@@ -78,10 +78,14 @@ class MemoryLoop(Calls):
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
         """See `Loop.run`. Raises a `RunMismatch` if the document isn't the one that the run began with."""
         self._log, self._caller, plan = log, caller, self.plan
+        found = await in_thread(log.store.latest, log.run_id, "chunk")
+        if found is None and self._document is not None and self._reopens != self.source:
+            # Nothing was read of the document that the run was stopped with: from now on, this is its document.
+            await in_thread(log.store.set_source, log.run_id, self.source)
+            self._reopens, fresh = self.source, True
         if fresh:
             await log.add(self._started(run_id=log.run_id))
         self._states = await in_thread(restore, log.store, log.run_id, len(plan.questions))
-        found = await in_thread(log.store.latest, log.run_id, "chunk")
         self._last: dict[str, Any] | None = None if found is None else found[1]["mark"]
         await self._read()
         if self._limit is None:
@@ -167,10 +171,7 @@ class MemoryLoop(Calls):
         pace.note(len(window), taken, int(state.memory != memory), seconds)
 
     def _reads(self, state: State) -> bool:
-        if not state.waits() or state.settled:
-            return False
-        last = self._last
-        return last is None or not last["last"] or state.next_chunk <= last["chunk"]
+        return state.reads(self._last)
 
     async def _mark(self, chunk: int) -> dict[str, Any]:
         """The position of a chunk that was read: enough to continue after it and to recognise it."""

@@ -7,7 +7,7 @@ from typing import Any
 from memagent.messages import Usage
 from memagent.models.limit import Limits
 from memagent.run.result import Result
-from memagent.runstore import RunStore
+from memagent.runstore import RunRecord, RunStore
 from memagent.trajectory import StopReason, Trajectory
 
 
@@ -47,6 +47,12 @@ class State:
         """Whether it still needs an answer or more of the document."""
         return self.answer is None and self.stopped is None
 
+    def reads(self, last: dict[str, Any] | None) -> bool:
+        """Whether it needs more of the document, of which the chunk with the mark `last` was read last."""
+        if not self.waits() or self.settled:
+            return False
+        return last is None or not last["last"] or self.next_chunk <= last["chunk"]
+
 
 def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
     """The progress of each question of a run. Blocks for about 0.3 ms per question, however long the run is."""
@@ -71,6 +77,14 @@ def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
         if (ended := store.effect(run_id, f"answer/q{question}")) is not None:
             state.answer, state.truncated = ended["answer"], ended.get("truncated", False)
     return states
+
+
+def is_read(store: RunStore, run: RunRecord) -> bool:
+    """Whether a run needs no more of its document. Blocks."""
+    found = store.latest(run.id, "chunk")
+    last = None if found is None else found[1]["mark"]
+    states = restore(store, run.id, len(run.binding["questions"]))
+    return not any(state.reads(last) for state in states)
 
 
 def read_results(

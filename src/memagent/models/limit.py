@@ -58,11 +58,12 @@ class Limits(Options):
 
     calls: int | None = None
     """Calls. A call that a `Retry` inside the limit repeats counts once; from earlier sessions of a run, every attempt
-    counts."""
+    counts, and every call that was in flight when one ended."""
     tokens: int | None = None
     """Prompt plus completion tokens, including those of discarded replies."""
     seconds: float | None = None
-    """Wall-clock seconds since the first call."""
+    """Wall-clock seconds since the first call, checked before each call. A call isn't cut off, not even while it waits
+    for a busy server: `RetryPolicy(deadline=)` bounds that."""
     cost: float | None = None
     """Money, in the currency of the prices."""
     prompt_price: float | None = None
@@ -159,8 +160,9 @@ class UsageLimit(Metered):
         self.limits = limits
         self._lock = threading.Lock()
         self._spent = spent or Usage()
-        # A failed call counted when it was made, so it counts when the run is resumed.
-        self._calls = self._spent.calls + self._spent.retries + self._spent.discarded
+        spent = self._spent
+        # Whatever became of a call, it counts when the run is resumed.
+        self._calls = spent.calls + spent.retries + spent.discarded + spent.repeated
         self._started: float | None = None
 
     async def complete(self, request: ChatRequest) -> Completion:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from memagent.errors import ContextOverflow, LimitReached, ModelError, RunMismatch
+from memagent.errors import ContextOverflow, LimitReached, ModelError, NoReply, RunMismatch
 from memagent.events import Event
 from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
 from memagent.models.base import ChatModel
@@ -153,7 +153,8 @@ class Caller:
         except (ModelError, LimitReached) as error:
             attempts = error.attempts if isinstance(error, ModelError) else 0
             exchange.charge(Usage(retries=attempts))
-            await self._fail(exchange, str(error), attempts)
+            # Another draw may do what this one refused to.
+            await self._fail(exchange, str(error), attempts, wasted=isinstance(error, NoReply))
             raise
         if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) <= 0:
             completion = await in_thread(complete_usage, request, completion, self._counter)

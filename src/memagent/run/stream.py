@@ -73,7 +73,7 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
             fresh = await log.replay(await loop.begin(log)) == 0
             model = host.model
             if host.limits is not None:
-                spent = await in_thread(store.usage, run_id)
+                spent = await in_thread(store.spent, run_id)
                 model = model.around(UsageLimit(model.inner, host.limits, spent=spent))
             sampling, seed = plan.settings.sampling, plan.settings.seed
             caller = Caller(model, plan.counter, plan.window, sampling=sampling, seed=seed, log=log)

@@ -126,8 +126,9 @@ class Database:
 def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) or 0
     primary = code & 0xFF
-    full = primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
-    if full or getattr(error, "errno", 0) == errno.ENOSPC:
+    # The last is an index of the log that can't grow: the first thing to fail when a store is opened.
+    full = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+    if code in full or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(
             f"no room to write {where} ({error}): free some space and resume; committed steps are intact"
         )
@@ -140,4 +141,7 @@ def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError
         )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"{where} is locked by another process; try again later")
+    if primary == sqlite3.SQLITE_IOERR:
+        name = getattr(error, "sqlite_errorname", "")
+        return StoreError(f"{where}: {error} ({name}): check its disk, or name another --store")
     return StoreError(f"{where}: {error}")

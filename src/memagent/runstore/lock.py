@@ -8,6 +8,9 @@ from filelock import FileLock, Timeout
 
 from memagent.errors import RunBusy, StoreReadOnly
 
+WAIT = 0.3
+"""Seconds to wait for a lock: somebody who lists runs takes it for a moment, to see whether it's free."""
+
 
 def lock_path(store: Path, run_id: str) -> Path:
     """The lock file of a run, next to its store."""
@@ -21,14 +24,14 @@ def busy(run_id: str) -> RunBusy:
     )
 
 
-def run_lock(store: Path, run_id: str) -> AbstractContextManager[None]:
-    """Holds a run of a store file for one worker.
+def run_lock(store: Path, run_id: str, wait: float = WAIT) -> AbstractContextManager[None]:
+    """Holds a run of a store file for one worker, and waits for it for `wait` seconds at most.
 
     Raises:
         RunBusy: another process, or another task of this one, has the run.
         StoreReadOnly: the lock file can't be created.
     """
-    return _hold_file(lock_path(store, run_id), busy(run_id))
+    return _hold_file(lock_path(store, run_id), busy(run_id), "--store", wait)
 
 
 def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
@@ -40,18 +43,20 @@ def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
     """
     what = str(folder / file)
     message = f"another process is writing to {what!r}: wait for it, or use another --out"
-    return _hold_file(folder / (f".{file}.lock" if file else ".lock"), RunBusy(message))
+    return _hold_file(folder / (f".{file}.lock" if file else ".lock"), RunBusy(message), "--out")
 
 
 @contextmanager
-def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
+def _hold_file(path: Path, taken: RunBusy, option: str, wait: float = 0) -> Generator[None]:
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        held = FileLock(path, timeout=0, mode=0o600, thread_local=False).acquire()
+        lock = FileLock(path, timeout=wait, mode=0o600, thread_local=False)
+        held = lock.acquire(poll_interval=0.01)
     except Timeout as error:
         raise taken from error
     except OSError as error:
-        raise StoreReadOnly(f"cannot create the lock {str(path)!r}: {error.strerror}") from error
+        why = f"cannot create the lock {str(path)!r} ({error.strerror}): name a writable {option}"
+        raise StoreReadOnly(why) from error
     with held:
         yield
 

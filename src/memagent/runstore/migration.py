@@ -194,8 +194,8 @@ def make_file(path: Path) -> None:
     """Creates the file with mode 0600 before SQLite would create it with the umask's (WAL files inherit it)."""
     if path.name == ":memory:":
         raise StoreError("':memory:' would name a file; None is a temporary store")
-    if path.is_dir():
-        raise IsADirectoryError("it is a directory")
+    if path.exists() and not path.is_file():
+        raise OSError("it is a directory or a device")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Only if it's missing: closing a file drops all locks that this process has on it, and another process would then
     # delete the log that our connections still use.

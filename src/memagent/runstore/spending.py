@@ -3,10 +3,14 @@
 from memagent.messages import Usage
 from memagent.runstore.database import Database
 
-_SUMS = ", ".join(f"COALESCE(SUM(json_extract(usage, '$.{n}')), 0)" for n in Usage.model_fields)
+# SUM fails beyond 63 bits, and a server may have reported anything: this ends at the largest integer.
+_SUM = "CAST(TOTAL(json_extract(usage, '$.{}')) AS INTEGER)"
+_SUMS = ", ".join(map(_SUM.format, Usage.model_fields))
 _QUESTION = "CASE WHEN kind GLOB '*/q[0-9]*' THEN CAST(substr(kind, instr(kind, '/q') + 2) AS INTEGER) ELSE 0 END"
 _COSTS = f"SELECT {_QUESTION}, {_SUMS} FROM effects WHERE run = ? GROUP BY 1"
 _PAID = "SELECT committed, usage FROM effects WHERE run = ? AND json_extract(usage, '$.calls') > 0"
+
+_IN_FLIGHT = "SELECT COALESCE(SUM(sent), 0) FROM effects WHERE run = ? AND committed IS NULL AND kind NOT GLOB 'tool*'"
 
 
 class Spending:
@@ -18,6 +22,11 @@ class Spending:
         """The cost of the run's calls, for one question or all. A tool session is one question."""
         costs = self.usages(run_id)
         return sum(costs.values(), Usage()) if question is None else costs.get(question, Usage())
+
+    def spent(self, run_id: str) -> Usage:
+        """The cost of the run so far, with the calls that were in flight when a session of it ended."""
+        ((calls,),) = self._db.read(_IN_FLIGHT, (run_id,))
+        return self.usage(run_id) + Usage(repeated=calls)
 
     def usages(self, run_id: str) -> dict[int, Usage]:
         """The cost of each question's calls; a question without effects is missing."""

@@ -16,7 +16,7 @@ from memagent.messages import Usage
 from memagent.runstore.branching import Branching
 from memagent.runstore.conversations import StoredConversations
 from memagent.runstore.database import Database
-from memagent.runstore.lock import busy, remove_lock, run_lock
+from memagent.runstore.lock import WAIT, busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, escape_body, split_key
 from memagent.runstore.spending import Spending
 from memagent.trajectory import Conversation
@@ -28,6 +28,8 @@ _ANSWERED = (
     "WHERE run = runs.id AND kind GLOB 'answer/q*' AND committed IS NOT NULL)"
 )
 """A conversation has an answer for its task and for each further message (`said-N`)."""
+_AT = "FROM effects WHERE run = ? AND kind = ? AND number = ?"
+_LAST = "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?"
 
 
 class RunStore(Branching, Spending):
@@ -127,6 +129,11 @@ class RunStore(Branching, Spending):
         with self._db.write() as db:
             db.execute(update, (time.time(), run_id))
 
+    def set_source(self, run_id: str, source: dict[str, Any]) -> None:
+        """Replaces what is stored about the document of a run that has read nothing."""
+        with self._db.write() as db:
+            db.execute("UPDATE runs SET source = ? WHERE id = ?", (json.dumps(source), run_id))
+
     def is_answered(self, run_id: str) -> bool:
         """Whether every question of the run has an answer."""
         return bool(self._db.read(f"SELECT 1 FROM runs WHERE id = ? AND {_ANSWERED}", (run_id,)))
@@ -157,14 +164,14 @@ class RunStore(Branching, Spending):
         return gone > 0
 
     @contextmanager
-    def hold(self, run_id: str) -> Generator[None]:
-        """Holds a run for one worker.
+    def hold(self, run_id: str, wait: float = WAIT) -> Generator[None]:
+        """Holds a run for one worker, and waits for it for `wait` seconds at most.
 
         Raises:
             RunBusy: another process, thread or task holds it.
         """
         if self.path is not None:
-            with run_lock(self.path, run_id):
+            with run_lock(self.path, run_id, wait):
                 yield
             return
         # A temporary store has no file to lock, and no rivals except those that share this object.
@@ -182,10 +189,7 @@ class RunStore(Branching, Spending):
         """Commits that an effect is about to be made, unless it is committed already; returns its state before."""
         place = (run_id, *split_key(key))
         with self._db.write() as db:
-            found = db.execute(
-                "SELECT body, sent, wasted FROM effects WHERE run = ? AND kind = ? AND number = ?",
-                place,
-            ).fetchone()
+            found = db.execute(f"SELECT body, sent, wasted {_AT}", place).fetchone()
             body, sent, wasted = found or (None, 0, 0)
             if body is not None:
                 return Begun(json.loads(body), sent, wasted)
@@ -279,10 +283,8 @@ class RunStore(Branching, Spending):
 
     def effect(self, run_id: str, key: str) -> dict[str, Any] | None:
         """The body committed under a key; None if there is none."""
-        found = self._db.read(
-            "SELECT body FROM effects WHERE run = ? AND kind = ? AND number = ? AND body IS NOT NULL",
-            (run_id, *split_key(key)),
-        )
+        place = (run_id, *split_key(key))
+        found = self._db.read(f"SELECT body {_AT} AND body IS NOT NULL", place)
         return json.loads(found[0][0]) if found else None
 
     def latest(self, run_id: str, kind: str) -> tuple[int, dict[str, Any]] | None:
@@ -314,8 +316,7 @@ class RunStore(Branching, Spending):
 
     def last_seq(self, run_id: str) -> int:
         """The `seq` of the run's last event; -1 if there is none."""
-        seq = self._db.read("SELECT MAX(seq) FROM events WHERE run = ?", (run_id,))[0][0]
-        return -1 if seq is None else seq
+        return self._db.read(_LAST, (run_id,))[0][0]
 
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
         """The question's conversations in order, read from disk when indexed; the one about chunk i has index i."""
@@ -329,8 +330,7 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
 
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
     """Appends events to the run's log; returns them with their positions in it."""
-    last = "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?"
-    (seq,) = db.execute(last, (run_id,)).fetchone()
+    (seq,) = db.execute(_LAST, (run_id,)).fetchone()
     numbered: list[Event] = []
     for place, event in enumerate(events, start=seq + 1):
         numbered.append(event.model_copy(update={"seq": place}))
@@ -341,10 +341,7 @@ def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[E
 
 def _add_usage(db: sqlite3.Connection, place: tuple[str, str, int], usage: Usage) -> str:
     """A usage as JSON, plus what was spent before on the effect at `place`: run, kind and number."""
-    found = db.execute(
-        "SELECT usage FROM effects WHERE run = ? AND kind = ? AND number = ? AND usage IS NOT NULL",
-        place,
-    ).fetchone()
+    found = db.execute(f"SELECT usage {_AT} AND usage IS NOT NULL", place).fetchone()
     if found is not None:
         usage += Usage.model_validate_json(found[0])
     return usage.model_dump_json(exclude_defaults=True)
