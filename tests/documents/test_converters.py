@@ -99,6 +99,47 @@ def test_a_broken_pdf_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+THREADS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from memagent import open_document
+def read(_):
+    return "".join(open_document(Path(sys.argv[1])).read())
+with ThreadPoolExecutor(8) as threads:
+    print(len(set(threads.map(read, range(2000)))))  # opening is what crashes soonest
+"""
+
+
+def test_several_pdfs_may_be_read_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", made.pdf(["A line of the text."] * 2))
+    assert python("-c", THREADS, str(path)).strip() == "1"
+
+
+def test_pdf_has_comments_and_what_is_filled_into_its_form(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def note(kind: str, said: str, more: str = "") -> str:
+        box = "/Type/Annot/F 4/Rect[72 600 300 640]"
+        return f"<<{box}/Subtype/{kind}/Contents({said}){more}>>"
+
+    def field(kind: str, name: str, value: str) -> str:
+        return note("Widget", "", f"/FT/{kind}/T({name})/V{value}")
+
+    fields = (
+        field("Tx", "f1", "(45,300)/TU(Income)"),
+        field("Tx", "f2", "()"),
+        field("Btn", "married", "/Yes/AS/Yes"),
+        field("Btn", "retired", "/Off/AS/Off"),
+    )
+    notes = (note("FreeText", "Make it 900."), note("Link", "no"), note("Text", "Agreed."))
+    content = made.pdf(["The rent is 800.", ""], "".join(fields), "".join(notes))
+    text, places = read(write(tmp_path / "a.pdf", content))
+    assert text == ("The rent is 800.\nIncome: 45,300\nmarried: Yes\n\n\nMake it 900.\nAgreed.\n\n")
+    assert [label for label, _ in places] == ["p. 1", "p. 2"]
+    assert "no text on 1 of 2 pages: 2" in caplog.text  # it may still be a scan
+
+
 def test_an_agent_reads_a_pdf_and_says_where(tmp_path: Path) -> None:
     pages = [f"Page {n} tells of the sea and the weather, and no more. " * 3 for n in range(30)]
     pages[20] = "The code of the lighthouse is 4812. " + pages[20]
