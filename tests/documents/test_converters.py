@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import os
 import re
 import time
 import zipfile
@@ -12,6 +13,7 @@ from contextlib import aclosing, suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from tests.documents import made
@@ -644,14 +646,22 @@ def test_text_files_have_lines(tmp_path: Path) -> None:
     ]
 
 
+def test_a_chunk_of_millions_of_characters_has_its_first_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "A line of some text.\n" * 200_000)
+    document = open_document(path)
+    assert isinstance(document, FileSource)
+    at = sum(len(piece) for piece in document.read())
+    assert document.places.find(5, at) == "a.txt:1-200000"
+
+
 def test_lines_are_told_apart_far_into_a_file_and_never_guessed(tmp_path: Path) -> None:
-    lines = [f"Line {number} of many.\n" for number in range(1, 200_001)]
+    lines = [f"Line {number} of many.\n" for number in range(1, 500_001)]
     path = write(tmp_path / "a.txt", gzip.compress("".join(lines).encode()))
     document = open_document(path)
     assert isinstance(document, FileSource)
     at = sum(len(piece) for piece in document.read())
     start = len("".join(lines[:-1]))
-    assert document.places.find(start, at) == "a.txt:200000"
+    assert document.places.find(start, at) == "a.txt:500000"
     again = open_document(path)
     assert isinstance(again, FileSource)
     for _ in again.read():
@@ -786,6 +796,39 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read(tmp_path / "empty")
     with pytest.raises(DocumentNotFound, match=r"none\.txt"):
         read([tmp_path / "a.txt", tmp_path / "none.txt"])
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.txt", "*/*.txt", "locked/*.txt"])
+def test_a_folder_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    for name in ("locked", "open", ".locked"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "a.txt", "text")
+    scandir = os.scandir
+
+    def refuse(path: Any = ".") -> Any:
+        if isinstance(path, str | os.PathLike) and os.fspath(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root may list everything, so it is played
+    with pytest.raises(DocumentNotFound, match=r"/locked' cannot be read: Permission denied"):
+        open_document(tmp_path / pattern)
+    with MemoryAgent(ScriptedModel(lambda _: "m"), store=None) as agent:
+        (mapped,) = agent.map([tmp_path / pattern], "Which?")
+    assert isinstance(mapped.error, DocumentNotFound)
+
+
+def test_a_link_to_what_is_gone_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "text")
+    (tmp_path / ".lock").symlink_to("nowhere")
+    (tmp_path / "itself").symlink_to("itself")
+    assert read(tmp_path)[0] == "[file a.txt]\n\ntext\n\n"
+    (tmp_path / "minutes.txt").symlink_to("/unmounted/minutes.txt")
+    for pattern in ("", "*.txt", "**/min*"):
+        with pytest.raises(DocumentNotFound, match=r"/minutes\.txt' cannot be read: No such file"):
+            read(tmp_path / pattern)
 
 
 # --- hostile files
