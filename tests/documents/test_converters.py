@@ -19,7 +19,7 @@ import pytest
 from tests.documents import made
 
 from memagent import MemoryAgent, ScriptedModel, open_document
-from memagent.documents.converters import html
+from memagent.documents.converters import docx, html
 from memagent.documents.files import FileSource, FilesSource, list_files
 from memagent.documents.streams import IterableSource
 from memagent.errors import (
@@ -396,20 +396,64 @@ def test_docx_has_equations(tmp_path: Path) -> None:
         assert read(made.docx(tmp_path / "a.docx", body))[0] == "The energy is E=mc²\n\n"
 
 
+def relations(*targets: tuple[str, str]) -> str:
+    """What a part of a Word document refers to: kinds and parts."""
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    each = (f'<Relationship Type="{kind}/{k}" Target="{v}"/>' for k, v in targets)
+    space = "http://schemas.openxmlformats.org/package/2006/relationships"
+    return f'<Relationships xmlns="{space}">{"".join(each)}</Relationships>'
+
+
+def part(kind: str, content: str) -> str:
+    """A part of a Word document."""
+    return f'<w:{kind} xmlns:w="{made.WORD}">{content}</w:{kind}>'
+
+
+def test_docx_has_headers_footers_and_comments_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = made.paragraph("The rent is 800.", "Heading1") + "<w:altChunk/>"
+    header = made.paragraph("Contract 7731") + made.paragraph(" ")
+    kinds = ("header", "comments", "header", "footer", "header")
+    names = tuple((kind, f"{number}.xml") for number, kind in enumerate(kinds))
+    more = {
+        "word/_rels/document.xml.rels": relations(*names),
+        "word/0.xml": part("hdr", header),
+        "word/1.xml": part("comments", f"<w:comment>{made.paragraph('Make it 900.')}</w:comment>"),
+        "word/2.xml": part("hdr", header + made.paragraph("Annex B")),
+        "word/3.xml": part("ftr", made.paragraph("Until 2031")),
+        "word/4.xml": part("hdr", ""),
+    }
+    text, places = read(made.docx(tmp_path / "a.docx", body, more))
+    assert text.split("\n\n") == [
+        *("Contract 7731", "Annex B", "Until 2031"),
+        *("The rent is 800.", "Make it 900.", ""),
+    ]
+    assert [label for label, _ in places] == ["The rent is 800."]
+    assert "a.docx' has a part that isn't read: let Word save it" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "between", ['<w:bookmarkStart w:id="1" w:name="a"/><w:bookmarkEnd w:id="1"/>', "<w:tbl/>"]
+)
+def test_docx_takes_time_in_proportion(tmp_path: Path, between: str) -> None:
+    times: list[float] = []
+    for count in (2_000, 20_000):
+        path = made.docx(tmp_path / "a.docx", (made.paragraph("text") + between * 3) * count)
+        start = time.perf_counter()
+        for _ in docx.read(path, "x"):
+            pass
+        times.append(time.perf_counter() - start)
+    assert times[1] < 30 * times[0]
+
+
 def test_docx_may_name_its_parts_as_it_likes(tmp_path: Path) -> None:
-    def relations(**targets: str) -> str:
-        kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-        each = (f'<Relationship Type="{kind}/{k}" Target="{v}"/>' for k, v in targets.items())
-        space = "http://schemas.openxmlformats.org/package/2006/relationships"
-        return f'<Relationships xmlns="{space}">{"".join(each)}</Relationships>'
-
-    def part(kind: str, content: str) -> str:
-        return f'<w:{kind} xmlns:w="{made.WORD}">{content}</w:{kind}>'
-
     style = '<w:style w:styleId="x"><w:name w:val="heading 1"/></w:style>'
     members = {
-        "_rels/.rels": relations(officeDocument="/word/document2.xml"),
-        "word/_rels/document2.xml.rels": relations(styles="styles2.xml", footnotes="../notes.xml"),
+        "_rels/.rels": relations(("officeDocument", "/word/document2.xml")),
+        "word/_rels/document2.xml.rels": relations(
+            ("styles", "styles2.xml"), ("footnotes", "../notes.xml")
+        ),
         "word/document2.xml": part("document", made.paragraph("The boat", "x")),
         "word/styles2.xml": part("styles", style),
         "notes.xml": part("footnotes", made.paragraph("See the log.")),
