@@ -211,6 +211,23 @@ def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
         ("<div hidden><div>no</div>no</div>One.<input hidden>Two.", ["One.Two."]),
         ("<ul><li>One.<li hidden>no<li>Two.<li hidden>no</ul>Three.", ["One.", "Two.", "Three."]),
         ("<body style='display:none'><h2 hidden>no</h2><p>One.", ["One."]),
+        # A hidden element ends with what it is in.
+        ("<h1>Lease</h1><div><b hidden>no</div><p>One.", ["Lease", "One."]),
+        ("<td><i hidden>no</td><td>One.</td></tr></table>Two.", ["\tOne.", "Two."]),
+        ("<ul><li>One.<li hidden><ul>no</ul>no</ul>Two.", ["One.", "Two."]),
+        ("<div><p hidden>no</b>no</div>One.", ["One."]),
+        ("<div><section hidden><div>no</div>no</i>no<br></div>One.", ["One."]),
+        (
+            "<p>One.<!-- no --!><p>Two.<!--><p>Three.<!---><p>Four.",
+            ["One.", "Two.", "Three.", "Four."],
+        ),
+        # Labels of drawings.
+        (
+            "One.<svg><title>no</title><text>Costs</text><text>4<tspan>m</tspan></text></svg>Two.",
+            ["One.", "Costs", "4\nm", "Two."],
+        ),
+        ("<p>a <![CDATA[b]]>c", ["a c"]),
+        ("<html xmlns='x'><p>a <![CDATA[<b> & ]]>c", ["a <b> & c"]),
         # Declarations that no browser knows.
         ("<p>a</p><![foo[bar]]><p>b", ["a", "b"]),
         ("<p>a <![7 b</p>c", ["a c"]),
@@ -525,6 +542,26 @@ def test_epub_chapters_have_fragments_and_encodings(tmp_path: Path) -> None:
     members = {"META-INF/container.xml": '<c><rootfile full-path="b"/></c>', "b": package}
     with pytest.raises(BinaryDocument, match="spine item 'zz' isn't in the manifest"):
         read(made.archive(tmp_path / "b.epub", members))
+
+
+def test_epub_pictures_are_named_unless_they_are_text(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    items = {"a.jpg": ("image/jpeg", b"\xff\xd8\xff"), "b.svg": ("image/svg+xml", b"<svg><text>42")}
+    path = tmp_path / "a.epub"
+    manifest = "".join(
+        f'<item id="{n}" href="{n}" media-type="{t}"/>' for n, (t, _) in items.items()
+    )
+    spine = "".join(f'<itemref idref="{n}"/>' for n in items)
+    members = {
+        "META-INF/container.xml": '<c><rootfile full-path="b.opf"/></c>',
+        "b.opf": f"<package><manifest>{manifest}</manifest><spine>{spine}</spine></package>",
+        **{name: content for name, (_, content) in items.items()},
+    }
+    assert read(made.archive(path, members))[0] == "42\n\n"
+    assert "a.epub': the picture 'a.jpg' isn't read" in caplog.text
+    with pytest.raises(BinaryDocument, match=r"a\.epub: a\.jpg' is a JPEG image"):
+        read(made.archive(path, members | {"b.opf": members["b.opf"].replace("image/jpeg", "")}))
 
 
 def test_mail_has_headers_and_text_and_names_attachments(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
         main = _related(archive, "").get("document", ["word/document.xml"])[-1]
         parts = {kind: [f"word/{kind}.xml"] for kind in _PARTS} | _related(archive, main)
         parts["document"] = [main]
-        for kind, part in ((kind, part) for kind in _PARTS for part in parts[kind]):
+        for kind, part in ((each, part) for each in _PARTS for part in parts[each]):
             if kind != "document" and part not in archive.NameToInfo:
                 continue
             with archive.member(part) as file:
