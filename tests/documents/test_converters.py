@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import logging
 import os
@@ -617,6 +618,11 @@ UNREAD = "\nAttachments (not read): Küche\n"
         (multipart("alternative", PLAIN, PAGE), "The oven is broken."),
         (multipart("alternative", "text/plain\n\n \n", PAGE), "The oven is broken.\n\n"),
         (
+            multipart("alternative", "text/plain\n\nSee the web page.", PAGE),
+            "See the web page.\nThe oven is broken.\n\n",
+        ),
+        ("text/markdown\n\n# The oven", "# The oven"),
+        (
             multipart("alternative", PLAIN, multipart("mixed", PAGE, PICTURE)),
             "The oven is broken." + UNREAD,
         ),
@@ -633,6 +639,17 @@ UNREAD = "\nAttachments (not read): Küche\n"
 def test_all_text_of_mail_is_read_once(tmp_path: Path, content: str, text: str) -> None:
     path = write(tmp_path / "a.eml", f"Content-Type: {content}")
     assert read(path)[0] == "\n" + text
+
+
+@pytest.mark.parametrize(
+    "text", ["It is broken", "It is broken.", "It is broken!!", "Broken, \n" * 20]
+)
+@pytest.mark.parametrize("footer", ["", "\n-- \nTo leave, see example.org: \xe9\n"])
+def test_lines_after_a_part_in_base64_are_read(tmp_path: Path, text: str, footer: str) -> None:
+    sent = base64.encodebytes(text.encode()) + footer.encode("latin-1")
+    head = b"Content-Type: text/plain; charset=latin-1\nContent-Transfer-Encoding: Base64\n\n"
+    found, _ = read(write(tmp_path / "a.eml", head + sent))
+    assert found.split() == f"{text} {footer}".split()
 
 
 @pytest.mark.parametrize(
