@@ -369,6 +369,13 @@ def test_a_heading_with_many_blanks_takes_no_time(tmp_path: Path) -> None:
             "1\n00:00:01.00 --> 00:00:02.0\nOne\n\nmore.\n\n2\n00:00:03.0 --> 00:00:04.0\nTwo.\n",
             "One\nmore.\nTwo.\n",
         ),
+        ("a.srt", "1\n0:0:1:0 --> 0:0:2:0\nOne.\n\n2\n0:00:03,0 --> 4\nTwo.\n", "One.\nTwo.\n"),
+        (
+            "a.srt",
+            "1\n1 s --> 2 s\nOne.\n\n2\n0:00:03,0 --> 0:00:04,0\nTwo.\n",
+            "1\n1 s --> 2 s\nOne.\nTwo.\n",
+        ),
+        ("a.srt", "0:0:1,0 --> 2\n<Ann> <b>If</b> x <y and z> 3.", "<Ann> If x <y and z> 3.\n"),
         ("a.srt", "1\r00:00:01,0 --> 00:00:02,0\rHello\rthere.\r", "Hello\nthere.\n"),
         (
             "a.srt",
