@@ -102,14 +102,14 @@ class _Reader(HTMLParser):
         return end.end() if end else -1
 
     def parse_html_declaration(self, i: int) -> int:
-        if not (self._xml and self.rawdata.startswith("<![CDATA[", i)):
+        if not self.rawdata.startswith("<![", i):
             return super().parse_html_declaration(i)
-        if (end := self.rawdata.find("]]>", i)) >= 0:
-            self.handle_data(self.rawdata[i + 9 : end])
-        return end + 3 if end >= 0 else -1
-
-    def parse_marked_section(self, i: int, report: bool = True) -> int:
-        return self.parse_bogus_comment(i, report)  # as browsers do; the inherited one may fail
+        if not (self._xml and self.rawdata.startswith("CDATA[", i + 3)):
+            return self.parse_bogus_comment(i)  # as browsers do; the inherited one may fail
+        if (end := self.rawdata.find("]]>", i)) < 0:
+            return -1
+        self.handle_data(self.rawdata[i + 9 : end])
+        return end + 3
 
     def _bound(self, tag: str) -> None:
         if _AT_ONCE.fullmatch(tag):
