@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,19 @@ def test_rare_words_count_more() -> None:
     )
     (found,) = quotes(text, "Zebras in the house.")
     assert found.text == "Zebras eat grass."
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("下一次检修是三月。", "下一次检修在三月。"),
+        ("次の点検は三月になります。", "次の点検は三月です。"),
+        ("Das Café ist für Élise.", unicodedata.normalize("NFD", "Das Café ist für Élise.")),
+    ],
+)
+def test_signs_are_words_and_normal_forms_are_alike(said: str, found: str) -> None:
+    (quote,) = quotes(f"维修费用为2300欧元。修理の費用は高い。\n\n{found} More.", said)
+    assert quote.text == found
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "\n\n"])

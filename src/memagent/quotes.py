@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from memagent.documents import Document
+from memagent.texts import words
 
 MIN_SCORE = 0.5
 """At least half of a sentence's words, weighted by rarity, have to be in its quote."""
 # A stop with white space after it ends a sentence, and so does an empty line, but not the line break of wrapped text.
 _END = r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|\Z)|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
 _SENTENCE = re.compile(rf"(?:(?!{_END})[\s\S])++(?:{_END})?\s*+|(?:{_END})\s*+")
-_WORD = re.compile(r"\w+")
 MOST_CHARS = 2000
 """A longer sentence is looked at in parts."""
 
@@ -77,11 +77,6 @@ def split(text: str) -> list[str]:
     """The sentences of a text, with the white space after them."""
     found = (match[0] for match in _SENTENCE.finditer(text))
     return [part[at : at + MOST_CHARS] for part in found for at in range(0, len(part), MOST_CHARS)]
-
-
-def words(text: str) -> list[str]:
-    """The words of a text, in lower case."""
-    return _WORD.findall(text.casefold())
 
 
 async def _read(document: Document) -> AsyncGenerator[tuple[int, str]]:

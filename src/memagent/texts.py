@@ -3,6 +3,7 @@
 import os
 import re
 import reprlib
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -17,6 +18,9 @@ MESSAGE_CHARS = 2000
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_SIGNS = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_SIGNS}]|[^\W{_SIGNS}]+")
+"""Chinese and Japanese have no blanks between words, so each sign is one."""
 
 
 def quote(value: object) -> str:
@@ -60,6 +64,11 @@ def show_length(length: int) -> str:
         if length % size == 0 and length >= size:
             return f"{length // size}{name}"
     return str(length)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in lower case and composed."""
+    return _WORD.findall(unicodedata.normalize("NFC", text.casefold()))
 
 
 def expand(path: str | os.PathLike[str]) -> Path:

@@ -8,21 +8,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def pdf(pages: Sequence[str]) -> bytes:
-    """A PDF of pages of Latin text, 8 points a line; an empty string is a page without text."""
+def pdf(pages: Sequence[str], *notes: str) -> bytes:
+    """A PDF of pages of Latin text, 8 points a line; an empty string is a page without text.
+
+    Args:
+        notes: the annotations of each of the first pages; those of the first one are the fields of a form.
+    """
+    fields = "".join(notes[:1]).encode()
     objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[%s]>>>>" % fields,
         b"",
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
     ]
     kids: list[int] = []
-    for text in pages:
+    for number, text in enumerate(pages):
         shown = text.replace("(", r"\(").replace(")", r"\)").replace("\n", ") Tj 0 -8 Td (")
         stream = f"BT /F1 12 Tf 72 720 Td ({shown}) Tj ET".encode("latin-1") if text else b""
         objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
         objects.append(
-            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Resources<</Font<</F1 3 0 R>>>>/Contents %d 0 R>>"
-            % len(objects)
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Resources<</Font<</F1 3 0 R>>>>/Contents %d 0 R"
+            b"/Annots[%s]>>" % (len(objects), "".join(notes[number : number + 1]).encode())
         )
         kids.append(len(objects))
     refs = b" ".join(b"%d 0 R" % kid for kid in kids)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import logging
+import os
 import re
 import time
 import zipfile
@@ -12,12 +14,13 @@ from contextlib import aclosing, suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from tests.documents import made
 
 from memagent import MemoryAgent, ScriptedModel, open_document
-from memagent.documents.converters import html
+from memagent.documents.converters import docx, html
 from memagent.documents.files import FileSource, FilesSource, list_files
 from memagent.documents.streams import IterableSource
 from memagent.errors import (
@@ -99,6 +102,47 @@ def test_a_broken_pdf_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+THREADS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from memagent import open_document
+def read(_):
+    return "".join(open_document(Path(sys.argv[1])).read())
+with ThreadPoolExecutor(8) as threads:
+    print(len(set(threads.map(read, range(2000)))))  # opening is what crashes soonest
+"""
+
+
+def test_several_pdfs_may_be_read_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", made.pdf(["A line of the text."] * 2))
+    assert python("-c", THREADS, str(path)).strip() == "1"
+
+
+def test_pdf_has_comments_and_what_is_filled_into_its_form(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def note(kind: str, said: str, more: str = "") -> str:
+        box = "/Type/Annot/F 4/Rect[72 600 300 640]"
+        return f"<<{box}/Subtype/{kind}/Contents({said}){more}>>"
+
+    def field(kind: str, name: str, value: str) -> str:
+        return note("Widget", "", f"/FT/{kind}/T({name})/V{value}")
+
+    fields = (
+        field("Tx", "f1", "(45,300)/TU(Income)"),
+        field("Tx", "f2", "()"),
+        field("Btn", "married", "/Yes/AS/Yes"),
+        field("Btn", "retired", "/Off/AS/Off"),
+    )
+    notes = (note("FreeText", "Make it 900."), note("Link", "no"), note("Text", "Agreed."))
+    content = made.pdf(["The rent is 800.", ""], "".join(fields), "".join(notes))
+    text, places = read(write(tmp_path / "a.pdf", content))
+    assert text == ("The rent is 800.\nIncome: 45,300\nmarried: Yes\n\n\nMake it 900.\nAgreed.\n\n")
+    assert [label for label, _ in places] == ["p. 1", "p. 2"]
+    assert "no text on 1 of 2 pages: 2" in caplog.text  # it may still be a scan
+
+
 def test_an_agent_reads_a_pdf_and_says_where(tmp_path: Path) -> None:
     pages = [f"Page {n} tells of the sea and the weather, and no more. " * 3 for n in range(30)]
     pages[20] = "The code of the lighthouse is 4812. " + pages[20]
@@ -168,6 +212,23 @@ def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
         ("<div hidden><div>no</div>no</div>One.<input hidden>Two.", ["One.Two."]),
         ("<ul><li>One.<li hidden>no<li>Two.<li hidden>no</ul>Three.", ["One.", "Two.", "Three."]),
         ("<body style='display:none'><h2 hidden>no</h2><p>One.", ["One."]),
+        # A hidden element ends with what it is in.
+        ("<h1>Lease</h1><div><b hidden>no</div><p>One.", ["Lease", "One."]),
+        ("<td><i hidden>no</td><td>One.</td></tr></table>Two.", ["\tOne.", "Two."]),
+        ("<ul><li>One.<li hidden><ul>no</ul>no</ul>Two.", ["One.", "Two."]),
+        ("<div><p hidden>no</b>no</div>One.", ["One."]),
+        ("<div><section hidden><div>no</div>no</i>no<br></div>One.", ["One."]),
+        (
+            "<p>One.<!-- no --!><p>Two.<!--><p>Three.<!---><p>Four.",
+            ["One.", "Two.", "Three.", "Four."],
+        ),
+        # Labels of drawings.
+        (
+            "One.<svg><title>no</title><text>Costs</text><text>4<tspan>m</tspan></text></svg>Two.",
+            ["One.", "Costs", "4\nm", "Two."],
+        ),
+        ("<p>a <![CDATA[b]]>c", ["a c"]),
+        ("<html xmlns='x'><p>a <![CDATA[<b> & ]]>c", ["a <b> & c"]),
         # Declarations that no browser knows.
         ("<p>a</p><![foo[bar]]><p>b", ["a", "b"]),
         ("<p>a <![7 b</p>c", ["a c"]),
@@ -308,6 +369,13 @@ def test_a_heading_with_many_blanks_takes_no_time(tmp_path: Path) -> None:
             "1\n00:00:01.00 --> 00:00:02.0\nOne\n\nmore.\n\n2\n00:00:03.0 --> 00:00:04.0\nTwo.\n",
             "One\nmore.\nTwo.\n",
         ),
+        ("a.srt", "1\n0:0:1:0 --> 0:0:2:0\nOne.\n\n2\n0:00:03,0 --> 4\nTwo.\n", "One.\nTwo.\n"),
+        (
+            "a.srt",
+            "1\n1 s --> 2 s\nOne.\n\n2\n0:00:03,0 --> 0:00:04,0\nTwo.\n",
+            "1\n1 s --> 2 s\nOne.\nTwo.\n",
+        ),
+        ("a.srt", "0:0:1,0 --> 2\n<Ann> <b>If</b> x <y and z> 3.", "<Ann> If x <y and z> 3.\n"),
         ("a.srt", "1\r00:00:01,0 --> 00:00:02,0\rHello\rthere.\r", "Hello\nthere.\n"),
         (
             "a.srt",
@@ -353,20 +421,64 @@ def test_docx_has_equations(tmp_path: Path) -> None:
         assert read(made.docx(tmp_path / "a.docx", body))[0] == "The energy is E=mc²\n\n"
 
 
+def relations(*targets: tuple[str, str]) -> str:
+    """What a part of a Word document refers to: kinds and parts."""
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    each = (f'<Relationship Type="{kind}/{k}" Target="{v}"/>' for k, v in targets)
+    space = "http://schemas.openxmlformats.org/package/2006/relationships"
+    return f'<Relationships xmlns="{space}">{"".join(each)}</Relationships>'
+
+
+def part(kind: str, content: str) -> str:
+    """A part of a Word document."""
+    return f'<w:{kind} xmlns:w="{made.WORD}">{content}</w:{kind}>'
+
+
+def test_docx_has_headers_footers_and_comments_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = made.paragraph("The rent is 800.", "Heading1") + "<w:altChunk/>"
+    header = made.paragraph("Contract 7731") + made.paragraph(" ")
+    kinds = ("header", "comments", "header", "footer", "header")
+    names = tuple((kind, f"{number}.xml") for number, kind in enumerate(kinds))
+    more = {
+        "word/_rels/document.xml.rels": relations(*names),
+        "word/0.xml": part("hdr", header),
+        "word/1.xml": part("comments", f"<w:comment>{made.paragraph('Make it 900.')}</w:comment>"),
+        "word/2.xml": part("hdr", header + made.paragraph("Annex B")),
+        "word/3.xml": part("ftr", made.paragraph("Until 2031")),
+        "word/4.xml": part("hdr", ""),
+    }
+    text, places = read(made.docx(tmp_path / "a.docx", body, more))
+    assert text.split("\n\n") == [
+        *("Contract 7731", "Annex B", "Until 2031"),
+        *("The rent is 800.", "Make it 900.", ""),
+    ]
+    assert [label for label, _ in places] == ["The rent is 800."]
+    assert "a.docx' has a part that isn't read: let Word save it" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "between", ['<w:bookmarkStart w:id="1" w:name="a"/><w:bookmarkEnd w:id="1"/>', "<w:tbl/>"]
+)
+def test_docx_takes_time_in_proportion(tmp_path: Path, between: str) -> None:
+    times: list[float] = []
+    for count in (2_000, 20_000):
+        path = made.docx(tmp_path / "a.docx", (made.paragraph("text") + between * 3) * count)
+        start = time.perf_counter()
+        for _ in docx.read(path, "x"):
+            pass
+        times.append(time.perf_counter() - start)
+    assert times[1] < 30 * times[0]
+
+
 def test_docx_may_name_its_parts_as_it_likes(tmp_path: Path) -> None:
-    def relations(**targets: str) -> str:
-        kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-        each = (f'<Relationship Type="{kind}/{k}" Target="{v}"/>' for k, v in targets.items())
-        space = "http://schemas.openxmlformats.org/package/2006/relationships"
-        return f'<Relationships xmlns="{space}">{"".join(each)}</Relationships>'
-
-    def part(kind: str, content: str) -> str:
-        return f'<w:{kind} xmlns:w="{made.WORD}">{content}</w:{kind}>'
-
     style = '<w:style w:styleId="x"><w:name w:val="heading 1"/></w:style>'
     members = {
-        "_rels/.rels": relations(officeDocument="/word/document2.xml"),
-        "word/_rels/document2.xml.rels": relations(styles="styles2.xml", footnotes="../notes.xml"),
+        "_rels/.rels": relations(("officeDocument", "/word/document2.xml")),
+        "word/_rels/document2.xml.rels": relations(
+            ("styles", "styles2.xml"), ("footnotes", "../notes.xml")
+        ),
         "word/document2.xml": part("document", made.paragraph("The boat", "x")),
         "word/styles2.xml": part("styles", style),
         "notes.xml": part("footnotes", made.paragraph("See the log.")),
@@ -440,6 +552,26 @@ def test_epub_chapters_have_fragments_and_encodings(tmp_path: Path) -> None:
         read(made.archive(tmp_path / "b.epub", members))
 
 
+def test_epub_pictures_are_named_unless_they_are_text(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    items = {"a.jpg": ("image/jpeg", b"\xff\xd8\xff"), "b.svg": ("image/svg+xml", b"<svg><text>42")}
+    path = tmp_path / "a.epub"
+    manifest = "".join(
+        f'<item id="{n}" href="{n}" media-type="{t}"/>' for n, (t, _) in items.items()
+    )
+    spine = "".join(f'<itemref idref="{n}"/>' for n in items)
+    members = {
+        "META-INF/container.xml": '<c><rootfile full-path="b.opf"/></c>',
+        "b.opf": f"<package><manifest>{manifest}</manifest><spine>{spine}</spine></package>",
+        **{name: content for name, (_, content) in items.items()},
+    }
+    assert read(made.archive(path, members))[0] == "42\n\n"
+    assert "a.epub': the picture 'a.jpg' isn't read" in caplog.text
+    with pytest.raises(BinaryDocument, match=r"a\.epub: a\.jpg' is a JPEG image"):
+        read(made.archive(path, members | {"b.opf": members["b.opf"].replace("image/jpeg", "")}))
+
+
 def test_mail_has_headers_and_text_and_names_attachments(tmp_path: Path) -> None:
     from email.message import EmailMessage
 
@@ -493,6 +625,11 @@ UNREAD = "\nAttachments (not read): Küche\n"
         (multipart("alternative", PLAIN, PAGE), "The oven is broken."),
         (multipart("alternative", "text/plain\n\n \n", PAGE), "The oven is broken.\n\n"),
         (
+            multipart("alternative", "text/plain\n\nSee the web page.", PAGE),
+            "See the web page.\nThe oven is broken.\n\n",
+        ),
+        ("text/markdown\n\n# The oven", "# The oven"),
+        (
             multipart("alternative", PLAIN, multipart("mixed", PAGE, PICTURE)),
             "The oven is broken." + UNREAD,
         ),
@@ -509,6 +646,17 @@ UNREAD = "\nAttachments (not read): Küche\n"
 def test_all_text_of_mail_is_read_once(tmp_path: Path, content: str, text: str) -> None:
     path = write(tmp_path / "a.eml", f"Content-Type: {content}")
     assert read(path)[0] == "\n" + text
+
+
+@pytest.mark.parametrize(
+    "text", ["It is broken", "It is broken.", "It is broken!!", "Broken, \n" * 20]
+)
+@pytest.mark.parametrize("footer", ["", "\n-- \nTo leave, see example.org: \xe9\n"])
+def test_lines_after_a_part_in_base64_are_read(tmp_path: Path, text: str, footer: str) -> None:
+    sent = base64.encodebytes(text.encode()) + footer.encode("latin-1")
+    head = b"Content-Type: text/plain; charset=latin-1\nContent-Transfer-Encoding: Base64\n\n"
+    found, _ = read(write(tmp_path / "a.eml", head + sent))
+    assert found.split() == f"{text} {footer}".split()
 
 
 @pytest.mark.parametrize(
@@ -603,14 +751,22 @@ def test_text_files_have_lines(tmp_path: Path) -> None:
     ]
 
 
+def test_a_chunk_of_millions_of_characters_has_its_first_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "A line of some text.\n" * 200_000)
+    document = open_document(path)
+    assert isinstance(document, FileSource)
+    at = sum(len(piece) for piece in document.read())
+    assert document.places.find(5, at) == "a.txt:1-200000"
+
+
 def test_lines_are_told_apart_far_into_a_file_and_never_guessed(tmp_path: Path) -> None:
-    lines = [f"Line {number} of many.\n" for number in range(1, 200_001)]
+    lines = [f"Line {number} of many.\n" for number in range(1, 500_001)]
     path = write(tmp_path / "a.txt", gzip.compress("".join(lines).encode()))
     document = open_document(path)
     assert isinstance(document, FileSource)
     at = sum(len(piece) for piece in document.read())
     start = len("".join(lines[:-1]))
-    assert document.places.find(start, at) == "a.txt:200000"
+    assert document.places.find(start, at) == "a.txt:500000"
     again = open_document(path)
     assert isinstance(again, FileSource)
     for _ in again.read():
@@ -745,6 +901,39 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read(tmp_path / "empty")
     with pytest.raises(DocumentNotFound, match=r"none\.txt"):
         read([tmp_path / "a.txt", tmp_path / "none.txt"])
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.txt", "*/*.txt", "locked/*.txt"])
+def test_a_folder_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    for name in ("locked", "open", ".locked"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "a.txt", "text")
+    scandir = os.scandir
+
+    def refuse(path: Any = ".") -> Any:
+        if isinstance(path, str | os.PathLike) and os.fspath(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root may list everything, so it is played
+    with pytest.raises(DocumentNotFound, match=r"/locked' cannot be read: Permission denied"):
+        open_document(tmp_path / pattern)
+    with MemoryAgent(ScriptedModel(lambda _: "m"), store=None) as agent:
+        (mapped,) = agent.map([tmp_path / pattern], "Which?")
+    assert isinstance(mapped.error, DocumentNotFound)
+
+
+def test_a_link_to_what_is_gone_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "text")
+    (tmp_path / ".lock").symlink_to("nowhere")
+    (tmp_path / "itself").symlink_to("itself")
+    assert read(tmp_path)[0] == "[file a.txt]\n\ntext\n\n"
+    (tmp_path / "minutes.txt").symlink_to("/unmounted/minutes.txt")
+    for pattern in ("", "*.txt", "**/min*"):
+        with pytest.raises(DocumentNotFound, match=r"/minutes\.txt' cannot be read: No such file"):
+            read(tmp_path / pattern)
 
 
 # --- hostile files

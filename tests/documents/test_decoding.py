@@ -79,6 +79,17 @@ def test_other_encodings_are_guessed_with_a_warning_that_names_the_setting(
     assert "'doc'" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [(JAPANESE, "iso2022_jp"), ("수리 비용은 사천오백 원입니다.\n", "iso2022_kr")],
+)
+def test_encodings_that_shift_are_told_by_it(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding), step=7) == text
+    with pytest.raises(DecodingError, match="name its encoding"):
+        decode(text.encode(encoding) + b"\x1b$B~~")
+    assert decode(b"\x1b[1mlog\x1b[0m $B") == "\x1b[1mlog\x1b[0m $B"
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_wide_encodings_without_a_mark_are_told_by_their_nul_bytes(encoding: str) -> None:
     assert (

@@ -27,6 +27,7 @@ def zipped() -> bytes:
         (b"\x7fELF\x02\x01\x01\0", "ELF"),
         (bz2.compress(b"text" * 50), "bzip2"),
         (lzma.compress(b"text" * 50), "xz"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "old or encrypted Microsoft"),
         (b"SQLite format 3\0\x10\0", "SQLite"),
         (b"RIFF\x24\x08\0\0WAVEfmt ", "RIFF"),
         (b"\0\0\0\x18ftypmp42", "MP4"),

@@ -2,6 +2,13 @@
 
 import re
 
+_CENTRAL = (
+    "ąćęłńóśźż",  # Polish
+    "áäčďéěíĺľňóôŕřšťúůýž",  # Czech, Slovak
+    "áéíóöőúüű",  # Hungarian
+    "čćđšž",  # Croatian, Slovene
+    "ăâîşţ",  # Romanian
+)
 # Each language's letters beyond ASCII, under the encoding of its texts.
 _ALPHABETS = (
     (
@@ -19,23 +26,16 @@ _ALPHABETS = (
             "õäöüéšž",  # Estonian
         ),
     ),
-    (
-        "cp1250",
-        (
-            "ąćęłńóśźż",  # Polish
-            "áäčďéěíĺľňóôŕřšťúůýž",  # Czech, Slovak
-            "áéíóöőúüű",  # Hungarian
-            "čćđšž",  # Croatian, Slovene
-            "ăâîşţ",  # Romanian
-        ),
-    ),
+    ("cp1250", _CENTRAL),
     ("cp1257", ("ąčęėįšųūž", "āčēģīķļņšūž")),  # Lithuanian, Latvian
     ("cp1254", ("çğıöşüâîû",)),  # Turkish
+    ("iso8859-2", _CENTRAL),  # last: a text that fits another one above is in that
 )
 _FOREIGN = 0.05
 """Share of letters that names and quotations from other languages may have. A wrong alphabet lacks 10% and more."""
 _ACCENTED = 0.4
 """Texts in these languages have at most a fifth of their letters beyond ASCII; other scripts nearly all."""
+_CONTROL = re.compile("[\x80-\x9f]")
 _LETTER = r"[^\W\d_]"
 _INSIDE = re.compile(rf"(?<={_LETTER})[^\w\x00-\x7f’‘–—…·\xa0\xad](?={_LETTER})")
 """A symbol inside a word, where the right encoding would give a letter."""
@@ -49,7 +49,7 @@ def encoding_by_letters(sample: bytes) -> str | None:
         except UnicodeDecodeError:
             continue
         letters = [char for char in text if char > "\x7f" and char.isalpha()]
-        if len(letters) > _ACCENTED * sum(map(str.isalpha, text)):
+        if len(letters) > _ACCENTED * sum(map(str.isalpha, text)) or _CONTROL.search(text):
             continue
         signs = len(_INSIDE.findall(text))
         for alphabet in alphabets:

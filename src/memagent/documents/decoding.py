@@ -31,6 +31,8 @@ _DECLARED = re.compile(
     rb"\s*(?=<).*?<(?:meta\b[^>]*?\bcharset|\?xml\b[^>]*?\bencoding)\s*=\s*[\"']?\s*(?!utf-?(?:16|32))([a-z0-9_.:-]+)",
     re.IGNORECASE | re.DOTALL,
 )
+_SHIFT = re.compile(rb"\x1b\$(?:[@B]|\)C)")
+"""Where ISO-2022 goes over to Japanese or Korean. All its bytes are ASCII."""
 _WIDER = {"iso-8859-1": "cp1252", "gb2312": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
 """What browsers read for a declared encoding."""
 _log = logging.getLogger(__name__)
@@ -106,6 +108,8 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
     for mark, encoding in _BOMS:
         if sample.startswith(mark):
             return encoding
+    if sample.isascii() and (shift := _SHIFT.search(sample)):
+        return "iso2022_kr" if shift[0].endswith(b"C") else "iso2022_jp_ext"
     if (found := recognise(sample[:1024])) is not None:
         advice = "convert it to plain text first"
         if "PDF" in found:

@@ -1,8 +1,11 @@
 """Documents that come from files: text, formats that are converted to text, and several files as one document."""
 
+import errno
 import os
+import re
 import stat
 from abc import ABC, abstractmethod
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -16,8 +19,9 @@ from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import BinaryDocument, DocumentNotFound, EmptyDocument, MemagentError
 from memagent.texts import expand, name_error
 
-KEPT = 16
-"""Pieces of text whose lines can be told apart: readers work on one that was read before, but not long before."""
+KEPT = 128
+"""Pieces of text whose lines can be told apart: readers work on one that was read before, but not long before. A chunk
+for a window of two million tokens has about a hundred."""
 
 
 class Places:
@@ -28,20 +32,21 @@ class Places:
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._passages: list[Passage] = []
+        self._places: list[tuple[str, int, Sequence[int]]] = []  # label, line, where lines end
 
     def begin(self, at: int, passage: Passage) -> None:
         """A place begins at a character, after all others so far."""
+        text, place, line = passage
         self._starts.append(at)
-        # The text is kept to count its lines.
-        self._passages.append(passage if passage.line else passage._replace(text=""))
-        if len(self._passages) > KEPT:
-            self._passages[-KEPT - 1] = self._passages[-KEPT - 1]._replace(text="", line=0)
+        ends = array("I", (end.start() for end in re.finditer("\n", text))) if line else ()
+        self._places.append((place or "", line, ends))
+        if len(self._places) > KEPT:
+            self._places[-KEPT - 1] = (self._places[-KEPT - 1][0], 0, ())
 
     def find(self, start: int, end: int) -> str:
         """The place of the text from `start` to `end`, as `p. 3`, `p. 3 to p. 5` or `a.txt:31-40`; empty if none."""
         first = max(bisect_right(self._starts, start) - 1, 0)
-        del self._starts[:first], self._passages[:first]
+        del self._starts[:first], self._places[:first]
         last = bisect_left(self._starts, end) - 1
         if last < 0:
             return ""
@@ -55,9 +60,8 @@ class Places:
 
     def _place(self, number: int, at: int) -> tuple[str, int]:
         """The place of a character in a passage, and its line; 0 if lines aren't told apart."""
-        text, place, line = self._passages[number]
-        within = max(at - self._starts[number], 0)
-        return place or "", line and line + text.count("\n", 0, within)
+        place, line, ends = self._places[number]
+        return place, line and line + bisect_left(ends, at - self._starts[number])
 
 
 class _Placed(IterableSource, ABC):
@@ -95,7 +99,7 @@ class FileSource(_Placed):
         try:
             status = self._source.stat()
         except (OSError, ValueError) as error:  # a NUL in the path
-            raise self._not_found(error) from error
+            raise _not_found(self._source, error) from error
         self.path = str(self._source.absolute())  # with half surrogate pairs, or it would not open
         # Pipes and devices have no length, and can't be read twice.
         self.rereadable = stat.S_ISREG(status.st_mode)
@@ -133,16 +137,9 @@ class FileSource(_Placed):
         try:
             file = self._source.open("rb", buffering=0)
         except OSError as error:
-            raise self._not_found(error) from error
+            raise _not_found(self._source, error) from error
         with file:
             yield from blocks(file, self.name)
-
-    def _not_found(self, error: Exception) -> DocumentNotFound:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        advice = "check the path and its permissions"
-        if str(self._source).startswith(("http:/", "https:/")):
-            advice = "memagent doesn't download documents: fetch the file first, and give its path"
-        return DocumentNotFound(f"{str(self._source)!r} cannot be read: {why}; {advice}")
 
 
 class FilesSource(_Placed):
@@ -194,16 +191,19 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
 
     In a pattern, `**` is any number of folders. Names with a leading dot are left out. Links are followed, but each
     folder is entered and each file listed once, by a real path if any. A file is itself, a pattern or not. Blocks.
+
+    Raises:
+        DocumentNotFound: a folder can't be listed.
     """
-    if path.is_file():
+    if os.path.isfile(path):  # noqa: PTH113 - pathlib raises for what it may not look at
         return path.parent, [path]
-    folder = next(filter(Path.is_dir, (path, *path.parents)))
+    folder = next(filter(os.path.isdir, (path, *path.parents)))
     parts = list(path.relative_to(folder).parts) or ["**"]
     found = [folder]
     for part in [*parts, "*"] if parts[-1] == "**" else parts:
         found = [inner for outer in found for inner in _match(outer, part)]
     files, top = dict[Path, Path](), folder.resolve()
-    for file in sorted(filter(Path.is_file, found), key=Path.as_posix):
+    for file in sorted(filter(_is_file, found), key=Path.as_posix):
         below, real = file.relative_to(folder), file.resolve()
         if not any(part.startswith(".") for part in below.parts):
             files[real] = file if real == top / below else files.get(real, file)
@@ -213,14 +213,36 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
 def _match(folder: Path, part: str) -> Iterator[Path]:
     """What matches a pattern's part in a folder; of `**` it and those below, each once, links last; none around it."""
     if part != "**":
+        next(os.walk(folder, onerror=_refuse), None)  # glob is silent about what it can't list
         yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207 - Path.glob takes no `a**`
         return
     seen, starts = set(folder.resolve().parents), [folder]
     for start in starts:
-        for where, names, _ in os.walk(start):
+        for where, names, _ in os.walk(start, onerror=_refuse):
             real = Path(where).resolve()
             names[:] = sorted(name for name in names if real not in seen and name[0] != ".")
             starts += (path for name in names if (path := Path(where, name)).is_symlink())
             if real not in seen:
                 seen.add(real)
                 yield Path(where)
+
+
+def _is_file(path: Path) -> bool:
+    """Also if nobody can tell, as of a link to what is gone: reading it says why."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        return error.errno != errno.ELOOP
+
+
+def _refuse(error: OSError) -> None:
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # else it isn't a folder
+        raise _not_found(error.filename, error) from error
+
+
+def _not_found(path: object, error: Exception) -> DocumentNotFound:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    advice = "check the path and its permissions"
+    if str(path).startswith(("http:/", "https:/")):
+        advice = "memagent doesn't download documents: fetch the file first, and give its path"
+    return DocumentNotFound(f"{str(path)!r} cannot be read: {why}; {advice}")

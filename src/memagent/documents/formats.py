@@ -25,7 +25,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
     (b"Rar!\x1a\x07", "a RAR archive"),
     (b"SQLite format 3\x00", "an SQLite database"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Microsoft Office file"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old or encrypted Microsoft Office file"),
     (b"{\\rtf", "an RTF file"),
     (b"PAR1", "a Parquet file"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),

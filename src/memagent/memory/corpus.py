@@ -18,6 +18,7 @@ from memagent.documents.files import list_files
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
+    DocumentError,
     MemagentError,
     ModelNotFound,
     RunBusy,
@@ -140,7 +141,7 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
 def _digest(path: Path) -> str:
     """A digest of a file's bytes, or of all files of a folder or pattern, as far as they can be read."""
     found = hashlib.blake2b(digest_size=4)  # tells a document from its own earlier contents
-    with suppress(OSError, ValueError):  # reading the document will say it
+    with suppress(OSError, ValueError, DocumentError):  # reading the document will say it
         for file in list_files(path)[1]:
             with file.open("rb") as opened:
                 found.update(os.fsencode(file) + hashlib.file_digest(opened, "blake2b").digest())

@@ -1,5 +1,6 @@
 """Word documents: paragraphs and tables; headings are places."""
 
+import logging
 import posixpath
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -14,39 +15,50 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _HIDDEN = {"moveFrom", "tabs", f"{_MC}Fallback"}
 """Moved from here, where tabs would stop, and the same again for old programs."""
 _HEADINGS = ("heading", "title")
-_PARTS = ("styles", "document", "footnotes", "endnotes")
+_PARTS = ("styles", "header", "footer", "document", "footnotes", "endnotes", "comments")
+_log = logging.getLogger(__name__)
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
-    """Paragraphs in order, then the notes. Paragraphs of a table's row are on one line, separated by tabs.
+    """Headers and footers, paragraphs in order, notes, comments. A row of a table is a line, separated by tabs.
 
     Raises:
         BinaryDocument: it lacks a part, is encrypted or a bomb.
     """
     headings: set[str] = set()
+    margins: set[str] = set()
     with Archive(path, name) as archive:
-        parts = {kind: f"word/{kind}.xml" for kind in _PARTS} | _related(archive, "")
-        parts |= _related(archive, parts["document"])
-        for kind in _PARTS:
-            if kind != "document" and parts[kind] not in archive.NameToInfo:
+        main = _related(archive, "").get("document", ["word/document.xml"])[-1]
+        parts = {kind: [f"word/{kind}.xml"] for kind in _PARTS} | _related(archive, main)
+        parts["document"] = [main]
+        for kind, part in ((each, part) for each in _PARTS for part in parts[each]):
+            if kind != "document" and part not in archive.NameToInfo:
                 continue
-            with archive.member(parts[kind]) as file:
+            with archive.member(part) as file:
                 events = cast("Any", iterparse(file, events=("start", "end")))
-                yield from _paragraphs(events, headings)
+                for passage in _paragraphs(events, headings, name):
+                    if kind not in ("header", "footer"):
+                        yield passage
+                    elif passage.text not in margins:  # those of first and even pages are alike
+                        margins.add(passage.text)
+                        yield passage
 
 
-def _related(archive: Archive, part: str) -> dict[str, str]:
+def _related(archive: Archive, part: str) -> dict[str, list[str]]:
     """The parts that a part, or the archive itself, refers to, by kind; `officeDocument` is `document`."""
     folder, name = posixpath.split(part)
     member = posixpath.join(folder, "_rels", f"{name}.rels")
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     for one in archive.parse(member) if member in archive.NameToInfo else ():
         kind = one.get("Type", "").rpartition("/")[2].removeprefix("office").lower()
-        found[kind] = posixpath.normpath(posixpath.join(folder, one.get("Target", ""))).lstrip("/")
+        target = posixpath.normpath(posixpath.join(folder, one.get("Target", ""))).lstrip("/")
+        found.setdefault(kind, []).append(target)
     return found
 
 
-def _paragraphs(events: Iterator[tuple[str, Element]], headings: set[str]) -> Generator[Passage]:
+def _paragraphs(
+    events: Iterator[tuple[str, Element]], headings: set[str], name: str
+) -> Generator[Passage]:
     """A part's text. Adds to `headings` the styles of headings: their names are English in all languages."""
     rows: list[list[str]] = []
     open_elements: list[Element] = []
@@ -66,6 +78,10 @@ def _paragraphs(events: Iterator[tuple[str, Element]], headings: set[str]) -> Ge
             element.clear()
         elif tag == "name" and element.get(f"{w}val", "").lower().startswith(_HEADINGS):
             headings.update(parent.get(f"{w}styleId", "no style") for parent in open_elements[-1:])
+        elif tag == "altChunk":
+            _log.warning(
+                "%r has a part that isn't read: let Word save it as a new .docx file", name
+            )
         elif tag in ("p", "tr"):
             text = "\t".join(rows.pop()) if tag == "tr" else _text(element, w)
             if rows:
@@ -78,7 +94,7 @@ def _paragraphs(events: Iterator[tuple[str, Element]], headings: set[str]) -> Ge
                 is_heading = kind in headings or kind.lower().startswith(_HEADINGS)
                 yield Passage(f"{text}\n\n", " ".join(text.split()) if is_heading else None)
         if tag in ("p", "style", "tr") and open_elements:
-            open_elements[-1].remove(element)  # the tree would grow with the document
+            open_elements[-1].clear()  # the tree would grow with the document
 
 
 def _text(paragraph: Element, w: str) -> str:

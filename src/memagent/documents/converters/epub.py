@@ -1,6 +1,8 @@
 """EPUB books: the chapters in reading order; their headings are places."""
 
+import logging
 import posixpath
+import re
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,8 @@ from memagent.documents.converters.archive import Archive
 from memagent.documents.decoding import decode
 from memagent.documents.filters import BLOCK_BYTES
 from memagent.errors import BinaryDocument
+
+_log = logging.getLogger(__name__)
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
@@ -23,14 +27,17 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
         found = archive.parse("META-INF/container.xml").find(".//{*}rootfile")
         package = "" if found is None else found.get("full-path", "")
         root, folder = archive.parse(package), posixpath.dirname(package)
-        hrefs = {item.get("id"): item.get("href", "") for item in root.iterfind(".//{*}item")}
+        items = {item.get("id"): item for item in root.iterfind(".//{*}item")}
         for reference in root.iterfind(".//{*}itemref"):
             chosen = reference.get("idref")
-            if chosen not in hrefs:
+            if chosen not in items:
                 raise BinaryDocument(
                     f"{name!r} is broken: spine item {chosen!r} isn't in the manifest"
                 )
-            href = unquote(hrefs[chosen].partition("#")[0])
+            href = unquote(items[chosen].get("href", "").partition("#")[0])
+            if re.match(r"image/(?!svg)", items[chosen].get("media-type", "")):
+                _log.warning("%r: the picture %r isn't read", name, href)
+                continue
             with archive.member(posixpath.normpath(posixpath.join(folder, href))) as chapter:
                 blocks = iter(partial(chapter.read, BLOCK_BYTES), b"")
-                yield from html.read(decode(blocks, name, None, "replace"), name)
+                yield from html.read(decode(blocks, f"{name}: {href}", None, "replace"), name)

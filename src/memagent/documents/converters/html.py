@@ -1,6 +1,7 @@
 """HTML: the text of a page, block by block; headings are places."""
 
 import re
+from collections import Counter
 from collections.abc import Generator, Iterator
 from html import unescape
 from html.parser import HTMLParser
@@ -14,22 +15,22 @@ MAX_MARKUP = 8_000_000
 _BLOCK = re.compile(
     "address|article|aside|blockquote|body|caption|center|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|"
     "footer|form|h[1-6]|header|hgroup|hr|html|legend|li|listing|main|menu|nav|ol|optgroup|option|p|pre|search|section|"
-    "select|summary|table|tbody|textarea|tfoot|thead|tr|ul|xmp"
+    "select|summary|table|tbody|text|textarea|tfoot|thead|tr|ul|xmp"
 )
 _HEADING = re.compile("h[1-6]")
 _AT_ONCE = re.compile("h[1-6]|pre|table|tr")
 """Blocks whose start and end separate texts even if a cell comes next."""
-_HIDDEN = {"noscript", "script", "style", "svg", "template", "title"}
+_HIDDEN = {"desc", "metadata", "noscript", "script", "style", "template", "title"}
 _NEVER_HIDDEN = re.compile(
     "area|base|body|br|col|embed|hr|html|img|input|link|meta|param|source|track|wbr"
 )
 """Elements that have no end tag, and those that scripts show when the page is ready."""
 _LEFT_OPEN = {"dd", "dt", "li", "option", "p", "td", "th", "tr"}
-"""Elements that often have no end tag; they end with what they are in, too:"""
-_AROUND = {"dl", "menu", "ol", "select", "table", "ul"}
+"""Elements that often have no end tag."""
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)
 _OPEN = re.compile("<[a-zA-Z/!?]")
 """Begins a tag or a comment, which lasts until a `>` at least."""
+_COMMENT_END = re.compile(r"--!?\s*>")
 _BLANKS = re.compile(r"[ \t\n\r\f]+")
 
 
@@ -40,7 +41,8 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.found: list[Passage] = []
         self._hidden = ""  # the element whose text isn't shown
-        self._depth = 0  # of elements of its name in it
+        self._open, self._inside = Counter[str](), Counter[str]()  # elements, by name; those in it
+        self._xml = False
         self._verbatim = 0
         self._heading = False
         self._line: list[str] = []
@@ -51,12 +53,13 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         block = _BLOCK.fullmatch(tag)
         if self._hidden:
-            again = tag == self._hidden
-            ends = block if self._hidden in ("p", "svg") else again and tag in _LEFT_OPEN
-            if not ends and tag != "body":
-                self._depth += again
+            again = tag == self._hidden and tag in _LEFT_OPEN
+            if not (block if self._hidden == "p" else again) and tag != "body":
+                self._inside[tag] += 1
                 return
             self._hidden = ""
+        self._open[tag] += 1
+        self._xml |= tag == "html" and "xmlns" in dict(attrs)
         if block:
             self._bound(tag)
             self._verbatim += tag == "pre"
@@ -64,18 +67,21 @@ class _Reader(HTMLParser):
         elif tag in ("td", "th"):
             self._line.append("\t" if self._line else "")
             self._said = self._ended = False
-        elif tag == "br":
+        elif tag in ("br", "tspan"):
             self._line.append("\n")
         given = {} if _NEVER_HIDDEN.fullmatch(tag) else dict(attrs)
         if tag in _HIDDEN or "hidden" in given or _NOT_SHOWN.search(given.get("style") or ""):
-            self._hidden, self._depth = tag, 1
+            self._hidden = tag
+            self._inside.clear()
 
     def handle_endtag(self, tag: str) -> None:
         if self._hidden:
-            self._depth -= tag == self._hidden
-            if self._depth and not (self._hidden in _LEFT_OPEN and tag in _AROUND):
+            inside, around = self._inside[tag], self._open[tag]
+            self._inside[tag] -= inside > 0
+            if inside or not around:  # it ends with what it is in, too
                 return
             self._hidden = ""
+        self._open[tag] -= self._open[tag] > 0
         if _BLOCK.fullmatch(tag):
             self._bound(tag)
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
@@ -91,8 +97,19 @@ class _Reader(HTMLParser):
         if self._line or self._said or self._verbatim:
             self._line.append(text)
 
-    def parse_marked_section(self, i: int, report: bool = True) -> int:
-        return self.parse_bogus_comment(i, report)  # as browsers do; the inherited one may fail
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        end = _COMMENT_END.search(self.rawdata, i + 2)  # `<!-->` is one
+        return end.end() if end else -1
+
+    def parse_html_declaration(self, i: int) -> int:
+        if not self.rawdata.startswith("<![", i):
+            return super().parse_html_declaration(i)
+        if not (self._xml and self.rawdata.startswith("CDATA[", i + 3)):
+            return self.parse_bogus_comment(i)  # as browsers do; the inherited one may fail
+        if (end := self.rawdata.find("]]>", i)) < 0:
+            return -1
+        self.handle_data(self.rawdata[i + 9 : end])
+        return end + 3
 
     def _bound(self, tag: str) -> None:
         if _AT_ONCE.fullmatch(tag):

@@ -1,6 +1,7 @@
 """Mail messages: the headers that people read, and the text."""
 
 import logging
+import re
 from collections.abc import Generator
 from email import message_from_binary_file, policy
 from email.message import Message
@@ -10,15 +11,21 @@ from typing import Any, cast
 from memagent.documents.converters import Passage, html
 from memagent.documents.decoding import decode, fitting
 from memagent.errors import BinaryDocument, DecodingError
+from memagent.texts import words
 
 _log = logging.getLogger(__name__)
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 MAX_BYTES = 100_000_000
 """The parser holds a message in memory."""
+ENOUGH = 0.9
+"""Share of an HTML part's words that its plain text has if it says the same: the rest are labels and notices."""
+_PLAIN = ("text/plain", "text/markdown")
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/ \t]*+(?:\r?\n|\Z))*+(?:[A-Za-z0-9+/ \t]*+==?)?")
+"""Lines of its characters, up to the padding at its end. Mailing lists add lines to it as they are."""
 
 
 def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[Passage]:
-    """Headers and text, also of forwarded messages. HTML is read where it has no plain text, attachments are named.
+    """Headers and text, also of forwarded messages. HTML is read if plain text lacks its words. Attachments are named.
 
     Raises:
         BinaryDocument: it is larger than `MAX_BYTES`, has no text, or is broken.
@@ -29,7 +36,12 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
     with path.open("rb") as file:
         message = message_from_binary_file(file)
     for part in filter(_is_text, message.walk()):
-        part.set_payload(_decode(part, name, encoding, errors))
+        after = ""
+        if part.get("Content-Transfer-Encoding", "").strip().lower() == "base64":
+            after = _BASE64.sub("", whole := str(part.get_payload()), count=1)
+            part.set_payload(whole.removesuffix(after))
+        text = _decode(part, name, encoding, errors)
+        part.set_payload(f"{text}\n{after}" if after and isinstance(text, str) else text)
     if not any(map(_is_text, message.walk())):
         raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
     yield from _passages(message, name)
@@ -40,12 +52,12 @@ def _passages(message: Message, name: str) -> Generator[Passage]:
         found = (raw for key, raw in message.raw_items() if key.title() == header and raw)
         yield from (Passage(f"{header}: {_decoded(raw)}\n") for raw in found)
     unread: list[str] = []
-    for part in _parts(message):
+    for part in _parts(message, name):
         kind = part.get_content_type()
         if _is_text(part):
             yield Passage("\n")
             text = str(part.get_payload())
-            yield from [Passage(text)] if kind == "text/plain" else html.read(iter([text]), name)
+            yield from html.read(iter([text]), name) if kind == "text/html" else [Passage(text)]
         elif kind == "message/rfc822":
             yield Passage("\n")
             yield from _passages(cast("Message", part.get_payload(0)), name)
@@ -55,21 +67,28 @@ def _passages(message: Message, name: str) -> Generator[Passage]:
         yield Passage(f"\nAttachments (not read): {', '.join(unread)}\n")
 
 
-def _parts(message: Message) -> list[Message]:
-    """The parts that aren't made of parts; of alternatives, the plain text unless it is blank, or else the HTML."""
+def _parts(message: Message, name: str) -> list[Message]:
+    """The parts that aren't made of parts. Of alternatives not the HTML if the plain text says the same."""
     if message.get_content_maintype() != "multipart" or not message.is_multipart():
         return [message]
-    found = [part for child in cast("Any", message.get_payload()) for part in _parts(child)]
+    found = [part for child in cast("Any", message.get_payload()) for part in _parts(child, name)]
     if message.get_content_subtype() != "alternative":
         return found
-    plain = any(_is_text(part, "text/plain") and str(part.get_payload()).strip() for part in found)
-    return [part for part in found if not _is_text(part, "text/html" if plain else "text/plain")]
+    plain = set(words("\n".join(str(p.get_payload()) for p in found if _is_text(p, *_PLAIN))))
+
+    def adds(part: Message) -> bool:
+        if not _is_text(part, "text/html"):
+            return bool(plain) or not _is_text(part, *_PLAIN)
+        own = {w for p in html.read(iter([str(part.get_payload())]), name) for w in words(p.text)}
+        return len(own & plain) < ENOUGH * len(own)
+
+    return list(filter(adds, found))
 
 
 def _is_text(part: Message, *kinds: str) -> bool:
     if part.is_multipart() or part.get_content_disposition() == "attachment":
         return False
-    return part.get_content_type() in (kinds or ("text/plain", "text/html"))
+    return part.get_content_type() in (kinds or (*_PLAIN, "text/html"))
 
 
 def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str | list[Any]:

@@ -1,6 +1,7 @@
 """PDF, page by page, through PDFium (extra `formats`)."""
 
 import logging
+import threading
 from collections.abc import Generator
 from contextlib import closing
 from importlib import import_module
@@ -15,6 +16,8 @@ from memagent.texts import name_extra, plural
 _log = logging.getLogger(__name__)
 _CLEAN = {"\r": None, "\ufffe": None, "\x02": None, "\0": " "}
 """PDFium ends lines with both characters, and marks hyphens at line ends."""
+_inside = threading.RLock()
+"""PDFium crashes if two threads are in it. The same thread may come back, when it collects a forgotten reading."""
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
@@ -29,26 +32,69 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     except ImportError as error:
         raise ConfigError(name_extra(f"the PDF file {name!r}", "formats")) from error
     table = str.maketrans(_CLEAN)
+    empty: list[int] = []
+    filled = False
     try:
-        with pdfium.PdfDocument(path) as document:
-            empty: list[int] = []
-            for number in range(1, len(document) + 1):
-                with closing(document[number - 1]) as page:
-                    text = page.get_textpage().get_text_bounded(errors="replace").translate(table)
-                if text.strip():
-                    yield Passage(f"{text}\n\n", f"p. {number}")
-                else:
+        with _inside:
+            document = pdfium.PdfDocument(path)
+        try:
+            with _inside:
+                document.init_forms()
+                count = len(document)
+            for number in range(1, count + 1):
+                with (
+                    _inside,
+                    closing(document[number - 1]) as page,
+                    closing(page.get_textpage()) as words,
+                ):
+                    text = words.get_text_bounded(errors="replace").translate(table)
+                    notes = "\n".join(_notes(page, document.formenv)).translate(table)
+                if not text.strip():
                     empty.append(number)
-            count = len(document)
+                if (text := f"{text}\n{notes}" if notes else text).strip():
+                    filled = True
+                    yield Passage(f"{text}\n\n", f"p. {number}")
+        finally:
+            with _inside:
+                document.close()
     except pdfium.PdfiumError as error:
         what = "is encrypted: decrypt" if "password" in str(error).lower() else "is broken: repair"
         raise BinaryDocument(f"{name!r} {what} the PDF file first ({error})") from error
-    if len(empty) == count:
+    if not filled:
         raise BinaryDocument(
             f"{name!r} has {plural(count, 'page')} without text, probably a scan: add text by OCR first"
         )
     if empty:
         _log.warning("%r: no text on %s of %d pages: %s", name, len(empty), count, _ranges(empty))
+
+
+def _notes(page: Any, form: Any) -> list[str]:
+    """What is filled into a page's form, each after the field's name, and its comments."""
+    raw: Any = import_module("pypdfium2.raw")
+
+    def string(what: str, *of: object) -> str:
+        get = getattr(raw, f"FPDFAnnot_Get{what}")
+        buffer = (raw.FPDF_WCHAR * (get(*of, None, 0) // 2))()
+        get(*of, buffer, len(buffer) * 2)
+        return bytes(buffer).decode("utf-16-le", "replace").rstrip("\0")
+
+    found: dict[str, None] = {}  # radio buttons share a field
+    for number in range(raw.FPDFPage_GetAnnotCount(page)):
+        note = raw.FPDFPage_GetAnnot(page, number)
+        kind, text = raw.FPDFAnnot_GetSubtype(note), ""
+        if kind == raw.FPDF_ANNOT_WIDGET and form:
+            value = string("FormFieldValue", form, note)
+            label = string("FormFieldAlternateName", form, note)
+            label = label or string("FormFieldName", form, note)
+            text = (
+                "" if value in ("", "Off") else f"{label}: {value}"
+            )  # Off: a box without its tick
+        elif kind not in (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP):
+            text = string("StringValue", note, b"Contents")
+        raw.FPDFPage_CloseAnnot(note)
+        if text.strip():
+            found[text] = None
+    return list(found)
 
 
 def _ranges(numbers: list[int]) -> str:

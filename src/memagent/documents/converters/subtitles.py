@@ -9,9 +9,9 @@ from memagent.documents.converters import Passage
 from memagent.documents.converters.lines import lines_of
 from memagent.errors import BinaryDocument
 
-_TIMES = re.compile(r"\s*((?:\d+:)?\d{1,2}:\d{2})[.,]\d{1,3}\s*-->.*\s*")
+_TIMES = re.compile(r"\s*((?:\d+:)?\d{1,2}:\d{1,2})[.,:]\d{1,3}\s*-->.*\s*")
 _VOICE = re.compile(r"<v(?:\.[^ >]*)?\s+([^>]+)>")
-_TAG = re.compile(r"</?[a-z][^>]*>|<[\d:.]+>|\{\\[^}]*\}", re.IGNORECASE)
+_TAG = re.compile(r"</?(?:[bcisuv]|font|lang|rt|ruby)\b[^>]*>|<[\d:.]+>|\{\\[^}]*\}", re.IGNORECASE)
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
@@ -22,7 +22,7 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
     """
     time: str | None = None
     inside: bool | None = None  # None before the first cue
-    gap = stray = vtt = False
+    stray, vtt, gap = False, False, True
     number = ""  # after a gap: the next cue's if times follow, else what is said
     for line in lines_of(map(IncrementalNewlineDecoder(None, translate=True).decode, pieces)):
         found = _TIMES.fullmatch(line)
@@ -34,16 +34,18 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
         elif not line.strip():
             # WebVTT has notes between cues, where SubRip may have more of the last one.
             inside, gap = inside and (time is not None or not vtt), True
-        elif inside:
+        elif inside is None and line.startswith("WEBVTT"):
+            vtt = True
+        else:
+            stray = stray or inside is None
+            if vtt and not inside:  # but SubRip may have a first cue whose times nobody can read
+                continue
             said = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
             said = said if said.endswith("\n") else f"{said}\n"
             number = said if gap and said.strip().isdigit() else ""
             if said.strip() and not number:
                 yield Passage(said, time)
                 time, gap = None, False
-        else:
-            is_head = line.startswith("WEBVTT")
-            stray, vtt = stray or not is_head, vtt or is_head
     if number:
         yield Passage(number, time)
     if stray and inside is None:
