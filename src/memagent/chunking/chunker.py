@@ -138,22 +138,14 @@ class Chunker:
         return chars >= self._long + (0 if self._blank else self._window)
 
     def feed(self, piece: str) -> None:
-        """Takes the next text of the document.
-
-        Raises:
-            RunMismatch: the part that a resumed run had covered has changed.
-        """
+        """Takes the document's next text. Raises a `RunMismatch` if what a resumed run had covered has changed."""
         if self._closed:
             raise RuntimeError("feed() after close()")
         self._parts.append(piece if self._resume is None else self._verify(piece, self._resume))
         self._fed += len(piece)
 
     def close(self) -> None:
-        """Marks the end of the document.
-
-        Raises:
-            RunMismatch: it is shorter than what a resumed run had covered.
-        """
+        """Marks the document's end. Raises a `RunMismatch` if it is shorter than what a resumed run had covered."""
         if self._resume is not None:
             raise RunMismatch(
                 CHANGED.format(
@@ -163,10 +155,7 @@ class Chunker:
         self._closed = True
 
     def pop(self) -> Chunk | None:
-        """Cuts the next chunk. Tokenises, so async code calls it in a thread.
-
-        Returns:
-            The chunk; None if more text is needed or, after `close`, if there is none left.
+        """Cuts the next chunk; None if more text is needed or, after `close`, none is left. Blocks: it tokenises.
 
         Raises:
             ConfigError: a single character takes more tokens than the limit.

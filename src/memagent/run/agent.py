@@ -98,11 +98,7 @@ class Agent(Closing, Generic[S]):
         self._opened = None
 
     async def reported_window(self, given: int | None) -> int | None:
-        """The window that the model reports; None if it doesn't.
-
-        Raises:
-            ModelError: the server did not answer.
-        """
+        """The window that the model reports; None if it doesn't. Raises a `ModelError` if its server didn't answer."""
         try:
             return await self.model.window()
         except (AuthenticationFailed, RequestRefused, BadResponse, ModelNotFound):
