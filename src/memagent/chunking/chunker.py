@@ -2,9 +2,8 @@
 
 A chunk is cut from a *window*: text that starts where the chunk starts and runs a little past its estimated end
 (the estimate comes from the chunk before). Tokens after the cut are reused by the next window; only a few words
-at the cut are counted again. Windows depend only on the text and the previous chunk, never on
-how the pieces were fed, so a stream is cut in the same places however it arrives and wherever it is
-resumed.
+at the cut are counted again. Windows depend only on the text and the previous chunk, so a stream is cut in the same
+places however it arrives and wherever it is resumed.
 
 White space never becomes a chunk by itself. Long or final white space after a cut belongs to the previous chunk,
 but isn't shown; leading white space belongs to the first chunk.
@@ -86,8 +85,7 @@ class Chunker:
         limit: maximum tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`.
         cuts: see `Cuts`.
         neutralise: makes a chunk's text safe before it is shown; None shows it as it is.
-        resume: continue from this point. The document must still be fed from its first character: the
-            part already covered is hashed and compared, but not tokenised.
+        resume: continue after this point. What it covers must be fed too, and is hashed and compared.
 
     Raises:
         ConfigError: limit or cuts are out of range.

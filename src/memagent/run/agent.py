@@ -117,8 +117,7 @@ class Agent(Closing, Generic[S]):
     ) -> R:
         """The plan of a run, made in a thread once the model's window and counter are known.
 
-        `window` is the name of the window's setting. A resumed run's window is used unless this agent was given
-        one: a server's window may have grown since.
+        `window` names the window's setting. Without one a resumed run has its own: a server's may have grown since.
         """
         given = getattr(settings, window)
         reported = await self.reported_window(given)

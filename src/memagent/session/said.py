@@ -1,7 +1,6 @@
 """What the user said in a session: one message after another, each of which is answered before the next.
 
-Each message has its tools. Those of earlier ones are stored without their functions: their calls have results, so that
-a replay makes none.
+Each message has its tools. Those of earlier ones are stored without functions, since a replay makes no calls.
 """
 
 from collections.abc import Mapping
