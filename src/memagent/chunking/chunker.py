@@ -2,9 +2,8 @@
 
 A chunk is cut from a *window*: text that starts where the chunk starts and runs a little past its estimated end
 (the estimate comes from the chunk before). Tokens after the cut are reused by the next window; only a few words
-at the cut are counted again. Windows depend only on the text and the previous chunk, never on
-how the pieces were fed, so a stream is cut in the same places however it arrives and wherever it is
-resumed.
+at the cut are counted again. Windows depend only on the text and the previous chunk, so a stream is cut in the same
+places however it arrives and wherever it is resumed.
 
 White space never becomes a chunk by itself. Long or final white space after a cut belongs to the previous chunk,
 but isn't shown; leading white space belongs to the first chunk.
@@ -86,8 +85,7 @@ class Chunker:
         limit: maximum tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`.
         cuts: see `Cuts`.
         neutralise: makes a chunk's text safe before it is shown; None shows it as it is.
-        resume: continue from this point. The document must still be fed from its first character: the
-            part already covered is hashed and compared, but not tokenised.
+        resume: continue after this point. What it covers must be fed too, and is hashed and compared.
 
     Raises:
         ConfigError: limit or cuts are out of range.
@@ -138,22 +136,14 @@ class Chunker:
         return chars >= self._long + (0 if self._blank else self._window)
 
     def feed(self, piece: str) -> None:
-        """Takes the next text of the document.
-
-        Raises:
-            RunMismatch: the part that a resumed run had covered has changed.
-        """
+        """Takes the document's next text. Raises a `RunMismatch` if what a resumed run had covered has changed."""
         if self._closed:
             raise RuntimeError("feed() after close()")
         self._parts.append(piece if self._resume is None else self._verify(piece, self._resume))
         self._fed += len(piece)
 
     def close(self) -> None:
-        """Marks the end of the document.
-
-        Raises:
-            RunMismatch: it is shorter than what a resumed run had covered.
-        """
+        """Marks the document's end. Raises a `RunMismatch` if it is shorter than what a resumed run had covered."""
         if self._resume is not None:
             raise RunMismatch(
                 CHANGED.format(
@@ -163,10 +153,7 @@ class Chunker:
         self._closed = True
 
     def pop(self) -> Chunk | None:
-        """Cuts the next chunk. Tokenises, so async code calls it in a thread.
-
-        Returns:
-            The chunk; None if more text is needed or, after `close`, if there is none left.
+        """Cuts the next chunk; None if more text is needed or, after `close`, none is left. Blocks: it tokenises.
 
         Raises:
             ConfigError: a single character takes more tokens than the limit.

@@ -38,8 +38,7 @@ def repetition(text: str) -> str | None:
 def has_collapsed(old: str, new: str, chunk: str) -> bool:
     """Whether a memory lost most of its words, and few of the remaining ones are in the chunk.
 
-    If a list of suspects becomes the culprit's name, the name is in the chunk; if it becomes "nothing
-    relevant", those words come from nowhere.
+    If a list of suspects becomes the culprit's name, that is in the chunk; "nothing relevant" comes from nowhere.
     """
     if 2 * len(new) >= len(old):
         return False

@@ -124,10 +124,8 @@ class Extraction(Result, Generic[M]):
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values, without trajectory and source; loads the rows."""
         rows = [row.to_dict() for row in self.rows]
-        return super().to_dict() | {
-            "rows": rows,
-            "invalid": [bad.to_dict() for bad in self.invalid],
-        }
+        invalid = [bad.to_dict() for bad in self.invalid]
+        return super().to_dict() | {"rows": rows, "invalid": invalid}
 
     def lines(self) -> Iterator[str]:
         """A JSON line for each row (`Row.to_dict`), without its end; one row in memory at a time."""

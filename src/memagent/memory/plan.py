@@ -167,11 +167,7 @@ class MemoryPlan(Plan):
         return parts
 
     def bound_memory(self, text: str, *, cut_off: bool) -> tuple[str, int, int]:
-        """Neutralises a memory, and cuts it at a sentence end within the budget. Blocks.
-
-        Returns:
-            The memory, its tokens (at most the budget's), and how many tokens it had before.
-        """
+        """A memory, neutralised and cut at a sentence end within the budget; its tokens; those before. Blocks."""
         safe = self.neutraliser.safe(text)
         return within(safe, self.budget.memory, self.counter, cut_off=cut_off)
 

@@ -58,8 +58,7 @@ def local_counter(
 ) -> TokenCounter | None:
     """The requested tokenizer (or a `TokenizerError`), else the model's own, else None. Blocks.
 
-    The model's own is looked up in the folder `model`, if it is one, and in the local Hugging Face cache; nothing
-    is downloaded.
+    The model's own is never downloaded, only looked up in the folder `model` and the local Hugging Face cache.
     """
     if tokenizer is not None:
         return load_counter(tokenizer)
@@ -117,11 +116,8 @@ class Counting:
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
         """Compares the count of a prompt (`prompt`) with the server's report.
 
-        A tokenizer may agree on the test texts and disagree on others: a fine-tune may have added
-        tokens. At the first mismatch, counting switches to the server.
-
-        Raises:
-            PromptTruncated: the prompt has far more tokens.
+        A tokenizer may agree on the test texts and disagree on others: a fine-tune may have added tokens. At the
+        first mismatch, counting switches to the server. Raises a `PromptTruncated` if the prompt has far more tokens.
         """
         took = usage.prompt_tokens
         if took <= 0:

@@ -87,8 +87,7 @@ class Dialect:
 DIALECTS: dict[DialectName, Dialect] = {
     # LM Studio, TGI, transformers serve, gateways: the fields that all of them support.
     "plain": Dialect("plain"),
-    # Checked with b11549. (Its /props says "none" even if it speculates: llama.cpp pull request 28119, open in August
-    # 2026.)
+    # Checked with b11549. (Its /props says "none" even if it speculates: llama.cpp PR 28119, open in August 2026.)
     "llamacpp": Dialect(
         "llamacpp",
         engine=True,
@@ -175,8 +174,7 @@ _REFUSAL = re.compile(
     r"|extra (inputs|fields)|cannot both|only the default|deprecated",
     re.IGNORECASE,
 )
-"""How servers say that this model doesn't accept a parameter, or any value except its default; a value that is merely
-out of range is the user's to fix."""
+"""How servers say that this model doesn't accept a parameter, or only its default; a bad value is the user's to fix."""
 
 
 class Parameters:

@@ -17,15 +17,12 @@ _Key = tuple[int, bytes]
 class Recorder(Wrapper):
     """Keeps every call as part of a `Conversation`.
 
-    A call continues the conversation whose messages are the longest proper prefix of its messages;
-    if there is none, it opens a new one. If the engine returns token ids, they decide: a call
-    continues the conversation whose prompt and sampled ids are a prefix of its prompt. If messages
-    extend a conversation but ids do not, a new one is opened, and `retokenised` is incremented.
-    `Conversation.turns` holds the ids of each call as long as every call of the conversation returned ids: one
-    call without ids, matched by its messages, leaves it without turns for good.
+    A call continues the conversation whose messages are the longest proper prefix of its messages; if there is none, it
+    opens a new one. If the engine returns token ids, they decide: a call continues the conversation whose prompt and
+    sampled ids are a prefix of its prompt. If messages extend a conversation but ids do not, a new one is opened, and
+    `retokenised` is incremented. `Conversation.turns` holds the ids of each call if every call returned them.
 
-    Conversations stay in memory until `clear`. They are matched when the reply arrives, in the
-    order of replies; failed calls aren't recorded.
+    Conversations stay in memory until `clear`. They are matched in the order of replies; failed calls aren't recorded.
     """
 
     def __init__(self, inner: ChatModel) -> None:

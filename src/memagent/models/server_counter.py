@@ -81,15 +81,13 @@ _MEMO = 256
 class ServerCounter:
     """Counts like a server: with a local tokenizer as far as it agrees, else with the server's `/tokenize`.
 
-    Each count by the server is one request, which callers may retry. The name is the server's
-    either way: both agree, and a run can be resumed with either.
+    Each count by the server is one request, which callers may retry. A run can be resumed with either: one name.
 
     `ask` is `Server.ask`, `template` holds the chat request fields that affect the prompt (`chat_template_kwargs`,
     `tools`, ...), `local` is a tokenizer that may be the server's.
 
     Raises:
-        ModelError: here and from each method, if the server can't be asked; `BadResponse` if it
-            answers but doesn't count.
+        ModelError: here and from each method, if the server can't be asked; a `BadResponse` if it doesn't count.
     """
 
     exact = True

@@ -19,8 +19,7 @@ class _LeaderLeftError(Exception):
 class Once(Generic[T]):
     """Calls `make` for the first caller and shares the result with all others.
 
-    A failure is raised for all who waited, and not cached: the next call tries again. If the
-    caller doing the work is cancelled, a waiting one takes over.
+    A failure is raised for all who waited, and not cached. If the caller at work is cancelled, another takes over.
     """
 
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
@@ -64,9 +63,8 @@ def once_in_thread(make: Callable[[], T]) -> Once[T]:
 class PerLoop(Generic[T]):
     """Holds one value per event loop.
 
-    The sync API runs on a background loop and async callers on theirs, so one model may serve several
-    loops at once. A value (a semaphore, say) may refer to its loop, which makes weak keys useless; instead, closed
-    loops are dropped when a new loop appears.
+    The sync API runs on a background loop and async callers on theirs, so one model may serve several loops at once.
+    A value may refer to its loop, which makes weak keys useless: closed loops are dropped when a new one appears.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:

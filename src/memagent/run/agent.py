@@ -98,11 +98,7 @@ class Agent(Closing, Generic[S]):
         self._opened = None
 
     async def reported_window(self, given: int | None) -> int | None:
-        """The window that the model reports; None if it doesn't.
-
-        Raises:
-            ModelError: the server did not answer.
-        """
+        """The window that the model reports; None if it doesn't. Raises a `ModelError` if its server didn't answer."""
         try:
             return await self.model.window()
         except (AuthenticationFailed, RequestRefused, BadResponse, ModelNotFound):
@@ -121,8 +117,7 @@ class Agent(Closing, Generic[S]):
     ) -> R:
         """The plan of a run, made in a thread once the model's window and counter are known.
 
-        `window` is the name of the window's setting. A resumed run's window is used unless this agent was given
-        one: a server's window may have grown since.
+        `window` names the window's setting. Without one a resumed run has its own: a server's may have grown since.
         """
         given = getattr(settings, window)
         reported = await self.reported_window(given)

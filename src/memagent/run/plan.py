@@ -26,11 +26,7 @@ class Settings(Leaf, strict=True):
 
     @classmethod
     def choose(cls, policy: dict[str, Any], **given: Any) -> Self:
-        """The given settings that aren't None, else the model's policy settings, else the defaults.
-
-        Raises:
-            ConfigError: a setting has a bad value.
-        """
+        """The given settings that aren't None, else the policy's, else the defaults; a bad one is a `ConfigError`."""
         fields = {name: value for name, value in given.items() if value is not None}
         try:
             return cls.model_validate(policy | fields)
@@ -54,11 +50,7 @@ class Plan(ABC):
         """What a run is bound to besides agent and document: everything that shapes its prompts and replies."""
 
     async def counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs token-counting work in a thread; if a counting server is down, waits for it.
-
-        Raises:
-            ModelError: the server can't be asked.
-        """
+        """Counts tokens in a thread, waiting for a server that is down. Raises a `ModelError` if it can't be asked."""
         return await count_in_thread(self.model, work, *args, **kwargs)
 
 
@@ -79,11 +71,7 @@ def choose_window(model: str, asked: int | None, reported: int | None, name: str
 
 
 def check_text(what: str, text: str) -> str:
-    """Checks a question or a task: it must be non-empty text that can be encoded.
-
-    Raises:
-        ConfigError: it isn't.
-    """
+    """The question or task. Raises a `ConfigError` if it isn't text, is empty, or can't be encoded."""
     if not isinstance(cast("object", text), str) or not text.strip():
         raise ConfigError(f"{what} must be a non-empty text, got {quote(text)}")
     if repair_surrogates(text) != text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -50,11 +50,7 @@ class RunResult:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values, without trajectory and source."""
-        flat = {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if f.name not in ("trajectory", "source")
-        }
+        flat = {k: v for k, v in vars(self).items() if k not in ("trajectory", "source")}
         if (output := flat.get("output")) is not None:
             flat["output"] = output.model_dump(mode="json")
         return flat | {"stop_reason": self.stop_reason.value, "usage": self.usage.model_dump()}

@@ -44,8 +44,7 @@ class ToolAgent(Agent[ToolSettings]):
         max_steps: maximum number of replies that call tools, likewise.
         summary_tokens: maximum tokens of a summary; default an eighth of the working context.
         reply_tokens: most tokens of a reply, reasoning included; default what the working context has left.
-        protocol: `native` (the default) uses the server's tool calls; `text` writes them into messages, for
-            models and servers without tool calls.
+        protocol: `native` (the default) uses the server's tool calls; `text` writes them into messages, if it has none.
         instructions: appended to memagent's instructions in the system message.
         early: share of the limit at which a summary is started in the background; default: when it is due.
         prompts: the wording: a TOML file or `SessionPrompts`; default memagent's.
@@ -107,8 +106,7 @@ class ToolAgent(Agent[ToolSettings]):
         """A conversation: its messages share one working context and one run.
 
         Args:
-            run_id: name of the run. An existing session of the same settings is reopened. Its tools may be others from
-                the next message on.
+            run_id: name of the run. A session of the same settings is reopened; its next message may have other tools.
 
         Raises:
             ConfigError: the name is not safe as a file name.
@@ -122,8 +120,7 @@ class ToolAgent(Agent[ToolSettings]):
 
         Args:
             task: what to do.
-            run_id: name of the run. An existing run of the same task, tools and settings is resumed, or its result
-                returned.
+            run_id: name of the run. One of the same task, tools and settings is resumed, or its result returned.
             on_event: called with each event, in this thread.
 
         Raises:
@@ -192,19 +189,14 @@ class SessionStream(EventStream[SessionResult]):
 
     @property
     def result(self) -> SessionResult:
-        """The result of the session.
-
-        Raises:
-            ConfigError: the events were not consumed to the end.
-        """
+        """The result of the session. Raises a `ConfigError` if the events were not consumed to the end."""
         return self.outcome
 
 
 class Session:
     """A conversation in one working context, stored as one run: `ToolAgent.session` makes or reopens it.
 
-    It holds nothing but its id, so it needs no closing, and may be reopened by another process between any two
-    messages, and after a crash.
+    It holds nothing but its id: it needs no closing, and any process may reopen it between messages or after a crash.
     """
 
     def __init__(self, agent: ToolAgent, run_id: str | None) -> None:
@@ -230,8 +222,7 @@ class Session:
             on_event: called with each event since the message was sent, in this thread.
 
         Raises:
-            RunMismatch: another message is unanswered, the agent's settings differ from the session's, or its tools
-                from those that this unanswered message had.
+            RunMismatch: another message is unanswered, or the settings, or an unanswered message's tools, differ.
             RunBusy: the session is at work on a message.
             QuestionTooLong: the text would not stay word for word.
             OutputInvalid: no answer validated.

@@ -47,8 +47,7 @@ class Asking:
     async def next(self, step: int) -> tuple[Act, Usage | None]:
         """The model's next usable reply, added to the context if it calls a tool, and what the server said it took.
 
-        A reply cut off by its token limit before it called a tool is requested again, once, with as much room as
-        possible.
+        A reply that its token limit cut off before it called a tool is requested again, once, with more room.
         """
         if self.rejected > UNUSABLE_RETRIES:
             raise OutputInvalid(f"step {step}: no final tool's result had the form; {ASK_AGAIN}")
@@ -77,10 +76,7 @@ class Asking:
         return None
 
     async def _ask(self, step: int, key: str, *, after: int | None = None) -> Reply[Act]:
-        """Asks what to do next.
-
-        After `after` attempts at a cut-off reply another one would be cut off too, so it is accepted.
-        """
+        """Asks what to do next. After `after` attempts a cut-off reply is accepted: others would be cut off too."""
         buffer, final = self.buffer, after is not None
         most = min(buffer.room, self.plan.settings.reply_tokens or buffer.room)
 

@@ -86,9 +86,8 @@ class ToolLoop(Loop[SessionResult]):
 
     async def begin(self, log: Log) -> int:
         """See `Loop.begin`."""
-        where = (log.store, log.run_id, self.plan.task, self._text, self._schema)
-        known = partial(find_place, *where, self._agent.tools, first=self._first)
-        self._place = await in_thread(known)
+        given = (log.store, log.run_id, self.plan.task, self._text, self._schema)
+        self._place = await in_thread(find_place, *given, self._agent.tools, first=self._first)
         self._said = self._place.said or Said(text=self.plan.task)
         return self._place.seq
 
@@ -161,9 +160,10 @@ class ToolLoop(Loop[SessionResult]):
             await buffer.check_said(message.content)
             spent = await in_thread(log.store.usage, log.run_id)
             stand = {"step": self._steps, "stage": buffer.summaries, "seq": self._place.seq}
-            offer = Offer.of(plan.tools, self._number) if changed else self._said.offer.again()
+            offer, named = Offer(since=self._said.offer.since), None
+            if changed:
+                offer, named = Offer.of(plan.tools, self._number), tuple(plan.tools)
             said = Said(text=self._text, output=self._schema, usage=spent, offer=offer, **stand)
-            named = tuple(plan.tools) if changed else None
             sent = MessageSent(number=self._number, text=self._text, tools=named)
             await log.commit(key, said.model_dump(mode="json"), events=[sent])
         self._said = said
@@ -194,10 +194,8 @@ class ToolLoop(Loop[SessionResult]):
         return self._buffer.summaries - self._said.stage
 
     async def _save(self) -> None:
-        """Commits the state from time to time."""
-        if self._steps - self._saved < SAVE_EVERY:
-            return
-        if (context := await self._buffer.dump()) is None:
+        soon = self._steps - self._saved < SAVE_EVERY
+        if soon or (context := await self._buffer.dump()) is None:
             return
         body = {
             "format": FORMAT,

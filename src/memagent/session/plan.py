@@ -80,9 +80,7 @@ class ToolPlan(Plan):
             WindowUnknown: neither the model nor the settings give the window.
         """
         check_text("the task", task)
-        working_context = choose_window(
-            model, settings.working_context, window, name="working_context"
-        )
+        size = choose_window(model, settings.working_context, window, name="working_context")
         return cls(
             task=task,
             output=output,
@@ -91,9 +89,9 @@ class ToolPlan(Plan):
             tools=tools,
             model=model,
             counter=counter,
-            window=working_context,
+            window=size,
             neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
-            most=window or working_context,
+            most=window or size,
         )
 
     def start(self, run_id: str) -> SessionStarted:
@@ -170,8 +168,6 @@ class ToolPlan(Plan):
 
 def bind_tools(tools: Toolset) -> dict[str, Any]:
     """What a run is bound to of its tools."""
-    offered = [
-        [tool.spec.model_dump(mode="json"), tool.idempotent, tool.final] for tool in tools.values()
-    ]
+    offered = [[t.spec.model_dump(mode="json"), t.idempotent, t.final] for t in tools.values()]
     digest = hashlib.sha256(json.dumps(offered, sort_keys=True).encode()).hexdigest()[:16]
     return {"names": list(tools), "digest": digest}

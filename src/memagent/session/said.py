@@ -1,7 +1,6 @@
 """What the user said in a session: one message after another, each of which is answered before the next.
 
-Each message has its tools. Those of earlier ones are stored without their functions: their calls have results, so that
-a replay makes none.
+Each message has its tools. Those of earlier ones are stored without functions, since a replay makes no calls.
 """
 
 from collections.abc import Mapping
@@ -25,11 +24,6 @@ class Offered(Leaf):
     read_only: bool
     final: bool
 
-    @classmethod
-    def of(cls, tool: Tool) -> Self:
-        """What is stored of a tool."""
-        return cls.model_validate(tool, from_attributes=True)
-
     def tool(self) -> Tool:
         """A tool that can't be run."""
         return Tool(run=_gone, **{name: getattr(self, name) for name in Offered.model_fields})
@@ -50,11 +44,8 @@ class Offer(Leaf):
     @classmethod
     def of(cls, tools: Toolset, number: int) -> Self:
         """That of the message that changes them."""
-        return cls(since=number, tools=tuple(Offered.of(tool) for tool in tools.values()))
-
-    def again(self) -> Self:
-        """That of the next message, with the same tools."""
-        return self.model_copy(update={"tools": None})
+        offered = (Offered.model_validate(t, from_attributes=True) for t in tools.values())
+        return cls(since=number, tools=tuple(offered))
 
 
 class Said(Leaf):
@@ -83,27 +74,11 @@ class Said(Leaf):
 
 def find_tools(store: RunStore, run_id: str, number: int) -> Toolset | None:
     """What a message offers, without functions; None if that isn't stored. Blocks."""
-    if (said := Said.find(store, run_id, number)) is None:
-        return None
-    if said.offer.since != number:
+    said = Said.find(store, run_id, number)
+    if said is not None and said.offer.since != number:
         said = Said.find(store, run_id, said.offer.since)
     tools = None if said is None else said.offer.tools
     return None if tools is None else Toolset(tool.tool() for tool in tools)
-
-
-def check_tools(store: RunStore, run_id: str, number: int, tools: Toolset) -> None:
-    """Refuses to resume a message without its tools. Blocks.
-
-    Raises:
-        RunMismatch: the tools are others.
-    """
-    offered = find_tools(store, run_id, number)
-    if offered is None or (before := bind_tools(offered)) == (now := bind_tools(tools)):
-        return
-    raise RunMismatch(
-        f"run {run_id!r} offered other tools for its last message: {list_differences(before, now)}. Use the same ones "
-        f"to resume it; a message sent after the answer may have others"
-    )
 
 
 @dataclass(frozen=True)
@@ -151,7 +126,12 @@ def find_place(
             f"run {run_id!r}: the output type is not that of its unanswered message {quote(resumed.text)}: send the "
             f"message with the same output_type, or without one if it had none"
         )
-    check_tools(store, run_id, number, tools)
+    offered, now = find_tools(store, run_id, number), bind_tools(tools)
+    if offered is not None and (before := bind_tools(offered)) != now:
+        raise RunMismatch(
+            f"run {run_id!r} offered other tools for its last message: {list_differences(before, now)}. Use the same "
+            f"ones to resume it; a message sent after the answer may have others"
+        )
     return Place(number, said, answer, resumed.seq)
 
 
@@ -162,11 +142,7 @@ def count_stops(store: RunStore, run_id: str, said: Said) -> int:
 
 
 def check_limits(store: RunStore, run_id: str, said: Said, settings: ToolSettings) -> None:
-    """Refuses to replay only a part of the steps that a message has taken. Blocks.
-
-    Raises:
-        ConfigError: it has taken more steps or summaries than the settings allow.
-    """
+    """Raises a `ConfigError` if a message has taken more steps or summaries than the settings allow. Blocks."""
     events = store.events(run_id, said.seq, kind="compacted")
     stages = (event.compaction.stage for event in events if event.type == "compacted")
     made = (

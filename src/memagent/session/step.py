@@ -116,14 +116,15 @@ class ToolCalls:
     async def _once(
         self, step: int, place: int, call: ToolCall, *, over: bool = False
     ) -> ToolOutput:
-        key = f"tool-{step}-{place}"
+        key, tool = f"tool-{step}-{place}", self._tools.get(call.name)
         begun = await self._log.begin(key)
         if begun.body is not None:
             return ToolOutput(**begun.body)
         events: list[Event] = []
         if over:
             output = ToolOutput(OVER.format(name=call.name), ok=False)
-        elif begun.sent and not self._repeatable(call):
+        # A missing tool does nothing, however often it is called.
+        elif begun.sent and tool and not (tool.idempotent or tool.takes_context):
             output = ToolOutput(INTERRUPTED.format(name=call.name), ok=False)
             events.append(ToolInterrupted(step=step, call=call))
         else:
@@ -138,11 +139,6 @@ class ToolCalls:
         )
         await self._log.commit(key, asdict(output), Usage(), [*events, returned])
         return output
-
-    def _repeatable(self, call: ToolCall) -> bool:
-        # A missing tool does nothing, however often it is called.
-        tool = self._tools.get(call.name)
-        return tool is None or tool.idempotent or tool.takes_context
 
     async def _context(self, call: ToolCall, effect: str, attempt: int) -> ToolContext | None:
         """What a tool that takes it learns of its call."""

@@ -43,11 +43,7 @@ class Archive(Protocol):
         ...
 
     def get(self, handle: str) -> str:
-        """The text with a handle.
-
-        Raises:
-            UnknownHandle: there is none.
-        """
+        """The text with a handle. Raises an `UnknownHandle` if there is none."""
         ...
 
 

@@ -33,8 +33,7 @@ class Ledger:
     ) -> Ledger:
         """The ledger after turns have left the context.
 
-        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed. Those
-        whose results never came are `pending`.
+        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed; `pending` without a result.
         """
         lines = dict(self.lines)
         for turn in turns:

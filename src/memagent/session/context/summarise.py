@@ -34,12 +34,9 @@ class Summary:
 class Summariser:
     """Asks a model for the summaries of one session, and starts at most one before it is due.
 
-    A summary that was started is always awaited, even if a new one would be as fast: so a session
-    depends only on its messages and replies, not on timing. It is started even if no more summaries are
-    allowed, so that a session continued with a higher maximum is the same up to that point.
-
-    `early` is the share of the limit at which a summary is started (None starts none), `written` what the property
-    of that name returned before.
+    A summary that was started is always awaited, even if a new one would be as fast: so a session depends only on its
+    messages and replies, not on timing. It is started even if no more are allowed, so that a higher maximum changes
+    nothing before. `early` is the share of the limit at which it is started, `written` the property's earlier value.
     """
 
     def __init__(
@@ -61,8 +58,7 @@ class Summariser:
     ) -> Summary:
         """Summarises turns together with what replaces those before them.
 
-        Requests of an early summary are marked (`parts`): nobody waits for them yet. Three unusable replies raise
-        a `CompactionFailed`.
+        Requests of an early one are marked (`parts`): nobody waits. Three unusable replies raise a `CompactionFailed`.
         """
         stage = past.stage + 1
         # They are leaving: missing results aren't awaited.

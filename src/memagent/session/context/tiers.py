@@ -253,10 +253,8 @@ def _level(sizes: list[int], limit: int) -> int:
 
 def _span(call: ToolCall) -> tuple[str, int, int | None] | None:
     """What a call of `read_archived` asked for; None if its arguments can't be parsed."""
-    try:
-        values = json.loads(call.arguments)
-        handle, start, end = values["handle"], values.get("start") or 0, values.get("end")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    values = call.values()
+    handle, start, end = values.get("handle"), values.get("start") or 0, values.get("end")
+    if not (isinstance(handle, str) and isinstance(start, int) and isinstance(end, int | None)):
         return None
-    good = isinstance(handle, str) and isinstance(start, int)
-    return (handle, start, end) if good and (end is None or isinstance(end, int)) else None
+    return handle, start, end
