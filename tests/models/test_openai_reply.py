@@ -68,6 +68,14 @@ def test_usage_may_be_missing_or_partial() -> None:
     assert read(body).usage.model_dump(exclude_defaults=True) == usage
 
 
+@pytest.mark.parametrize("said", [-1, 2**31, 2**62, 10**19, 10**30, True, 1.5, "many", [1]])
+def test_an_impossible_usage_counts_as_missing(said: Any) -> None:
+    names = ("prompt_tokens", "completion_tokens")
+    details = {"prompt_tokens_details": {"cached_tokens": said}}
+    body = chat() | {"usage": dict.fromkeys(names, said) | details}
+    assert read(body).usage.model_dump(exclude_defaults=True) == {"calls": 1}
+
+
 def test_unknown_shapes_of_reasoning_are_left_out() -> None:
     assert read(chat("a", reasoning={"steps": []}, reasoning_content="r")).reasoning == "r"
 

@@ -43,7 +43,8 @@ def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object
 _lenient = WrapValidator(_read_leniently)
 """Malformed fields count as missing."""
 _Name = Annotated[str | None, _lenient]
-_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _lenient]
+_Count = Annotated[Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None, _lenient]
+"""Larger figures are as impossible as negative ones, and a store couldn't add them up."""
 _Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
