@@ -58,6 +58,21 @@ def test_content(content: Any, text: str) -> None:
     assert read(chat(content)).text == text
 
 
+def test_lone_surrogates_are_replaced() -> None:
+    """JavaScript's JSON has them as escapes, where a limit cut an emoji in two."""
+    half = "\ud83d"
+    call = {"id": f"a{half}", "function": {"name": "f", "arguments": f'{{"x": "{half}"}}'}}
+    reply = read(chat(f"half {half}", tool_calls=[call], reasoning=f"é{half}", signature=half))
+    assert reply.text == "half \ufffd"
+    assert reply.reasoning == "é\ufffd"
+    assert reply.extra["signature"] == "\ufffd"
+    assert reply.tool_calls[0].values() == {"x": "\ufffd"}
+    assert read(chat("\U0001f642")).text == "\U0001f642"
+    assert read_models(json.dumps([{"id": half}]).encode(), ENDPOINT)[0].id == "\ufffd"
+    with pytest.raises(BadResponse, match="slow \ufffd"):
+        read({"error": f"slow {half}"})
+
+
 def test_usage_may_be_missing_or_partial() -> None:
     body = chat()
     body["usage"] = None

@@ -1,7 +1,8 @@
 """Parses the bodies of chat completions and model lists from any server."""
 
+import json
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -20,6 +21,9 @@ from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import ChatRequest, Completion, FinishReason, TokenIds, Usage, read_calls
 from memagent.models.openai_errors import Endpoint, server_message
 from memagent.served import ServedCall, read_extra
+from memagent.texts import map_texts, repair_surrogates
+
+T = TypeVar("T")
 
 _WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
 """Finish reasons of filtered texts (OpenAI, Gemini, Anthropic gateways)."""
@@ -128,6 +132,18 @@ _Bare = Annotated[list[ServedModel], Field(min_length=1)]
 """As a few gateways send it."""
 _listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_reply = TypeAdapter(_Reply)
+
+
+def _parse(form: TypeAdapter[T], body: bytes) -> T:
+    """Reads JSON, lone surrogates as U+FFFD, which pydantic would reject. Raises a `ValidationError`."""
+    try:
+        return form.validate_json(body)
+    except ValidationError as error:
+        try:
+            return form.validate_python(map_texts(json.loads(body), repair_surrogates))
+        except (ValueError, RecursionError):
+            raise error from None
 
 
 def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Completion:
@@ -139,7 +155,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         ServerFailed: the engine aborted the generation.
     """
     try:
-        reply = _Reply.model_validate_json(body)
+        reply = _parse(_reply, body)
     except ValidationError as error:
         raise BadResponse(
             f"{endpoint}: the reply is not a chat completion: {_excerpt(body, endpoint)}; "
@@ -198,7 +214,7 @@ def _tokens(reply: _Reply) -> TokenIds | None:
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
     """The models that a server lists. Raises a `BadResponse` if the body isn't a list."""
     try:
-        listed = _listing.validate_json(body)
+        listed = _parse(_listing, body)
     except ValidationError as error:
         failure = BadResponse(
             f"{endpoint}: the reply to GET /models is not a list of models: {_excerpt(body, endpoint)}; "
@@ -222,7 +238,7 @@ def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
 
 def _excerpt(body: bytes, endpoint: Endpoint) -> str:
     try:
-        words = server_message(_anything.validate_json(body))
+        words = server_message(_parse(_anything, body))
     except ValidationError:
         words = body.decode("utf-8", errors="replace")
     return repr(endpoint.quote(words))
