@@ -5,7 +5,14 @@ import pytest
 from tests.models.chat_server import Script, chat, send
 
 from memagent import MemoryAgent, open_model
-from memagent.errors import BadResponse, NoReply, ServerFailed
+from memagent.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    NoReply,
+    RequestRefused,
+    ServerBusy,
+    ServerFailed,
+)
 from memagent.messages import ChatRequest, FinishReason, Message, ToolSpec
 from memagent.models.openai_errors import Endpoint
 from memagent.models.openai_reply import ServedModel, read_completion, read_models, served_window
@@ -100,6 +107,30 @@ def test_bad_replies_are_quoted() -> None:
         read_completion(b"<html>\n hi", ENDPOINT, WITH_TOOLS)
     with pytest.raises(BadResponse, match="'overloaded'"):
         read({"error": {"message": "overloaded"}})
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (429, ServerBusy),
+        ("503", ServerBusy),
+        (401, AuthenticationFailed),
+        (400, RequestRefused),
+        (502, ServerFailed),
+        (200, BadResponse),
+        ("rate_limit", BadResponse),
+        (None, BadResponse),
+    ],
+)
+def test_an_error_may_come_with_status_200(code: Any, kind: type[Exception]) -> None:
+    """As OpenRouter and others send it if the engine fails late."""
+    for body in (
+        {"error": {"message": "later", "code": code}},
+        {"error": "later", "code": code},
+        {"error": {"message": "later", "code": code}, "choices": []},
+    ):
+        with pytest.raises(kind, match="later"):
+            read(body)
 
 
 def test_model_list() -> None:

@@ -1,8 +1,11 @@
 """Parses the bodies of chat completions and model lists from any server."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -19,9 +22,12 @@ from pydantic import (
 
 from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import ChatRequest, Completion, FinishReason, TokenIds, Usage, read_calls
-from memagent.models.openai_errors import Endpoint, server_message
+from memagent.models.openai_errors import Endpoint, server_message, translate
 from memagent.served import ServedCall, read_extra
 from memagent.texts import map_texts, repair_surrogates
+
+if TYPE_CHECKING:
+    import openai
 
 T = TypeVar("T")
 
@@ -101,6 +107,13 @@ class _Reply(BaseModel):
     )
 
 
+class _Failed(BaseModel):
+    error: JsonValue
+    code: int = Field(
+        ge=400, lt=600, validation_alias=AliasChoices(AliasPath("error", "code"), "code")
+    )
+
+
 class ServedModel(BaseModel):
     """One entry of a server's model list."""
 
@@ -132,7 +145,7 @@ _Bare = Annotated[list[ServedModel], Field(min_length=1)]
 """As a few gateways send it."""
 _listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
-_reply = TypeAdapter(_Reply)
+_reply, _failed = TypeAdapter(_Reply), TypeAdapter(_Failed)
 
 
 def _parse(form: TypeAdapter[T], body: bytes) -> T:
@@ -157,6 +170,8 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
     try:
         reply = _parse(_reply, body)
     except ValidationError as error:
+        if (failure := _failure(body)) is not None:
+            raise translate(failure, endpoint) from endpoint.cause(error)
         raise BadResponse(
             f"{endpoint}: the reply is not a chat completion: {_excerpt(body, endpoint)}; "
             f"is the base URL that of an OpenAI-compatible server?"
@@ -197,6 +212,18 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         ),
         tokens=_tokens(reply),
     )
+
+
+def _failure(body: bytes) -> openai.APIStatusError | None:
+    """The error that a gateway reports with status 200 (OpenRouter's form), as if its code were the status."""
+    import openai
+
+    try:
+        failed = _parse(_failed, body)
+    except ValidationError:
+        return None
+    response: Any = SimpleNamespace(status_code=failed.code, headers={}, request=None)
+    return openai.APIStatusError("", response=response, body=failed.error)
 
 
 def _tokens(reply: _Reply) -> TokenIds | None:
