@@ -304,7 +304,7 @@ _parts_of = attrgetter(*_PARTS)
 class Failure(Leaf):
     """One failed attempt that a retry recovered from."""
 
-    error: str
+    error: Text
     """Class name and message of the error; in a long series the last entry may stand for several, and says so."""
     waited: float
     """Seconds slept before the next attempt."""

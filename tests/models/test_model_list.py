@@ -189,6 +189,36 @@ async def test_a_redirect_that_loses_the_request_says_where_to(server: Script, s
     await model.aclose()
 
 
+@pytest.mark.parametrize("status", [302, 307, 308])
+async def test_a_redirect_to_another_server_gets_neither_document_nor_headers(
+    server: Script, second: Script, status: int
+) -> None:
+    there = second.url.replace("127.0.0.1", "me:hunter22@localhost")
+    server.default = send(status, b"", Location=f"{there}/chat/completions?key=abcdef")
+    server.others = {"/tokenize": send(status, b"", Location=f"{there}/tokenize")}
+    model = OpenAIModel("tiny", base_url=server.url, default_headers={"X-Key": "sk-123456"})
+    words = rf"redirects \({status}\) to .*, which is another server; give '{second.url}".replace(
+        "127.0.0.1", "localhost"
+    )
+    with pytest.raises(RequestRefused, match=words) as caught:
+        await model.complete(request())
+    with pytest.raises(RequestRefused, match="which is another server"):
+        await asyncio.to_thread(model.servers[0].ask, "/tokenize", {})
+    assert "hunter22" not in str(caught.value)
+    assert "abcdef" not in str(caught.value)
+    assert second.connections == 0
+    await model.aclose()
+
+
+@pytest.mark.parametrize("status", [302, 307])
+async def test_a_redirect_to_nowhere_is_an_error_of_ours(server: Script, status: int) -> None:
+    server.default = send(status, b"", Location="http://[::1/login")
+    model = OpenAIModel("tiny", base_url=server.url)
+    with pytest.raises(RequestRefused, match="which is no URL; give the server's own"):
+        await model.complete(request())
+    await model.aclose()
+
+
 async def test_a_redirect_that_keeps_the_request_is_followed(server: Script) -> None:
     server.replies.append(send(307, b"", Location=f"{server.url}/chat/completions"))
     model = OpenAIModel("tiny", base_url=server.url)

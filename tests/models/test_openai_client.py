@@ -15,6 +15,7 @@ from memagent.errors import ConfigError, ConnectionFailed
 from memagent.models import openai_client
 from memagent.models.openai import OpenAIModel
 from memagent.models.openai_client import Clients
+from memagent.threads import run_sync
 
 
 def clients(url: str, key: str | None = None) -> Clients:
@@ -81,26 +82,23 @@ async def test_an_idle_connection_is_given_up_before_the_server_closes_it(
     holder = clients(server.url)
     for connections in (2, 4):
         await use(holder)
-        await asyncio.to_thread(ask, holder, server.url)
+        await asyncio.to_thread(ask, holder)
         assert server.connections == connections
         await asyncio.sleep(0.3)
     await holder.aclose()
 
 
-def ask(holder: Clients, url: str) -> object:
-    return holder.blocking().get(f"{url}/models", cast_to=object)
+def ask(holder: Clients) -> int:
+    return run_sync(use(holder))
 
 
 def test_worker_threads_share_one_client(server: Script) -> None:
-    server.serve_models({"id": "m"})
     holder = clients(server.url, "sk-123456")
     with ThreadPoolExecutor(8) as pool:
-        replies = list(pool.map(lambda _: ask(holder, server.url), range(24)))
-        found = set(pool.map(lambda _: id(holder.blocking()), range(24)))
+        found = set(pool.map(lambda _: ask(holder), range(24)))
     assert len(found) == 1
-    assert all(reply == replies[0] for reply in replies)
     assert server.connections <= 8, "connections are kept"
-    client = holder.blocking()
+    client = run_sync(holder.get())
     assert client.max_retries == 0
     assert client.api_key == "sk-123456"
     asyncio.run(holder.aclose())
@@ -108,22 +106,13 @@ def test_worker_threads_share_one_client(server: Script) -> None:
 
 
 async def test_closing_is_no_end(server: Script) -> None:
-    server.serve_models({"id": "m"})
     holder = clients(server.url)
     await holder.aclose()
     for _ in range(2):
         await use(holder)
-        await asyncio.to_thread(ask, holder, server.url)
+        await asyncio.to_thread(ask, holder)
         await holder.aclose()
     assert server.connections == 4
-
-
-def test_a_blocking_client_may_do_without_a_loop(server: Script) -> None:
-    server.serve_models({"id": "m"})
-    holder = clients(server.url.replace("://", "://me:hunter22@"))
-    ask(holder, server.url)
-    asyncio.run(holder.aclose())
-    assert server.listings == 1
 
 
 @pytest.mark.parametrize(
@@ -188,15 +177,14 @@ def test_a_forked_process_has_connections_of_its_own(
 ) -> None:
     """Two processes on one connection would read each other's replies."""
     holder = clients(server.url)
-    before = holder.blocking()
-    assert holder.blocking() is before
-    monkeypatch.setattr("memagent.models.openai_client.os.getpid", lambda: -1)
-    after = holder.blocking()
+    before = run_sync(holder.get())
+    assert run_sync(holder.get()) is before
+    monkeypatch.setattr("memagent.threads.os.getpid", lambda: -1)
+    after = run_sync(holder.get())
     assert after is not before
-    assert holder.blocking() is after
+    assert run_sync(holder.get()) is after
     assert not before.is_closed(), "it is the parent's"
-    before.close()
-    after.close()
+    run_sync(holder.aclose())
 
 
 # --- what the environment says

@@ -49,6 +49,7 @@ def test_quote_is_one_short_line_without_secrets() -> None:
     clipped = ENDPOINT.quote("x" * 490 + "topsecret" + "y" * 1000)
     assert len(clipped) == CLIP
     assert "tops" not in clipped
+    assert ENDPOINT.quote("half \ud83d") == "half \ufffd"
 
 
 def test_a_cause_that_holds_a_secret_is_not_shown() -> None:

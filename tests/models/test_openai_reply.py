@@ -5,7 +5,14 @@ import pytest
 from tests.models.chat_server import Script, chat, send
 
 from memagent import MemoryAgent, open_model
-from memagent.errors import BadResponse, NoReply, ServerFailed
+from memagent.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    NoReply,
+    RequestRefused,
+    ServerBusy,
+    ServerFailed,
+)
 from memagent.messages import ChatRequest, FinishReason, Message, ToolSpec
 from memagent.models.openai_errors import Endpoint
 from memagent.models.openai_reply import ServedModel, read_completion, read_models, served_window
@@ -58,6 +65,21 @@ def test_content(content: Any, text: str) -> None:
     assert read(chat(content)).text == text
 
 
+def test_lone_surrogates_are_replaced() -> None:
+    """JavaScript's JSON has them as escapes, where a limit cut an emoji in two."""
+    half = "\ud83d"
+    call = {"id": f"a{half}", "function": {"name": "f", "arguments": f'{{"x": "{half}"}}'}}
+    reply = read(chat(f"half {half}", tool_calls=[call], reasoning=f"é{half}", signature=half))
+    assert reply.text == "half \ufffd"
+    assert reply.reasoning == "é\ufffd"
+    assert reply.extra["signature"] == "\ufffd"
+    assert reply.tool_calls[0].values() == {"x": "\ufffd"}
+    assert read(chat("\U0001f642")).text == "\U0001f642"
+    assert read_models(json.dumps([{"id": half}]).encode(), ENDPOINT)[0].id == "\ufffd"
+    with pytest.raises(BadResponse, match="slow \ufffd"):
+        read({"error": f"slow {half}"})
+
+
 def test_usage_may_be_missing_or_partial() -> None:
     body = chat()
     body["usage"] = None
@@ -66,6 +88,14 @@ def test_usage_may_be_missing_or_partial() -> None:
     body["timings"] = {"cache_n": 1}
     usage = {"calls": 1, "prompt_tokens": 2, "cached_tokens": 1}
     assert read(body).usage.model_dump(exclude_defaults=True) == usage
+
+
+@pytest.mark.parametrize("said", [-1, 2**31, 2**62, 10**19, 10**30, True, 1.5, "many", [1]])
+def test_an_impossible_usage_counts_as_missing(said: Any) -> None:
+    names = ("prompt_tokens", "completion_tokens")
+    details = {"prompt_tokens_details": {"cached_tokens": said}}
+    body = chat() | {"usage": dict.fromkeys(names, said) | details}
+    assert read(body).usage.model_dump(exclude_defaults=True) == {"calls": 1}
 
 
 def test_unknown_shapes_of_reasoning_are_left_out() -> None:
@@ -77,6 +107,30 @@ def test_bad_replies_are_quoted() -> None:
         read_completion(b"<html>\n hi", ENDPOINT, WITH_TOOLS)
     with pytest.raises(BadResponse, match="'overloaded'"):
         read({"error": {"message": "overloaded"}})
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (429, ServerBusy),
+        ("503", ServerBusy),
+        (401, AuthenticationFailed),
+        (400, RequestRefused),
+        (502, ServerFailed),
+        (200, BadResponse),
+        ("rate_limit", BadResponse),
+        (None, BadResponse),
+    ],
+)
+def test_an_error_may_come_with_status_200(code: Any, kind: type[Exception]) -> None:
+    """As OpenRouter and others send it if the engine fails late."""
+    for body in (
+        {"error": {"message": "later", "code": code}},
+        {"error": "later", "code": code},
+        {"error": {"message": "later", "code": code}, "choices": []},
+    ):
+        with pytest.raises(kind, match="later"):
+            read(body)
 
 
 def test_model_list() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.models.chat_server import Script, hang_up, say, send, slow
 
+from memagent import MemoryAgent
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -420,3 +421,13 @@ async def test_over_a_real_server(server: Script) -> None:
     assert caught.value.attempts == 5
     assert server.listings == listings + 5
     await retry.aclose()
+
+
+def test_half_an_emoji_in_an_error_does_not_end_a_run() -> None:
+    """Its event could not be stored, so the reply behind it would be lost."""
+    _, retry = fast([ServerFailed("cut \ud83d"), "A memory.", "Pierre."])
+    with MemoryAgent(retry, window=2048, store=None) as agent:
+        result = agent.ask("Natasha marries Pierre.", "Whom does Natasha marry?")
+        events = list(agent.store.events(result.run_id))
+    assert result.answer == "Pierre."
+    assert [e.reason for e in events if e.type == "retried"] == ["ServerFailed: cut \ufffd"]

@@ -1,6 +1,7 @@
 """One server: what it says of itself, and what it is asked beside the chat."""
 
 import asyncio
+import gzip
 import logging
 import traceback
 from collections.abc import AsyncIterator, Callable
@@ -26,6 +27,30 @@ from memagent.models.openai_client import Clients
 from memagent.models.server import Server
 
 Make = Callable[..., Server]
+
+
+BOMB = gzip.compress(b" " * 100_000)
+
+
+async def test_a_reply_without_end_is_not_read_to_its_end(
+    server: Script, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 KB on the wire may unpack to 100 MB."""
+    monkeypatch.setattr("memagent.models.openai_client.BODY_BYTES", 50_000)
+    bomb = send(200, BOMB, Content_Encoding="gzip")
+    server.models = server.default = bomb
+    server.others = {"/tokenize": bomb}
+    one = make()
+    model = OpenAIModel("tiny", base_url=server.url)
+    for asked in (
+        one.listing(),
+        asyncio.to_thread(one.ask, "/tokenize", {}),
+        model.complete(request()),
+    ):
+        with pytest.raises(BadResponse, match=r"the reply has more than 50,000 bytes") as caught:
+            await asked
+        assert not caught.value.retryable
+    await model.aclose()
 
 
 @pytest.fixture
@@ -196,6 +221,9 @@ async def test_a_hung_list_or_count_is_given_up_early(
     server.models = trickle  # a piece at a time, each in time
     with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
         await make(timeout=600.0).listing()
+    server.others = {"/tokenize": trickle}
+    with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
+        await asyncio.to_thread(one.ask, "/tokenize", {})
 
 
 async def test_unknown_servers_are_spoken_to_plainly(server: Script) -> None:

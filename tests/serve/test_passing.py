@@ -146,10 +146,22 @@ def test_another_server_answers_for_an_ill_one(
 
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_redirect_is_followed(engine: Engine, url: str, http: httpx.Client, status: int) -> None:
+    engine.replies.append(send(status, b"", Location=f"{engine.url}/other/chat/completions"))
+    assert post(http, url, ODD).json()["choices"]
+    assert engine.raws == [ODD, ODD]
+    assert engine.paths == ["/v1/chat/completions", "/v1/other/chat/completions"]
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirect_to_another_server_is_an_error(
+    engine: Engine, url: str, http: httpx.Client, status: int
+) -> None:
     with serving() as other:
         engine.default = send(status, b"", Location=f"{other.url}/chat/completions")
-        assert post(http, url, ODD).json()["choices"]
-        assert other.raws == [ODD]
+        response = post(http, url, ODD)
+        assert response.status_code == 502
+        assert f"give '{other.url}' as the base URL" in response.json()["error"]["message"]
+        assert other.raws == []
 
 
 def test_a_redirect_that_would_lose_the_request_is_an_error(

@@ -8,17 +8,16 @@ import os
 import re
 import socket
 import ssl
-import threading
 import weakref
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
-from memagent.errors import ConfigError, RequestRefused
+from memagent.errors import BadResponse, ConfigError, RequestRefused
 from memagent.models.openai_errors import Endpoint, is_loopback
 from memagent.models.sharing import PerLoop
-from memagent.threads import in_thread
 
 if TYPE_CHECKING:
     import openai
@@ -33,12 +32,14 @@ KEEP_SECONDS = 2.0
 """Seconds that an idle connection is kept. Servers close theirs after 5 s (uvicorn's default, as in vLLM and
 SGLang), and so does the HTTP library by default: a request sent at that moment would be lost."""
 _LOSE_BODY = {HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.SEE_OTHER}
+BODY_BYTES = 64 * 1024**2
+"""A million token ids have 8 MB, the log-probabilities of 128K tokens about 30 MB."""
 SECRET_CHARS = 6
 """Shorter texts aren't secrets, and redacting them would garble messages."""
 
 
 class Clients:
-    """Connections to one server of a model: a client per calling event loop, and one for worker threads.
+    """Connections to one server of a model: a client per event loop.
 
     A user and password in the URL are sent as basic authentication and appear nowhere else: the HTTP
     library logs URLs.
@@ -79,18 +80,15 @@ class Clients:
         self.endpoint = Endpoint(name, url, timeout, tuple(secrets))
         """The server, as named in errors. Its base URL may change."""
         self._loops = PerLoop(_Slot)
-        self._pid = os.getpid()
-        self._mutex = threading.Lock()
-        self._blocking: openai.OpenAI | None = None
 
     async def get(self) -> openai.AsyncOpenAI:
         """The running loop's client."""
-        slot = self._loops.get()
+        slot, loop = self._loops.get(), asyncio.get_running_loop()
         async with slot.lock:
             client = slot.client
             if client is None:
                 # Importing openai takes half a second, reading the certificates even longer.
-                client = slot.client = await asyncio.to_thread(self._connect, blocking=False)
+                client = slot.client = await asyncio.to_thread(self._connect, loop)
                 slot.closer = _closing(client)
                 await anext(slot.closer)
         client.base_url = self.endpoint.base_url  # it may have moved
@@ -102,37 +100,22 @@ class Clients:
 
         return openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
 
-    def blocking(self) -> openai.OpenAI:
-        """The client shared by all worker threads."""
-        if self._pid != os.getpid():
-            # After a fork, the connections belong to the parent, and it may hold the lock.
-            self._pid, self._mutex, self._blocking = os.getpid(), threading.Lock(), None
-        with self._mutex:
-            client = self._blocking
-            if client is None:
-                client = self._blocking = self._connect(blocking=True)
-            return client
-
     async def aclose(self) -> None:
         """Closes the clients of all running loops."""
-        with self._mutex:
-            blocking, self._blocking = self._blocking, None
-        if blocking is not None:
-            await in_thread(blocking.close)
         here = asyncio.get_running_loop()
         for loop, slot in self._loops.take_all():
-            if slot.closer is None or loop.is_closed():
+            if slot.client is None or loop.is_closed():
                 continue
             if loop is here:
-                await slot.closer.aclose()
+                await slot.client.close()
             elif loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(_end(slot.closer), loop)
+                closing = asyncio.run_coroutine_threadsafe(slot.client.close(), loop)
                 # That loop may be blocked by our caller: then it closes when it can.
                 await asyncio.wait([asyncio.wrap_future(closing)], timeout=CLOSE_SECONDS)
 
     def transport(self) -> dict[str, Any]:
         """Options of an HTTP client. A server on this machine is reached directly, whatever proxy is set."""
-        hooks = {"response": [self._refuse_redirect]}
+        hooks = {"response": [partial(_refuse_redirect, self.endpoint)]}
         options: dict[str, Any] = {"follow_redirects": True, "event_hooks": hooks}
         parts = urlsplit(self.endpoint.base_url)
         if is_loopback(parts.hostname or ""):
@@ -141,8 +124,7 @@ class Clients:
                 options["verify"] = ssl.create_default_context()  # which reads SSL_CERT_FILE
         return options
 
-    def _connect(self, *, blocking: bool) -> Any:
-        """An openai client."""
+    def _connect(self, loop: asyncio.AbstractEventLoop) -> openai.AsyncOpenAI:
         import openai
         from openai import DEFAULT_CONNECTION_LIMITS as LIMITS
 
@@ -154,15 +136,12 @@ class Clients:
                 keepalive_expiry=KEEP_SECONDS,
             )
         }
-        kind, transport = openai.AsyncOpenAI, openai.DefaultAsyncHttpxClient
-        if blocking:
-            kind, transport = openai.OpenAI, openai.DefaultHttpxClient
-            del options["event_hooks"]
+        options["event_hooks"]["response"].append(partial(_limit_size, self.endpoint))
         try:
-            http: Any = transport(**options)
+            http = openai.DefaultAsyncHttpxClient(**options)
         except (ImportError, OSError, ValueError) as error:
             raise ConfigError(_explain(error)) from None
-        client: Any = kind(
+        client = openai.AsyncOpenAI(
             http_client=http,
             base_url=self.endpoint.base_url,
             api_key=self._api_key,
@@ -170,21 +149,58 @@ class Clients:
             timeout=self.timeout(self.endpoint.timeout),
             max_retries=0,
         )
-        if blocking:  # asynchronous ones end with their loop
-            weakref.finalize(client, http.close)
+        weakref.finalize(client, _drop, loop, http).atexit = False
         return client
 
-    async def _refuse_redirect(self, response: Any) -> None:
-        """Stops at redirects that the HTTP library would follow with a GET, losing the request's body."""
-        if response.request.method == "POST" and response.status_code in _LOSE_BODY:
-            parts = urlsplit(str(response.url.join(response.headers.get("location", ""))))
-            host = parts.netloc.rpartition("@")[2]
-            to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
-            base = to.removesuffix("/").removesuffix("/chat/completions").removesuffix("/responses")
-            raise RequestRefused(
-                f"{self.endpoint}: the server redirects ({response.status_code}) to {to!r}, which would lose the "
-                f"request; give {base!r} as the base URL"
-            )
+
+async def _refuse_redirect(endpoint: Endpoint, response: Any) -> None:
+    """Stops at redirects of a POST that would lose its body, or take it and the headers to another server."""
+    if response.request.method != "POST" or not response.has_redirect_location:
+        return
+    said = f"{endpoint}: the server redirects ({response.status_code}) to"
+    location: str = response.headers["location"]
+    try:
+        parts = urlsplit(urljoin(str(response.url), location))
+        moved = _origin(parts) != _origin(urlsplit(str(response.url)))
+    except ValueError:
+        raise RequestRefused(
+            f"{said} {endpoint.quote(location)!r}, which is no URL; give the server's own as the base URL"
+        ) from None
+    if moved or response.status_code in _LOSE_BODY:
+        host = parts.netloc.rpartition("@")[2]
+        to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
+        base = to.removesuffix("/").removesuffix("/chat/completions").removesuffix("/responses")
+        why = "is another server" if moved else "would lose the request"
+        raise RequestRefused(f"{said} {to!r}, which {why}; give {base!r} as the base URL")
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int]:
+    return parts.scheme, parts.hostname, parts.port or {"https": 443}.get(parts.scheme, 80)
+
+
+async def _limit_size(endpoint: Endpoint, response: Any) -> None:
+    """Ends the reading of a body that is too large, however small it is packed."""
+    read = response.aiter_bytes
+
+    async def pieces(size: int | None = None) -> AsyncGenerator[bytes]:
+        taken = 0
+        async for piece in read(size):
+            taken += len(piece)
+            if taken > BODY_BYTES:
+                failure = BadResponse(
+                    f"{endpoint}: the reply has more than {BODY_BYTES:,} bytes; see the server's log"
+                )
+                failure.retryable = False  # it would be paid for again
+                raise failure
+            yield piece
+
+    response.aiter_bytes = pieces
+
+
+def _drop(loop: asyncio.AbstractEventLoop, http: Any) -> None:
+    """Closes the connections of a client that nobody closed."""
+    if loop.is_running():
+        asyncio.run_coroutine_threadsafe(http.aclose(), loop)
 
 
 def speaks_tls(url: str) -> bool:
@@ -238,10 +254,6 @@ async def _closing(client: openai.AsyncOpenAI) -> AsyncGenerator[None]:
         yield
     finally:
         await client.close()
-
-
-async def _end(closer: AsyncGenerator[None]) -> None:
-    await closer.aclose()
 
 
 def _check_url(base_url: str) -> SplitResult:

@@ -29,6 +29,7 @@ from memagent.errors import (
     ServerFailed,
     TLSFailed,
 )
+from memagent.texts import repair_surrogates
 
 if TYPE_CHECKING:
     import openai
@@ -74,7 +75,7 @@ class Endpoint:
         """A server's message on one line, without secrets, at most 500 characters."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
-        text = _UNPRINTABLE.sub(" ", text).strip()
+        text = _UNPRINTABLE.sub(" ", repair_surrogates(text)).strip()
         return text if len(text) <= CLIP else text[: CLIP - 1] + "…"
 
     def cause(self, error: BaseException) -> BaseException | None:

@@ -1,7 +1,11 @@
 """Parses the bodies of chat completions and model lists from any server."""
 
+from __future__ import annotations
+
+import json
 from collections.abc import Sequence
-from typing import Annotated
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -18,8 +22,14 @@ from pydantic import (
 
 from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import ChatRequest, Completion, FinishReason, TokenIds, Usage, read_calls
-from memagent.models.openai_errors import Endpoint, server_message
+from memagent.models.openai_errors import Endpoint, server_message, translate
 from memagent.served import ServedCall, read_extra
+from memagent.texts import map_texts, repair_surrogates
+
+if TYPE_CHECKING:
+    import openai
+
+T = TypeVar("T")
 
 _WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
 """Finish reasons of filtered texts (OpenAI, Gemini, Anthropic gateways)."""
@@ -43,7 +53,8 @@ def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object
 _lenient = WrapValidator(_read_leniently)
 """Malformed fields count as missing."""
 _Name = Annotated[str | None, _lenient]
-_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _lenient]
+_Count = Annotated[Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None, _lenient]
+"""Larger figures are as impossible as negative ones, and a store couldn't add them up."""
 _Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
@@ -96,6 +107,13 @@ class _Reply(BaseModel):
     )
 
 
+class _Failed(BaseModel):
+    error: JsonValue
+    code: int = Field(
+        ge=400, lt=600, validation_alias=AliasChoices(AliasPath("error", "code"), "code")
+    )
+
+
 class ServedModel(BaseModel):
     """One entry of a server's model list."""
 
@@ -127,6 +145,18 @@ _Bare = Annotated[list[ServedModel], Field(min_length=1)]
 """As a few gateways send it."""
 _listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_reply, _failed = TypeAdapter(_Reply), TypeAdapter(_Failed)
+
+
+def _parse(form: TypeAdapter[T], body: bytes) -> T:
+    """Reads JSON, lone surrogates as U+FFFD, which pydantic would reject. Raises a `ValidationError`."""
+    try:
+        return form.validate_json(body)
+    except ValidationError as error:
+        try:
+            return form.validate_python(map_texts(json.loads(body), repair_surrogates))
+        except (ValueError, RecursionError):
+            raise error from None
 
 
 def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Completion:
@@ -138,8 +168,10 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         ServerFailed: the engine aborted the generation.
     """
     try:
-        reply = _Reply.model_validate_json(body)
+        reply = _parse(_reply, body)
     except ValidationError as error:
+        if (failure := _failure(body)) is not None:
+            raise translate(failure, endpoint) from endpoint.cause(error)
         raise BadResponse(
             f"{endpoint}: the reply is not a chat completion: {_excerpt(body, endpoint)}; "
             f"is the base URL that of an OpenAI-compatible server?"
@@ -182,6 +214,18 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
     )
 
 
+def _failure(body: bytes) -> openai.APIStatusError | None:
+    """The error that a gateway reports with status 200 (OpenRouter's form), as if its code were the status."""
+    import openai
+
+    try:
+        failed = _parse(_failed, body)
+    except ValidationError:
+        return None
+    response: Any = SimpleNamespace(status_code=failed.code, headers={}, request=None)
+    return openai.APIStatusError("", response=response, body=failed.error)
+
+
 def _tokens(reply: _Reply) -> TokenIds | None:
     """Both kinds of ids; None unless the server sent both."""
     if reply.prompt is None or reply.sampled is None:
@@ -197,7 +241,7 @@ def _tokens(reply: _Reply) -> TokenIds | None:
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
     """The models that a server lists. Raises a `BadResponse` if the body isn't a list."""
     try:
-        listed = _listing.validate_json(body)
+        listed = _parse(_listing, body)
     except ValidationError as error:
         failure = BadResponse(
             f"{endpoint}: the reply to GET /models is not a list of models: {_excerpt(body, endpoint)}; "
@@ -221,7 +265,7 @@ def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
 
 def _excerpt(body: bytes, endpoint: Endpoint) -> str:
     try:
-        words = server_message(_anything.validate_json(body))
+        words = server_message(_parse(_anything, body))
     except ValidationError:
         words = body.decode("utf-8", errors="replace")
     return repr(endpoint.quote(words))

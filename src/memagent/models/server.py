@@ -4,11 +4,11 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import JsonValue
@@ -37,6 +37,9 @@ from memagent.models.openai_errors import (
 )
 from memagent.models.openai_reply import ServedModel, read_models, served_window
 from memagent.models.sharing import Once
+from memagent.threads import run_sync
+
+T = TypeVar("T")
 
 logger = logging.getLogger("memagent")
 
@@ -204,15 +207,12 @@ class Server:
         client = await self.clients.get()
         import openai
 
-        # The HTTP library limits the wait for each piece, and some gateways send blanks until there is a reply.
         limit = self.clients.timeout(self.endpoint.timeout)
-        most = limit.connect + limit.read
         try:
             while True:  # once more for each parameter that the server is found to refuse
                 sent = self._parameters.adapt(fields)
                 try:
-                    async with asyncio.timeout(most):
-                        return await self._post(client, sent)
+                    return await _in_time(limit, self._post(client, sent))
                 except openai.APIError as error:
                     if not self._parameters.learn(error, sent):
                         raise
@@ -222,9 +222,6 @@ class Server:
                 with suppress(ModelError):  # rather than a second error
                     served = [entry.id for entry in await self._ask_list() or ()]
             raise translate(error, self.endpoint, served) from self.endpoint.cause(error)
-        except TimeoutError:
-            late: Any = None  # there is no response to show
-            raise translate(openai.APITimeoutError(late), self.endpoint) from None
         except UnicodeEncodeError as error:
             raise RequestRefused(
                 f"{self.endpoint}: the prompt contains a lone surrogate "
@@ -258,22 +255,38 @@ class Server:
 
     def text(self, path: str, body: Mapping[str, object] | None = None) -> str:
         """Like `ask`, for a reply in any format."""
-        client = self.clients.blocking()
+        return run_sync(self._ask(path, body))
+
+    async def _ask(self, path: str, body: Mapping[str, object] | None) -> str:
+        client = await self.clients.get()
         import openai
 
         quick = _hurry(self.endpoint)
-        options: Any = {"timeout": self.clients.timeout(quick.timeout)}
-        url = self.root + path
+        limit = self.clients.timeout(quick.timeout)
+        url, options = self.root + path, cast("Any", {"timeout": limit})
         try:
             if body is None:
-                return client.get(url, cast_to=str, options=options)
-            return client.post(url, cast_to=str, body=dict(body), options=options)
+                return await _in_time(limit, client.get(url, cast_to=str, options=options))
+            sent = client.post(url, cast_to=str, body=dict(body), options=options)
+            return await _in_time(limit, sent)
         except openai.APIError as error:
             raise translate(error, quick, self._names) from self.endpoint.cause(error)
 
     async def aclose(self) -> None:
         """Closes the connections of all event loops."""
         await self.clients.aclose()
+
+
+async def _in_time(limit: Any, reply: Awaitable[T]) -> T:
+    """Limits the time of all pieces together: some gateways send blanks until there is a reply."""
+    import openai
+
+    try:
+        async with asyncio.timeout(limit.connect + limit.read):
+            return await reply
+    except TimeoutError:
+        late: Any = None  # there is no request to show
+        raise openai.APITimeoutError(late) from None
 
 
 def _hurry(endpoint: Endpoint) -> Endpoint:
@@ -290,11 +303,7 @@ async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ..
     quick = _hurry(endpoint)
     limit = clients.timeout(quick.timeout)
     try:
-        async with asyncio.timeout(limit.connect + limit.read):  # of all pieces together
-            raw = await there.models.with_raw_response.list(timeout=limit)
-    except TimeoutError:
-        late: Any = None  # there is no response to show
-        raise translate(openai.APITimeoutError(late), quick) from None
+        raw = await _in_time(limit, there.models.with_raw_response.list(timeout=limit))
     except openai.APIStatusError as error:
         if error.status_code in _NO_LIST:
             return None
