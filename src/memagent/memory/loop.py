@@ -20,7 +20,7 @@ from memagent.events import ChunkRead, Event, Neutralised, RunStarted
 from memagent.memory.ahead import Pace, sent_ahead
 from memagent.memory.calls import Calls
 from memagent.memory.plan import MemoryPlan
-from memagent.memory.state import State, read_results, restore
+from memagent.memory.state import State, needs_more, read_results, restore
 from memagent.messages import Usage
 from memagent.run.caller import Caller
 from memagent.run.log import Log
@@ -99,7 +99,7 @@ class MemoryLoop(Calls):
 
     async def _read(self) -> None:
         """Shows the chunks to the questions that need them."""
-        unread = list(map(_NEXT, filter(self._reads, self._states)))
+        unread = list(map(_NEXT, filter(partial(needs_more, self._last), self._states)))
         if self._document is None:
             if unread:
                 raise DocumentRequired(
@@ -128,7 +128,7 @@ class MemoryLoop(Calls):
                         CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
                 ahead.append((chunk, mark))
-                while active := list(filter(self._reads, self._states)):
+                while active := list(filter(partial(needs_more, self._last), self._states)):
                     first = min(map(_NEXT, active))
                     while ahead and ahead[0][0].index < first:
                         ahead.popleft()
@@ -163,15 +163,12 @@ class MemoryLoop(Calls):
                 taken += 1
                 await take(place)
                 still = state.memory == memory and state.next_chunk == chunk.index + 1
-                if not still or not self._reads(state):
+                if not still or not needs_more(self._last, state):
                     break
                 seconds.append(time.monotonic() - start)
         for exchange in exchanges[taken:]:
             await self._caller.discard(exchange)
         pace.note(len(window), taken, int(state.memory != memory), seconds)
-
-    def _reads(self, state: State) -> bool:
-        return state.reads(self._last)
 
     async def _mark(self, chunk: int) -> dict[str, Any]:
         """The position of a chunk that was read: enough to continue after it and to recognise it."""

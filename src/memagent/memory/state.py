@@ -47,12 +47,6 @@ class State:
         """Whether it still needs an answer or more of the document."""
         return self.answer is None and self.stopped is None
 
-    def reads(self, last: dict[str, Any] | None) -> bool:
-        """Whether it needs more of the document, of which the chunk with the mark `last` was read last."""
-        if not self.waits() or self.settled:
-            return False
-        return last is None or not last["last"] or self.next_chunk <= last["chunk"]
-
 
 def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
     """The progress of each question of a run. Blocks for about 0.3 ms per question, however long the run is."""
@@ -79,12 +73,19 @@ def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
     return states
 
 
+def needs_more(last: dict[str, Any] | None, state: State) -> bool:
+    """Whether a question needs more of the document, of which the chunk with the mark `last` was read last."""
+    if not state.waits() or state.settled:
+        return False
+    return last is None or not last["last"] or state.next_chunk <= last["chunk"]
+
+
 def is_read(store: RunStore, run: RunRecord) -> bool:
     """Whether a run needs no more of its document. Blocks."""
     found = store.latest(run.id, "chunk")
     last = None if found is None else found[1]["mark"]
     states = restore(store, run.id, len(run.binding["questions"]))
-    return not any(state.reads(last) for state in states)
+    return not any(needs_more(last, state) for state in states)
 
 
 def read_results(

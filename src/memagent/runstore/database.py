@@ -142,6 +142,5 @@ def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"{where} is locked by another process; try again later")
     if primary == sqlite3.SQLITE_IOERR:
-        name = getattr(error, "sqlite_errorname", "")
-        return StoreError(f"{where}: {error} ({name}): check its disk, or name another --store")
+        return StoreError(f"{where}: {error}: check its disk, or name another --store")
     return StoreError(f"{where}: {error}")

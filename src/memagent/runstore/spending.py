@@ -9,7 +9,6 @@ _SUMS = ", ".join(map(_SUM.format, Usage.model_fields))
 _QUESTION = "CASE WHEN kind GLOB '*/q[0-9]*' THEN CAST(substr(kind, instr(kind, '/q') + 2) AS INTEGER) ELSE 0 END"
 _COSTS = f"SELECT {_QUESTION}, {_SUMS} FROM effects WHERE run = ? GROUP BY 1"
 _PAID = "SELECT committed, usage FROM effects WHERE run = ? AND json_extract(usage, '$.calls') > 0"
-
 _IN_FLIGHT = "SELECT COALESCE(SUM(sent), 0) FROM effects WHERE run = ? AND committed IS NULL AND kind NOT GLOB 'tool*'"
 
 

@@ -228,20 +228,17 @@ class RunStore(Branching, Spending):
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
-            db.execute(
-                "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
-                "CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
-                (*place, time.time(), _add_usage(db, place, usage), next(texts)),
-            )
-            for other, text in zip(more, texts, strict=True):
+            spent = {key: _add_usage(db, place, usage)}
+            for each, text in zip((key, *more), texts, strict=True):
                 # It may have been begun, but what is committed is never written over.
                 done = db.execute(
-                    "INSERT INTO effects (run, kind, number, sent, committed, body) VALUES (?,?,?,1,?,?) ON CONFLICT "
-                    "DO UPDATE SET committed = excluded.committed, body = excluded.body WHERE committed IS NULL",
-                    (run_id, *split_key(other), time.time(), text),
+                    "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
+                    "CONFLICT DO UPDATE SET committed = excluded.committed, usage = COALESCE(excluded.usage, usage), "
+                    "body = excluded.body WHERE committed IS NULL",
+                    (run_id, *split_key(each), time.time(), spent.get(each), text),
                 )
                 if not done.rowcount:
-                    raise sqlite3.IntegrityError(f"the effect {other!r} is committed already")
+                    raise sqlite3.IntegrityError(f"the effect {each!r} is committed already")
             return _log(db, run_id, events)
 
     def spend(
