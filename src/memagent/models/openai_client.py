@@ -164,7 +164,7 @@ async def _refuse_redirect(endpoint: Endpoint, response: Any) -> None:
         moved = _origin(parts) != _origin(urlsplit(str(response.url)))
     except ValueError:
         raise RequestRefused(
-            f"{said} {endpoint.quote(location)!r}, which is no URL; give the server's own as the base URL"
+            f"{said} {endpoint.quote(location)!r}, which is not a URL; give the server's own as the base URL"
         ) from None
     if moved or response.status_code in _LOSE_BODY:
         host = parts.netloc.rpartition("@")[2]
