@@ -70,8 +70,8 @@ def test_concurrency_works_in_one_loop_after_another() -> None:
         assert [reply.text for reply in asyncio.run(calls(limited, 3))] == ["a"] * 3
 
 
-@pytest.mark.parametrize("n", [0, -1])
-def test_no_concurrency_at_all(n: int) -> None:
+@pytest.mark.parametrize("n", [0, -1, "3", None, 1.5])
+def test_no_concurrency_at_all(n: Any) -> None:
     with pytest.raises(ConfigError, match="concurrency"):
         ConcurrencyLimit(ScriptedModel([]), n)
 

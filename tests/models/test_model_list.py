@@ -214,7 +214,7 @@ async def test_a_redirect_to_another_server_gets_neither_document_nor_headers(
 async def test_a_redirect_to_nowhere_is_an_error_of_ours(server: Script, status: int) -> None:
     server.default = send(status, b"", Location="http://[::1/login")
     model = OpenAIModel("tiny", base_url=server.url)
-    with pytest.raises(RequestRefused, match="which is no URL; give the server's own"):
+    with pytest.raises(RequestRefused, match="which is not a URL; give the server's own"):
         await model.complete(request())
     await model.aclose()
 

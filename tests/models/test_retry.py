@@ -390,7 +390,18 @@ async def test_what_counts_at_a_server_gives_up_with_the_last_error(clock: Clock
 
 @pytest.mark.parametrize(
     "options",
-    [{"attempts": 0}, {"max_wait": -1}, {"deadline": -1}, {"deadline": 0}, {"patience": -1}],
+    [
+        {"attempts": 0},
+        {"attempts": "3"},
+        {"attempts": float("nan")},
+        {"max_wait": -1},
+        {"max_wait": "1"},
+        {"deadline": -1},
+        {"deadline": 0},
+        {"deadline": "9"},
+        {"patience": -1},
+        {"patience": None},
+    ],
 )
 def test_impossible_settings(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):

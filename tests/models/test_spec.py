@@ -10,7 +10,15 @@ import pytest
 from tests.models.chat_server import TOKENIZER, Script, send, slow
 from tests.models.test_openai import request
 
-from memagent.errors import AuthenticationFailed, ConfigError, NoModel, RequestTimeout, ServerBusy
+from memagent import Limits, MemoryAgent
+from memagent.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    NoModel,
+    RequestTimeout,
+    RunMismatch,
+    ServerBusy,
+)
 from memagent.messages import ChatRequest, Message
 from memagent.models.base import ChatModel
 from memagent.models.counting import Counted
@@ -475,3 +483,52 @@ def test_what_is_for_servers_is_refused_elsewhere(given: dict[str, Any]) -> None
 def test_a_model_in_the_process_may_be_imported_first(module: str) -> None:
     """It knows memagent's models, which know how to open it."""
     subprocess.run([sys.executable, "-c", f"import memagent_engines.{module}"], check=True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"base_url": 5},
+        {"base_url": [None]},
+        {"api_key": 5},
+        {"headers": ["a"]},
+        {"headers": {b"A": "5"}},
+        {"extra_body": [1]},
+        {"extra_body": {1: 2}},
+        {"window": "2048"},
+        {"window": 2048.5},
+        {"timeout": "5"},
+    ],
+    ids=str,
+)
+def test_an_argument_of_another_type_is_a_wrong_setting(given: Any) -> None:
+    name = next(iter(given)).replace("api_key", "API key")
+    with pytest.raises(ConfigError, match=name):
+        open_model("vllm:m", **given)
+
+
+@pytest.mark.parametrize("other", [{"api_key": "sk-other-key", "top_k": 1}, {"top_k": 1}, None])
+def test_a_run_is_bound_to_its_extra_body_which_is_not_stored(
+    server: Script, folder: Path, other: Any
+) -> None:
+    body = {"api_key": "sk-very-secret", "top_k": 1}
+    path, text = folder / "runs.sqlite", "Natasha marries Pierre. " * 300
+    options: dict[str, Any] = {"base_url": server.url, "window": 2048, "tokenizer": "bytes"}
+    for given, found, calls in ((body, other, 2), (other, body, 1)):
+        agents = [
+            MemoryAgent(
+                open_model("openai:tiny", extra_body=extra, **options),
+                store=path,
+                limits=Limits(calls=calls),
+            )
+            for extra in (given, found, given)
+        ]
+        assert agents[0].ask(text, "Who?", run_id=f"r{calls}").answer is None
+        with pytest.raises(RunMismatch, match=r"extra_body was .*, is "):
+            agents[1].ask(text, "Who?", run_id=f"r{calls}")
+        assert agents[2].ask(text, "Who?", run_id=f"r{calls}").answer is None
+        for agent in agents:
+            agent.close()
+    stored = b"".join(file.read_bytes() for file in folder.glob("runs.sqlite*") if file.is_file())
+    assert b"api_key, top_k (" in stored
+    assert b"sk-very" not in stored

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -112,6 +113,11 @@ async def test_together_cancels_all_when_it_is_cancelled(number: int) -> None:
 def test_run_ids_that_are_no_file_names(bad: str) -> None:
     with pytest.raises(ConfigError, match="1 to 64 letters"):
         check_run_id(bad)
+
+
+def test_a_run_id_may_be_a_uuid_or_a_number() -> None:
+    uuid = UUID(int=1)
+    assert [check_run_id(cast("Any", name)) for name in (uuid, 7)] == [str(uuid), "7"]
 
 
 def test_new_run_ids_are_valid_and_differ() -> None:

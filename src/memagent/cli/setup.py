@@ -203,7 +203,8 @@ def agent_again(
     from memagent.prompts import PromptSet
 
     given: dict[str, Any] = dict(record.settings)
-    given.pop("overlap", None)  # of earlier versions
+    for name in ("overlap", "extra_body"):  # of earlier versions; only its fingerprint
+        given.pop(name, None)
     before: str = given.pop("model")
     kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
     # Another model's address and tokenizer are others, too.

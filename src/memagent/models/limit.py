@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from functools import partial
+from numbers import Integral
 from typing import Self
 
 from pydantic import model_validator
@@ -33,8 +34,8 @@ class ConcurrencyLimit(Wrapper):
 
     def __init__(self, inner: ChatModel, n: int) -> None:
         super().__init__(inner)
-        if n < 1:
-            raise ConfigError(f"concurrency must be at least 1, got {n!r}")
+        if not (isinstance(n, Integral) and n >= 1):
+            raise ConfigError(f"concurrency must be a whole number of at least 1, got {n!r}")
         self._turns = PerLoop(partial(asyncio.Semaphore, n))
 
     async def complete(self, request: ChatRequest) -> Completion:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from os import PathLike
+from typing import cast
 
 from memagent.errors import ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
@@ -66,12 +69,18 @@ class OpenAIModel:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
         if not model.strip():
             raise ConfigError(f"the model name {model!r} is empty; give the server's name for it")
-        if window is not None and window < 1:
+        if window is not None and not (isinstance(window, Integral) and window >= 1):
             raise ConfigError(f"window must be at least 1 token, got {window!r}")
-        if not timeout > 0:
+        if not (isinstance(timeout, Real) and timeout > 0):
             raise ConfigError(f"timeout must be over 0 seconds, got {timeout!r}")
         if dialect not in DIALECTS:
             raise ConfigError(f"the dialect {dialect!r} is unknown; use {', '.join(DIALECTS)}")
+        for option, given in (("headers", default_headers), ("extra_body", extra_body)):
+            names = cast("Mapping[object, object]", given or {})
+            if not (isinstance(names, Mapping) and all(isinstance(name, str) for name in names)):  # pyright: ignore[reportUnnecessaryIsInstance] - users give anything
+                raise ConfigError(
+                    f"{option} must be a mapping whose keys are texts, got a {type(given).__name__}"
+                )
         extra_body = dict(extra_body or {})
         if counted := {"messages", "model", "n", "stream", "stream_options"} & extra_body.keys():
             raise ConfigError(
@@ -79,7 +88,7 @@ class OpenAIModel:
             )
         for field, value in extra_body.items():
             try:
-                json.dumps(value, allow_nan=False)
+                json.dumps(value, allow_nan=False, sort_keys=True)
             except (TypeError, ValueError) as error:
                 raise ConfigError(
                     f"extra_body[{field!r}]={value!r:.80} is not JSON ({error}): give another value"
@@ -92,6 +101,11 @@ class OpenAIModel:
         self._window = window
         self._tokenizer = tokenizer
         self.extra_body = extra_body
+        self.recipe = {"model": self.name}
+        """See `Wrapper.recipe`. The extra body may hold secrets, so it is only named, with a fingerprint."""
+        if extra_body:
+            digest = hashlib.sha256(json.dumps(extra_body, sort_keys=True).encode()).hexdigest()
+            self.recipe["extra_body"] = f"{', '.join(sorted(extra_body))} ({digest[:16]})"
         self._tokens = tokens
         every = [Clients(self.name, url, api_key, default_headers or {}, timeout) for url in urls]
         self._route([self._server(model, clients, DIALECTS[dialect]) for clients in every])

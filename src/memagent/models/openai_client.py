@@ -64,7 +64,7 @@ class Clients:
                 f"URL, or switch the key off (api_key='')"
             )
         self._api_key = api_key or NO_KEY
-        _check_sendable(self._api_key, f"the API key ({len(self._api_key)} characters")
+        _check_sendable(self._api_key, f"the API key ({len(str(self._api_key))} characters")
         for header, value in headers.items():
             if not _NAME.fullmatch(header):
                 raise ConfigError(f"{header!r} can't be a header's name: give one such as 'X-Team'")
@@ -164,7 +164,7 @@ async def _refuse_redirect(endpoint: Endpoint, response: Any) -> None:
         moved = _origin(parts) != _origin(urlsplit(str(response.url)))
     except ValueError:
         raise RequestRefused(
-            f"{said} {endpoint.quote(location)!r}, which is no URL; give the server's own as the base URL"
+            f"{said} {endpoint.quote(location)!r}, which is not a URL; give the server's own as the base URL"
         ) from None
     if moved or response.status_code in _LOSE_BODY:
         host = parts.netloc.rpartition("@")[2]

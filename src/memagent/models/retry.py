@@ -8,6 +8,7 @@ from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral, Real
 from time import monotonic
 from typing import ParamSpec, TypeVar
 
@@ -61,13 +62,15 @@ class RetryPolicy:
     """Seconds since the first of consecutive such failures. A vLLM server is back within one to ten minutes."""
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
+        if not (isinstance(self.attempts, Integral) and self.attempts >= 1):
             raise ConfigError(f"attempts must be at least 1, got {self.attempts!r}")
-        if not (self.max_wait >= 0 and self.patience >= 0):
+        if not all(isinstance(s, Real) and s >= 0 for s in (self.max_wait, self.patience)):
             raise ConfigError(
                 f"max_wait {self.max_wait!r} and patience {self.patience!r} must be 0 seconds or more"
             )
-        if self.deadline is not None and not self.deadline > 0:
+        if self.deadline is not None and not (
+            isinstance(self.deadline, Real) and self.deadline > 0
+        ):
             raise ConfigError(f"deadline must be over 0 seconds or None, got {self.deadline!r}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
@@ -127,6 +128,7 @@ def open_model(
         model = Retry(served, **vars(retry or RetryPolicy()))
     if isinstance(model, Wrapper):
         model.opened_with = {
+            **model.recipe,
             "base_url": None if base_url is None else ",".join(map(_without_secrets, urls)),
             "tokenizer": str(tokenizer) if isinstance(tokenizer, str | PathLike) else None,
         }
@@ -232,7 +234,10 @@ def _split(spec: str | None) -> tuple[str, str]:
 def urls_of(base_url: str | Sequence[str]) -> tuple[str, ...]:
     """The servers in a setting: a list, or comma-separated text (a comma inside a URL is kept)."""
     if not isinstance(base_url, str):
-        return tuple(base_url)
+        urls: tuple[Any, ...] = tuple(base_url if hasattr(base_url, "__iter__") else [base_url])
+        if not all(isinstance(url, str) for url in urls):
+            raise ConfigError(f"base_url={base_url!r:.80} must be a URL or a list of URLs")
+        return urls
     between = r"\s*,\s*(?=https?://|,)|\s+(?=https?://)"
     every = re.split(between, base_url.strip(), flags=re.IGNORECASE)
     return tuple(url.rstrip(", ") for url in every)

@@ -61,11 +61,13 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
         # A run of another kind of agent has other numbers, and is refused because of its kind.
         same = known if known is not None and known.binding["agent"] == loop.agent else None
         plan = await loop.prepare(same)
+        recipe = host.recipe()
+        bound = {"agent": loop.agent, "extra_body": recipe.get("extra_body"), **plan.binding()}
         opened = Log.open(
             store,
             run_id,
-            binding={"agent": loop.agent, **plan.binding()},
-            settings=host.recipe(),
+            binding=bound,
+            settings=recipe,
             source=loop.source,
             outlet=outlet,
         )

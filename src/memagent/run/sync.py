@@ -58,7 +58,8 @@ def check_run_id(run_id: str) -> str:
         ConfigError: it is empty, longer than 64 characters, or has others than letters, digits, `.`, `_`, `-`.
     """
     # A leading '-' would look like a command-line option, a leading '.' would make a hidden file.
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", str(run_id)):
+    run_id = str(run_id)  # a UUID or a number will do
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", run_id):
         raise ConfigError(
             f"run id {run_id!r}: use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit"
         )
