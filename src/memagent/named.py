@@ -26,25 +26,13 @@ def load_function(spec: str, what: str, kind: str = "function") -> Callable[...,
             f"the {what} {spec!r} doesn't name a {kind}: write 'module:{kind}', such as 'my_{what}:{what}' for "
             f"the {kind} {what} in my_{what}.py"
         )
-    module = _import(module_name, what, spec)
-    found: Any = module
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    if not callable(found):
-        raise ConfigError(
-            f"the {what} {spec!r}: {module_name} ({getattr(module, '__file__', None)}) has no {kind} {path!r}"
-        )
-    return found
-
-
-def _import(module_name: str, what: str, spec: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         # Left there for later imports by the module; last, so that it doesn't shadow installed packages.
         sys.path.append(here)
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(module_name)
+        found: Any = importlib.import_module(module_name)
     except Exception as error:  # a module may raise anything while it is imported
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module_name}.".startswith(f"{missing}."):  # not one that it imports
@@ -55,3 +43,9 @@ def _import(module_name: str, what: str, spec: str) -> Any:
         raise ConfigError(
             f"the {what} {spec!r}: importing {module_name!r} failed: {error!r}"
         ) from error
+    file = getattr(found, "__file__", None)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not callable(found):
+        raise ConfigError(f"the {what} {spec!r}: {module_name} ({file}) has no {kind} {path!r}")
+    return found

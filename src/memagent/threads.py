@@ -21,7 +21,6 @@ thread has a separate heap, and the texts of a long run fragment about 6 MB of e
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
 allowed_workers = WORKERS
 
 
@@ -43,14 +42,12 @@ def widen(workers: int) -> None:
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs short blocking work in a thread and awaits it even when cancelled, so a commit in progress completes.
 
-    Not for work that may wait long for others (reading a pipe, say), which would block the few threads:
-    use `asyncio.to_thread` for that. Work that asks a server requests more threads
-    (`widen`), has a time limit, and isn't retried here.
+    Not for work that may wait long for others (reading a pipe, say), which would block the few threads: use
+    `asyncio.to_thread`. Work that asks a server requests more threads (`widen`), has a time limit, isn't retried here.
     """
-    context = contextvars.copy_context()
     call: Callable[[], T] = partial(function, *args, **kwargs)
-    executor = _executor(os.getpid(), allowed_workers)
-    work = asyncio.wrap_future(executor.submit(partial(context.run, call)))
+    inside = partial(contextvars.copy_context().run, call)
+    work = asyncio.wrap_future(_executor(os.getpid(), allowed_workers).submit(inside))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -128,13 +125,12 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
             which would wait for itself.
     """
     loop = _background()
-    try:
-        inside = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        inside = False
-    if inside:
-        work.close()
-        raise ConfigError("sync method called in memagent's event loop: await its async version")
+    with suppress(RuntimeError):  # no loop runs in this thread
+        if asyncio.get_running_loop() is loop:
+            work.close()
+            raise ConfigError(
+                "sync method called in memagent's event loop: await its async version"
+            )
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on

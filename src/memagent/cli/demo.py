@@ -85,7 +85,6 @@ def demo(
 
 
 def _book(question: str, outcome: Outcome) -> None:
-    """Reads the book with the extractive model."""
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 

@@ -67,11 +67,10 @@ def extract(given: Extract) -> None:
     outcome = Outcome(chosen_display(given.display, json=given.json), out=given.out)
     with report_errors(outcome):
         given.list_questions()
-        schema: Any = (
-            read_schema(Path(given.schema))
-            if given.schema.endswith(".json")
-            else load_function(given.schema, "schema", "class")
-        )
+        if given.schema.endswith(".json"):
+            schema: Any = read_schema(Path(given.schema))
+        else:
+            schema = load_function(given.schema, "schema", "class")
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         outcome.store = store = chosen_store(given.store, durable=given.durable)
         check_out(given.out, document.path, given.schema, store.path)

@@ -41,12 +41,7 @@ def fetch(
 
 def ensure_fetched(model: str | None) -> str | None:
     """Returns the model's spec unchanged; if it needs `smol`, not installed yet, offers on a terminal to fetch it."""
-    if (
-        model is not None
-        and model.strip() in FETCHED
-        and sys.stdin.isatty()
-        and sys.stderr.isatty()
-    ):
+    if model and model.strip() in FETCHED and sys.stdin.isatty() and sys.stderr.isatty():
         from memagent_engines.smol import fetch_smol
 
         fetch_smol(say=_say, agree=_ask)

@@ -4,27 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, pairwise
 
+from memagent import events
 from memagent.cli.changes import changes, words
 from memagent.compaction import Change, Compaction
-from memagent.events import (
-    Acted,
-    Answered,
-    ChunkRead,
-    Compacted,
-    Event,
-    MemoryDegenerate,
-    MemoryKept,
-    MemoryTruncated,
-    MemoryUpdated,
-    MessageSent,
-    Neutralised,
-    Rereading,
-    Retried,
-    RowsFound,
-    Settled,
-    Stopped,
-    ToolReturned,
-)
 from memagent.messages import ToolCall
 from memagent.terminal import Paper
 from memagent.texts import plural
@@ -36,25 +18,25 @@ SO_FAR = " (from the memory so far)"
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
-def tell_retry(event: Retried) -> str:
+def tell_retry(event: events.Retried) -> str:
     """Words for a call that was sent again: how long it waited, and why."""
     waited = f" after {event.waited:.1f} s" if event.waited else ""
     return f"sent again{waited}: {event.reason}"
 
 
-def tell_degenerate(event: MemoryDegenerate) -> str:
+def tell_degenerate(event: events.MemoryDegenerate) -> str:
     """Words for what happened to a degenerate memory."""
     became = "the old one was kept" if event.kept else "it was accepted"
     return f"{event.problem}; {became}"
 
 
-def tell_look(event: Rereading) -> str:
+def tell_look(event: events.Rereading) -> str:
     """Words for what was recalled, and what is read again."""
     recalled, chunks = plural(len(event.recalled), "sentence"), ", ".join(map(str, event.chunks))
     return f"the memory doesn't settle it: {recalled} recalled, chunks {chunks or '-'} read again"
 
 
-def tell_rows(event: RowsFound) -> str:
+def tell_rows(event: events.RowsFound) -> str:
     """Words for the rows of a reply that were not added."""
     left = [("duplicate", event.duplicates), ("invalid row", event.invalid)]
     return ", ".join(plural(count, what) for what, count in left if count)
@@ -72,43 +54,43 @@ class History:
         self._paper, self._number, self._memory = paper, number, ""
         self._same: tuple[int, int, str] | None = None
         """First and last of consecutive chunks after which the memory was the same, and why."""
-        self._span: ChunkRead | None = None
-        self._truncated: MemoryTruncated | None = None
+        self._span: events.ChunkRead | None = None
+        self._truncated: events.MemoryTruncated | None = None
 
-    def write(self, events: Iterable[Event]) -> None:
+    def write(self, history: Iterable[events.Event]) -> None:
         """Writes a paragraph for each event that matters."""
-        for event in events:
+        for event in history:
             self._event(event)
         self._flush()
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: events.Event) -> None:
         if getattr(event, "question", self._number) != self._number:
             return
         match event:
-            case ChunkRead():
+            case events.ChunkRead():
                 self._span = event
-            case MemoryKept():
+            case events.MemoryKept():
                 self._tell_kept(event.chunk, "kept")
-            case MemoryTruncated():
+            case events.MemoryTruncated():
                 self._truncated = event
-            case MemoryUpdated():
+            case events.MemoryUpdated():
                 self._tell_update(event)
-            case Retried():
+            case events.Retried():
                 where = "answer" if event.chunk is None else f"chunk {event.chunk}"
                 self._note(f"{where} {tell_retry(event)}", "yellow")
-            case MemoryDegenerate():
+            case events.MemoryDegenerate():
                 self._note(f"chunk {event.chunk}: {tell_degenerate(event)}", "yellow")
-            case Rereading():
+            case events.Rereading():
                 self._note(tell_look(event), "cyan")
-            case RowsFound() if event.duplicates or event.invalid:
+            case events.RowsFound() if event.duplicates or event.invalid:
                 self._note(f"chunk {event.chunk}: {tell_rows(event)}", "yellow")
-            case Settled():
+            case events.Settled():
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
-            case Neutralised():
+            case events.Neutralised():
                 self._note(f"chunk {event.chunk}: {tell_neutralised(event.count)}", "yellow")
-            case Stopped():
+            case events.Stopped():
                 self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
-            case Answered():
+            case events.Answered():
                 self._flush()
                 self._paper.line("")
                 answer = (event.answer.strip(), "bold")
@@ -122,7 +104,7 @@ class History:
         self._flush()
         self._paper.line((text, style))
 
-    def _tell_update(self, event: MemoryUpdated) -> None:
+    def _tell_update(self, event: events.MemoryUpdated) -> None:
         found, self._memory = changes(self._memory, event.memory), event.memory
         cut, self._truncated = self._truncated, None
         if not found and cut is None:
@@ -155,7 +137,6 @@ class History:
         self._same = (self._same[0], chunk, how)
 
     def _flush(self) -> None:
-        """Writes the pending lines."""
         if self._same is not None:
             first, last, how = self._same
             which = f"chunk {first}" if first == last else f"chunks {first}-{last}"
@@ -163,7 +144,7 @@ class History:
             self._same = None
 
 
-def turns_of(events: Iterable[Event]) -> list[int]:
+def turns_of(history: Iterable[events.Event]) -> list[int]:
     """The step of each turn, -1 for a message of the user: compactions count turns.
 
     A step whose calls could not be parsed has two turns.
@@ -171,14 +152,18 @@ def turns_of(events: Iterable[Event]) -> list[int]:
     turns: list[int] = []
     said: list[int] = []
     """The step of the last reply, if that was an answer."""
-    for event, following in pairwise(chain(events, (None,))):
-        if isinstance(event, MessageSent):
+    for event, following in pairwise(chain(history, (None,))):
+        if isinstance(event, events.MessageSent):
             turns += [*said, -1]
-        elif isinstance(event, Acted):
+        elif isinstance(event, events.Acted):
             said = [] if event.calls else [event.step]
-        if isinstance(event, Acted) and event.calls:
+        if isinstance(event, events.Acted) and event.calls:
             turns.append(event.step)
-        elif isinstance(event, Acted) and following and not isinstance(following, Answered):
+        elif (
+            isinstance(event, events.Acted)
+            and following
+            and not isinstance(following, events.Answered)
+        ):
             turns += [event.step, event.step]  # the reply, and what the model was told
     return turns
 
@@ -196,29 +181,29 @@ class Steps(History):
         self._open: list[ToolCall] = []
         """Calls of the last step whose results are still to come."""
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: events.Event) -> None:
         match event:
-            case MessageSent():
+            case events.MessageSent():
                 self._flush()
                 self._paper.line("")
                 self._text(event.text, "bold cyan", indent=0)
                 if event.tools is not None:
                     self._text(f"tools from here on: {', '.join(event.tools)}", "dim", indent=2)
-            case Acted():
+            case events.Acted():
                 self._tell_act(event)
-            case ToolReturned():
+            case events.ToolReturned():
                 if event.call in self._open:  # an equal one, where a model wrote the same twice
                     self._open.remove(event.call)
                 self._text(format_call(event.call), "cyan", indent=2)
                 self._text(event.output, "dim" if event.ok else "red", indent=4)
-            case Compacted():
+            case events.Compacted():
                 self._tell_compaction(event.step, event.compaction)
-            case Retried():
+            case events.Retried():
                 self._paper.line((tell_retry(event), "yellow"))
             case _:
                 super()._event(event)
 
-    def _tell_act(self, event: Acted) -> None:
+    def _tell_act(self, event: events.Acted) -> None:
         self._flush()
         self._open = list(event.calls)
         misread = event.step in self._misread
@@ -231,8 +216,7 @@ class Steps(History):
             self._text(event.text, "italic", indent=2)
 
     def _flush(self) -> None:
-        """Writes the calls that never returned."""
-        for call in self._open:
+        for call in self._open:  # it never returned
             self._text(format_call(call), "cyan", indent=2)
             self._paper.line(("no result was committed", "yellow"), indent=4)
         self._open = []

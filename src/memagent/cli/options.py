@@ -76,6 +76,12 @@ TRUST_HELP = (
     "neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. Default: as the "
     "model was trained, else neutral."
 )
+AGAIN_HELP = "The document, if it was standard input or has moved; - is standard input."
+WINDOW_HELP = "Tokens of prompt plus output. Default: the server's, at most 8192."
+CHUNK_HELP = "Tokens of a chunk. Default: the rest of the window, about 5000 of 8192."
+MEMORY_HELP = "Tokens of the memory, and of one reply. Default: about 1000 of 8192."
+CUTS_HELP = "Cut at sentence ends, or exactly at the limit. Default: as the model was trained, else sentence."
+PROMPTS_HELP = "plain, boxed, shared, small, summary, or a TOML file. Default: as the model was trained, else plain."
 DISPLAY_HELP = (
     "full is for a terminal, plain prints lines, json one object, none only the answer. Default: full on a terminal, "
     "else plain."
@@ -83,10 +89,7 @@ DISPLAY_HELP = (
 
 RunArgument = Annotated[str, argument("ID", "As `memagent runs` lists it.")]
 
-DocumentAgain = Annotated[
-    str | None,
-    option("The document, if it was standard input or has moved; - is standard input.", "FILE"),
-]
+DocumentAgain = Annotated[str | None, option(AGAIN_HELP, "FILE")]
 Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
 Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
 Temperature = Annotated[
@@ -94,31 +97,11 @@ Temperature = Annotated[
     _of_model("Temperature; 0 is greedy. Default: as the model was trained, else 0.7.", "X", low=0),
 ]
 
-Window = Annotated[
-    int | None,
-    _of_budget("Tokens of prompt plus output. Default: the server's, at most 8192.", "TOKENS"),
-]
-ChunkTokens = Annotated[
-    int | None,
-    _of_budget("Tokens of a chunk. Default: the rest of the window, about 5000 of 8192.", "TOKENS"),
-]
-MemoryTokens = Annotated[
-    int | None,
-    _of_budget("Tokens of the memory, and of one reply. Default: about 1000 of 8192.", "TOKENS"),
-]
-CutsOption = Annotated[
-    Cuts | None,
-    _of_budget(
-        "Cut at sentence ends, or exactly at the limit. Default: as the model was trained, else sentence."
-    ),
-]
-Prompts = Annotated[
-    str | None,
-    _of_budget(
-        "plain, boxed, shared, small, summary, or a TOML file. Default: as the model was trained, else plain.",
-        "NAME|FILE",
-    ),
-]
+Window = Annotated[int | None, _of_budget(WINDOW_HELP, "TOKENS")]
+ChunkTokens = Annotated[int | None, _of_budget(CHUNK_HELP, "TOKENS")]
+MemoryTokens = Annotated[int | None, _of_budget(MEMORY_HELP, "TOKENS")]
+CutsOption = Annotated[Cuts | None, _of_budget(CUTS_HELP)]
+Prompts = Annotated[str | None, _of_budget(PROMPTS_HELP, "NAME|FILE")]
 GateOption = Annotated[Gate | None, _of_budget(GATE_HELP)]
 DegenerateOption = Annotated[Degenerate | None, _of_budget(DEGENERATE_HELP)]
 ReadAhead = Annotated[

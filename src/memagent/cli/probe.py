@@ -84,6 +84,9 @@ def _rows(found: Found) -> list[tuple[str, str]]:
     }
     agrees = "as counted" if call.counted == call.prompt_tokens else f"counted {call.counted}"
     speculation = found.speculation or "not reported"
+    window = "not reported: give --window where it is used"
+    if found.window:
+        window = f"{found.window:,} tokens"
     tokens = f"{call.prompt_tokens} prompt tokens ({agrees}), {call.completion_tokens} generated"
     if call.prompt_tokens <= 0:
         tokens = f"usage not reported, {call.counted} prompt tokens counted"
@@ -91,12 +94,7 @@ def _rows(found: Found) -> list[tuple[str, str]]:
         ("server", found.base_url),
         ("kind", f"{found.dialect} {found.version or '(version unknown)'}"),
         ("model", f"{found.model} ({serves})"),
-        (
-            "window",
-            f"{found.window:,} tokens"
-            if found.window
-            else "not reported: give --window where it is used",
-        ),
+        ("window", window),
         ("counted by", f"{COUNTS[found.counts]} ({found.counter})"),
         ("can", ", ".join(name for name, able in can.items() if able) or "the basics"),
         ("speculation", "\n".join(filter(None, (speculation, found.advice)))),

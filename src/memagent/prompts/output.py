@@ -48,12 +48,8 @@ class Output:
             return self._model.model_validate_json(fenced[1] if fenced else text.strip())
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False)
-            lines = [_line(cast("dict[str, Any]", problem)) for problem in problems[:PROBLEMS]]
+            lines: list[str] = []
+            for problem in problems[:PROBLEMS]:
+                where = clip(".".join(map(str, problem["loc"])), 200)
+                lines.append(f"{where}{': ' if where else ''}{clip(problem['msg'], 300)}")
             raise UnusableReply("\n".join(lines)) from error
-
-
-def _line(problem: dict[str, Any]) -> str:
-    where = ".".join(map(str, problem["loc"]))
-    return (
-        f"{clip(where, 200)}: {clip(problem['msg'], 300)}" if where else clip(problem["msg"], 300)
-    )

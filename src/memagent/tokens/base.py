@@ -11,13 +11,10 @@ reading a control token there."""
 MESSAGE_ALLOWANCE = 16
 """Tokens allowed for the role markers of one message if the chat template is unknown: ChatML takes 3, Llama 3 7."""
 REQUEST_ALLOWANCE = 128
-"""Tokens allowed once per request for what an unknown template adds.
-
-This covers begin-of-text, the generation prompt and the default system prompts of Qwen2.5 (21), Llama 3 (25) and
-gpt-oss (80 to 90, its harmony header), but not those of Mistral-Small and SmolLM3, which take several
-hundred. For such a model name its own tokenizer, in a folder with the chat template, or a correspondingly
-smaller window than the server's.
-"""
+"""Tokens allowed once per request for what an unknown template adds: begin-of-text, the generation prompt and the
+default system prompts of Qwen2.5 (21), Llama 3 (25) and gpt-oss (80 to 90, its harmony header), but not those of
+Mistral-Small and SmolLM3, which take several hundred. For such a model name its own tokenizer, in a folder with the
+chat template, or a correspondingly smaller window than the server's."""
 CALL_ALLOWANCE = 48
 """Tokens allowed for the markup of one tool call: Hermes' and Qwen's take 15, DeepSeek's and Qwen3-Coder's 20."""
 ARGUMENT_ALLOWANCE = 10

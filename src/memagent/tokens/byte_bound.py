@@ -10,15 +10,8 @@ from typing import Any, cast
 
 from memagent.messages import Message, ToolSpec
 from memagent.texts import repair_surrogates
-from memagent.tokens.base import (
-    ARGUMENT_ALLOWANCE,
-    CALL_ALLOWANCE,
-    MEDIA_ALLOWANCE,
-    MESSAGE_ALLOWANCE,
-    REQUEST_ALLOWANCE,
-    TOOLS_ALLOWANCE,
-    TokenCounter,
-)
+from memagent.tokens import base
+from memagent.tokens.base import TokenCounter
 
 MEDIA = re.compile("image|audio|video|file|document|screenshot|media")
 """In the type of a part that isn't text, in the forms of OpenAI, Anthropic and LangChain."""
@@ -47,23 +40,23 @@ def prompt_bound(
     Tools and calls are counted as indented JSON, the widest form that templates write them in; or as compact JSON and
     two tokens for each line end with its indentation, where that is less.
     """
-    bound = REQUEST_ALLOWANCE
+    bound = base.REQUEST_ALLOWANCE
     for message in messages:
         bound += message_bound(counter.count, message)
     if tools:
         wide, compact = _write_json([tool.to_openai() for tool in tools])
         most = min(counter.count(wide), counter.count(compact) + 2 * wide.count("\n"))
-        bound += TOOLS_ALLOWANCE + min(most, byte_count(compact))
+        bound += base.TOOLS_ALLOWANCE + min(most, byte_count(compact))
     return bound
 
 
 def message_bound(count: Callable[[str], int], message: Message) -> int:
     """An upper bound on the tokens of one message in a rendered prompt: all of its texts are counted at once."""
-    bound = MESSAGE_ALLOWANCE + byte_count(message.tool_call_id or "")
+    bound = base.MESSAGE_ALLOWANCE + byte_count(message.tool_call_id or "")
     if not message.tool_calls and not message.extra:
         return bound + count(message.content)
     extra, media = split_media(message.extra)
-    bound += len(media) * MEDIA_ALLOWANCE
+    bound += len(media) * base.MEDIA_ALLOWANCE
     texts, lines = [] if "content" in extra else [message.content], 0
     extras = [extra]
     for call in message.tool_calls:
@@ -72,7 +65,7 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
         (wide, read), (_, sent) = (_write_json({call.name: v}) for v in (values, call.arguments))
         texts.append(max(read, sent, key=byte_count))
         lines += wide.count("\n")
-        bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
+        bound += base.CALL_ALLOWANCE + base.ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
         extras.append(call.extra)
     for wide, compact in map(_write_json, filter(None, extras)):
         texts.append(compact)

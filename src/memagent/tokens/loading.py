@@ -25,11 +25,10 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
     """
     if not isinstance(spec, (str, PathLike)):
         return spec
-    if isinstance(spec, str):
-        if spec == "bytes":
-            return ByteBound()
-        if spec.startswith("tiktoken:"):
-            return Tiktoken(spec.removeprefix("tiktoken:"))
+    if spec == "bytes":
+        return ByteBound()
+    if isinstance(spec, str) and spec.startswith("tiktoken:"):
+        return Tiktoken(spec.removeprefix("tiktoken:"))
     path = expand(spec)
     if os.path.exists(path):  # noqa: PTH110 - Path's raises for what can't be a path
         return TokenizerFile(path)

@@ -150,7 +150,6 @@ class TokenizerFile:
 
 
 def _read(path: Path) -> tuple[Path, bytes]:
-    """Finds the file, and reads it."""
     file = next((p for p in (path, *(path / name for name in _NAMES)) if p.is_file()), None)
     if file is None and path.is_dir():
         raise TokenizerError(

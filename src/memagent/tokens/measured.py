@@ -84,7 +84,6 @@ class MeasuredText:
         return other
 
     def _next_end(self) -> int:
-        """Where the next part ends."""
         whole = len(self._text)
         step = max(int(whole * STEP_SHARE), STEP_CHARS)
         wanted = max(int(whole * FIRST_SHARE), self._chars + step)

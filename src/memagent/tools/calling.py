@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall, ToolSpec
@@ -78,7 +78,12 @@ class Toolset(Mapping[str, Tool]):
             text: Any = await _in_time(one, *given)
             if not isinstance(text, str):
                 raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - a result
-            return ToolOutput(repair_surrogates(_cut(text)))
+            if (more := len(text) - RESULT_CHARS) > 0:
+                text = (
+                    f"{text[:RESULT_CHARS]}\n[the result was cut here: its last {more:,} characters were not kept; "
+                    f"ask for less at a time]"
+                )
+            return ToolOutput(repair_surrogates(text))
         except BadArguments as error:
             wrong = f"{clip(call.name, 64)}: {message(error)}"
         except ToolError as error:
@@ -95,16 +100,6 @@ class Toolset(Mapping[str, Tool]):
         meant = f" Did you mean {close[0]!r}?" if close else ""
         names = clip(", ".join(self._tools), 1000)
         raise BadArguments(f"there is no such tool.{meant} The tools are: {names}")
-
-
-def _cut(text: str) -> str:
-    """The text, or its beginning and what is missing."""
-    if (more := len(text) - RESULT_CHARS) <= 0:
-        return text
-    return (
-        f"{text[:RESULT_CHARS]}\n[the result was cut here: its last {more:,} characters were not kept; ask for less at "
-        f"a time]"
-    )
 
 
 def read_arguments(text: str) -> dict[str, Any]:
@@ -145,17 +140,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{quote(constant)} is not a JSON number")
-
-
 def _finite(digits: str) -> float:
-    number = float(digits)
-    return number if math.isfinite(number) else _no_number(digits)
+    if math.isfinite(number := float(digits)):
+        return number
+    raise ValueError(f"{quote(digits)} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite, strict=False
+    object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite, strict=False
 )
 
 
@@ -192,7 +184,6 @@ async def _in_time(one: Tool, *given: Any) -> Any:
 
 
 async def _end(name: str, task: asyncio.Task[Any]) -> None:
-    """Cancels a task and waits briefly for it."""
     task.cancel()
     await asyncio.wait([task], timeout=GRACE)
     if not task.done():

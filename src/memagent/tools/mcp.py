@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import urlsplit
@@ -84,8 +84,7 @@ class McpServer(Closing):
             ConfigError: the prefix or a timeout is invalid.
         """
 
-        @asynccontextmanager
-        async def connect(log: Log) -> AsyncGenerator[Client]:
+        def connect(log: Log) -> AbstractAsyncContextManager[Client]:
             from mcp import Client, StdioServerParameters, stdio_client
 
             parameters = StdioServerParameters(
@@ -94,8 +93,7 @@ class McpServer(Closing):
                 env=None if env is None else dict(env),
                 cwd=None if cwd is None else fspath(cwd),
             )
-            async with Client(stdio_client(parameters, errlog=log.output)) as client:
-                yield client
+            return Client(stdio_client(parameters, errlog=log.output))
 
         # Arguments may hold secrets, and this goes to models, logs and run stores.
         who = f"the MCP server {' '.join([command[:200], *['...'] * bool(args)])!r}"
@@ -156,7 +154,12 @@ class McpServer(Closing):
             raise ConfigError(f"{self._who} is already open; create another McpServer")
         self._connection = Connection(self._who, self._connect, self._connect_timeout)
         try:
-            served = self._choose(await in_background(self._connection.open()))
+            served = await in_background(self._connection.open())
+            tasks = [t for t in served if t.execution and t.execution.task_support == "required"]
+            if tasks:
+                left = [tool.name for tool in tasks]
+                logger.warning("%s: %r run as tasks only, so they are left out", self._who, left)
+                served = [tool for tool in served if tool not in tasks]
             names = valid_names([tool.name for tool in served], self._prefix)
             self._tools = [
                 _tool(self._connection, tool, name, self._timeout)
@@ -166,14 +169,6 @@ class McpServer(Closing):
             await self.aclose()
             raise
         return self
-
-    def _choose(self, served: list[ServedTool]) -> list[ServedTool]:
-        """The tools that can be called."""
-        tasks = [t for t in served if t.execution and t.execution.task_support == "required"]
-        if tasks:
-            names = [tool.name for tool in tasks]
-            logger.warning("%s: %r run as tasks only, so they are left out", self._who, names)
-        return [tool for tool in served if tool not in tasks]
 
     async def aclose(self) -> None:
         """Closes the connection, and ends a server that was started for it (within 4 seconds)."""
@@ -249,8 +244,7 @@ def _part(block: ContentBlock) -> str:
 
 def _size(base64: str) -> int:
     """Number of bytes encoded by a base64 text."""
-    digits = len(base64.rstrip("=\n"))
-    return digits * 3 // 4
+    return len(base64.rstrip("=\n")) * 3 // 4
 
 
 def _hide_secrets(url: str) -> str:

@@ -177,7 +177,6 @@ class Connection:
 
 
 async def _list_tools(client: Client) -> list[ServedTool]:
-    """All pages of the server's list of tools."""
     tools: list[ServedTool] = []
     cursor: str | None = None
     for _ in range(PAGES):

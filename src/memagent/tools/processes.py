@@ -87,8 +87,6 @@ def _path() -> list[str]:
 
 
 class _Worker:
-    """One process."""
-
     def __init__(self) -> None:
         # A separate session: we handle Ctrl-C, and what the function started is killed with it.
         self.process = subprocess.Popen(

@@ -129,14 +129,15 @@ class _Reply:
 
 
 def _read_tagged(reply: _Reply) -> None:
-    """Parses the calls in tags."""
     text, looked = reply.text, 0
     while tag := _TAG.search(text, looked):
         opened, begin = tag["open"], tag.end()
         closed = tag.end("open") if opened else begin
         if opened:
             before = tag.start()
-            meant = text[begin : begin + 1] in ("{", "[", "") or _closes(text, closed)
+            following = _TAG.search(text, closed)
+            is_closed = following is not None and following["open"] is None
+            meant = is_closed or text[begin : begin + 1] in ("{", "[", "")
         else:
             # Only the closing tag: its JSON, if any, comes before it.
             before = begin = text.find("{", looked, tag.start())
@@ -150,12 +151,6 @@ def _read_tagged(reply: _Reply) -> None:
         if not opened and read[-1] != closed:
             raise _Unreadable(f"<{CALL}> is missing before its JSON")
         looked = reply.add(read)
-
-
-def _closes(text: str, place: int) -> bool:
-    """Whether the next tag is a closing one."""
-    tag = _TAG.search(text, place)
-    return tag is not None and tag["open"] is None
 
 
 def _read_in_tag(text: str, place: int, name: str | None) -> _Read:
@@ -225,7 +220,6 @@ def _name(members: _Members) -> Any:
 
 
 def _parts(members: _Members) -> tuple[str, str]:
-    """Name and arguments of a call."""
     others = [name for name in members if name not in ("name", "arguments")]
     if others:
         raise _Unreadable(
