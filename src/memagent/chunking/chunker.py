@@ -81,9 +81,7 @@ class Chunker:
     """Cuts a stream into chunks: `feed` pieces, `pop` chunks, `close` at the end, `pop` the rest.
 
     Args:
-        counter: counts tokens.
         limit: maximum tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`.
-        cuts: see `Cuts`.
         neutralise: makes a chunk's text safe before it is shown; None shows it as it is.
         resume: continue after this point. What it covers must be fed too, and is hashed and compared.
 
