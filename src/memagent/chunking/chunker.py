@@ -81,9 +81,7 @@ class Chunker:
     """Cuts a stream into chunks: `feed` pieces, `pop` chunks, `close` at the end, `pop` the rest.
 
     Args:
-        counter: counts tokens.
         limit: maximum tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`.
-        cuts: see `Cuts`.
         neutralise: makes a chunk's text safe before it is shown; None shows it as it is.
         resume: continue after this point. What it covers must be fed too, and is hashed and compared.
 
@@ -145,11 +143,8 @@ class Chunker:
     def close(self) -> None:
         """Marks the document's end. Raises a `RunMismatch` if it is shorter than what a resumed run had covered."""
         if self._resume is not None:
-            raise RunMismatch(
-                CHANGED.format(
-                    f"it has {self._fed:,} characters, but the run read {self._resume.covered:,}"
-                )
-            )
+            what = f"it has {self._fed:,} characters, but the run read {self._resume.covered:,}"
+            raise RunMismatch(CHANGED.format(what))
         self._closed = True
 
     def pop(self) -> Chunk | None:

@@ -7,16 +7,10 @@ from memagent.tokens.base import TokenCounter
 def within(
     text: str, limit: int, counter: TokenCounter, *, cut_off: bool = False
 ) -> tuple[str, int, int]:
-    """Cuts a text at a sentence end within its token limit.
+    """Cuts a text at a sentence end within its token limit. Blocks.
 
-    A sentence end in the first half is ignored in favour of a word end (else of a grapheme): a list
-    without full stops would lose nearly everything (ADR 0006).
-
-    Args:
-        text: what to cut.
-        limit: maximum tokens.
-        counter: counts them; may block.
-        cut_off: the text was already cut off, so its last sentence is incomplete.
+    A sentence end in the first half is ignored in favour of a word end (else of a grapheme): a list without full stops
+    would lose nearly everything (ADR 0006). A text that was `cut_off` already loses its last, incomplete sentence.
 
     Returns:
         The text, its tokens (at most `limit`), and how many tokens it had before.
@@ -40,13 +34,9 @@ def within(
 
 
 def ends(text: str, limit: int, counter: TokenCounter, *, tail: bool = True) -> tuple[int, int]:
-    """Finds which characters to leave out so that the rest fits `limit` tokens.
+    """Finds which characters to leave out so that the rest fits `limit` tokens, which the whole text doesn't. Blocks.
 
-    Args:
-        text: more than `limit` tokens long.
-        limit: maximum tokens of what remains, as two texts counted separately.
-        counter: counts them; may block.
-        tail: whether a third of what remains is from the end; False keeps only the beginning.
+    What remains is two texts, counted separately, a third of it from the end; without `tail`, only the beginning.
 
     Returns:
         First and one past the last character to leave out, both at grapheme boundaries.

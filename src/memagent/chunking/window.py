@@ -67,15 +67,11 @@ class Window:
     def fit(
         self, bound: int, limit: int, cuts: Cuts, floor: int
     ) -> tuple[int, str, int, int] | None:
-        """Chooses where to cut so that the prefix is within the limit when counted by itself.
+        """A position after `floor` to cut at, and its `prefix`; None if not even one more character fits.
 
-        Counted by itself, a prefix may have more tokens than it had within the window (a word or a
-        look-alike is cut), so the cut moves back in doubling steps until it fits.
-
-        About `bound` characters fit, or all of them if the document ends with the window.
-
-        Returns:
-            A position after `floor` and its `prefix`, or None if not even one more character fits.
+        Counted by itself, a prefix may have more tokens than it had within the window (a word or a look-alike is cut),
+        so the cut moves back in doubling steps until it fits. About `bound` characters fit, or all of them if the
+        document ends with the window.
         """
         end, allowed, factor = bound, limit, 1
         if bound < len(self.raw):

@@ -64,9 +64,7 @@ class MemoryPlan(Plan):
         counter: TokenCounter,
         window: int | None,
     ) -> Self:
-        """Measures frames and questions, and divides the window that the model reports (None if it doesn't).
-
-        Blocks: the counter may be a server.
+        """Measures frames and questions, and divides the window that the model reports (None if it doesn't). Blocks.
 
         Raises:
             ConfigError: no question, or an empty one.

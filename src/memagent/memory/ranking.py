@@ -17,12 +17,10 @@ _FOUND = "SELECT rowid FROM s WHERE s MATCH ? ORDER BY rank, rowid LIMIT ?"
 
 
 def rank(texts: Iterable[str], question: str, most: int) -> list[int]:
-    """Numbers of the texts that share words with a question, the best first, at most `most`.
+    """Numbers of the texts that share words with a question, the best first, at most `most`. Blocks.
 
-    By SQLite's BM25 (k1 = 1.2, b = 0.75, Porter stems). The index is in a temporary file: memory stays flat. Blocks.
-
-    Raises:
-        ConfigError: this Python's SQLite has no FTS5.
+    By SQLite's BM25 (k1 = 1.2, b = 0.75, Porter stems). The index is in a temporary file: memory stays flat. Raises a
+    `ConfigError` if this Python's SQLite has no FTS5.
     """
     parts = (part for word in _WORD.findall(question.lower()) for part in _parts(word))
     query = " OR ".join(f'"{part}"' for part in dict.fromkeys(parts))

@@ -83,9 +83,8 @@ class Counting:
         extra_body: Mapping[str, object],
     ) -> None:
         self._model, self._router, self._tokenizer = model, router, tokenizer
-        self._template = {
-            k: v for k, v in extra_body.items() if k in TEMPLATE_FIELDS and v is not None
-        }
+        given = extra_body.items()
+        self._template = {k: v for k, v in given if k in TEMPLATE_FIELDS and v is not None}
         self._remote = Once(self._find_remote)
         self._counter = Once(self._find)
         self._wanted = False

@@ -211,10 +211,8 @@ class OpenAIModel:
         """Checks whether the server truncated the prompt or the reply: vLLM clips what exceeds its window."""
         usage = completion.usage
         await self._counting.compare(request, prompt, usage)
-        if (
-            completion.finish_reason is not FinishReason.LENGTH
-            or not 0 < usage.completion_tokens < request.max_tokens
-        ):
+        early = 0 < usage.completion_tokens < request.max_tokens
+        if not early or completion.finish_reason is not FinishReason.LENGTH:
             return
         server.forget()
         try:

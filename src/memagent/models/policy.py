@@ -78,11 +78,7 @@ class Policy(ReadingSettings):
             ) from error
 
     def reading(self, window: int | None = None) -> dict[str, Any]:
-        """The settings that are set, without the prompt set.
-
-        Args:
-            window: the user's window. Chunk and memory sizes that cannot fit it are left out.
-        """
+        """The settings that are set, without the prompt set, and without sizes that can't fit the user's `window`."""
         sizes = (self.chunk_tokens or 0) + 2 * (self.memory_tokens or 0)
         too_large = isinstance(window, int) and sizes >= window
         left_out = {"prompts", "chunk_tokens", "memory_tokens"} if too_large else {"prompts"}

@@ -103,8 +103,7 @@ class Router:
             return
         with self._lock:
             now = time.monotonic()
-            away = [server for server in self.servers if server.failures and server.rests_until]
-            due = [server for server in away if server.rests_until <= now]
+            due = [s for s in self.servers if s.failures and 0 < s.rests_until <= now]
             for server in due:  # nobody else asks meanwhile
                 server.rests_until = now + ANSWERS_WITHIN
         if due:

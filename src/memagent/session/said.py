@@ -107,8 +107,7 @@ def find_place(
 ) -> Place:
     """Where a message belongs: it resumes the unanswered one, or is the next. None resumes the last one. Blocks.
 
-    Raises:
-        RunMismatch: another message is still unanswered, or this one with another output type or other tools.
+    Raises a `RunMismatch` if another message is unanswered, or this one with another output type or other tools.
     """
     number, _ = store.latest(run_id, "said") or (0, {})
     number = 0 if first else number  # only the task is meant

@@ -62,13 +62,10 @@ class Act:
 
 
 def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable[str] = ()) -> Act:
-    """Parses a reply.
+    """Parses a reply. Raises an `UnusableReply` if it is empty, cut off in its reasoning, or stopped by the engine.
 
     With `native`, calls come in the server's fields, else in the text, with ids derived from `step`. If a
     call can't be parsed, the model is told the names of the `tools`.
-
-    Raises:
-        UnusableReply: it is empty, was cut off in its reasoning, or was stopped by the engine.
     """
     cut = completion.finish_reason is FinishReason.LENGTH
     if native:

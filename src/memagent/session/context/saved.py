@@ -100,13 +100,8 @@ class Opened:
 
     async def compact(self, *, max_summaries: int, force: bool = False) -> Compaction | None:
         """See `SummaryBuffer.compact`, but for whether it is due."""
-        found = await compact_state(
-            self.layout.at(self.state),
-            self.summariser,
-            self.state,
-            max_summaries=max_summaries,
-            force=force,
-        )
+        given = (self.layout.at(self.state), self.summariser, self.state)
+        found = await compact_state(*given, max_summaries=max_summaries, force=force)
         if found is None:
             return None
         self.state, report = found

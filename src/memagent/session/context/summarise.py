@@ -168,12 +168,10 @@ def next_pass(
     taken = len(turns)
     if turns and is_over(taken):
         taken = bisect_left(range(taken), True, lo=1, key=is_over) - 1
-    if (
-        taken
-        or not turns
-        or (past.again and not layout.fits(layout.ask(past), spare=2 * layout.line))
-    ):
+    if taken or not turns:
         return layout.ask(past, turns[:taken]), taken
+    if past.again and not layout.fits(layout.ask(past), spare=2 * layout.line):
+        return layout.ask(past), 0
     head = layout.prompts.render("step")
 
     def ask(text: str) -> tuple[Message, ...]:
