@@ -17,10 +17,7 @@ after which it inserted one U+2060 each. Nothing else may differ; if a text need
 
 
 class Window:
-    """The text that a chunk is cut from, tokenised once in its neutralised form.
-
-    Reuses the tokens of an earlier window of the document (`before`, in which this one begins at `start`).
-    """
+    """Reuses the tokens of an earlier window of the document (`before`, in which this one begins at `start`)."""
 
     def __init__(
         self,

@@ -10,27 +10,24 @@ _CENTRAL = (
     "ăâîşţ",  # Romanian
 )
 # Each language's letters beyond ASCII, under the encoding of its texts.
-_ALPHABETS = (
-    (
-        "cp1252",
-        (
-            "àâæçéèêëîïôœùûüÿ",  # French
-            "äöüßéèà",  # German
-            "áéíóúüñçàèòïªº",  # Spanish, Catalan
-            "áâãàçéêíóôõúüªº",  # Portuguese
-            "àèéìíîòóùúªº",  # Italian
-            "éëèïöüóê",  # Dutch
-            "åäöéüà",  # Swedish, Finnish
-            "æøåéèòôäö",  # Danish, Norwegian
-            "áðéíóúýþæö",  # Icelandic
-            "õäöüéšž",  # Estonian
-        ),
+_ALPHABETS = {
+    "cp1252": (
+        "àâæçéèêëîïôœùûüÿ",  # French
+        "äöüßéèà",  # German
+        "áéíóúüñçàèòïªº",  # Spanish, Catalan
+        "áâãàçéêíóôõúüªº",  # Portuguese
+        "àèéìíîòóùúªº",  # Italian
+        "éëèïöüóê",  # Dutch
+        "åäöéüà",  # Swedish, Finnish
+        "æøåéèòôäö",  # Danish, Norwegian
+        "áðéíóúýþæö",  # Icelandic
+        "õäöüéšž",  # Estonian
     ),
-    ("cp1250", _CENTRAL),
-    ("cp1257", ("ąčęėįšųūž", "āčēģīķļņšūž")),  # Lithuanian, Latvian
-    ("cp1254", ("çğıöşüâîû",)),  # Turkish
-    ("iso8859-2", _CENTRAL),  # last: a text that fits another one above is in that
-)
+    "cp1250": _CENTRAL,
+    "cp1257": ("ąčęėįšųūž", "āčēģīķļņšūž"),  # Lithuanian, Latvian
+    "cp1254": ("çğıöşüâîû",),  # Turkish
+    "iso8859-2": _CENTRAL,  # last: a text that fits another one above is in that
+}
 _FOREIGN = 0.05
 """Share of letters that names and quotations from other languages may have. A wrong alphabet lacks 10% and more."""
 _ACCENTED = 0.4
@@ -43,7 +40,7 @@ _INSIDE = re.compile(rf"(?<={_LETTER})[^\w\x00-\x7f’‘–—…·\xa0\xad](?=
 
 def encoding_by_letters(sample: bytes) -> str | None:
     """The encoding in which nearly all letters of `sample` beyond ASCII are those of one language, or None."""
-    for encoding, alphabets in _ALPHABETS:
+    for encoding, alphabets in _ALPHABETS.items():
         try:
             text = sample.decode(encoding).lower()
         except UnicodeDecodeError:

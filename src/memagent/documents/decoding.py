@@ -31,6 +31,7 @@ _DECLARED = re.compile(
     rb"\s*(?=<).*?<(?:meta\b[^>]*?\bcharset|\?xml\b[^>]*?\bencoding)\s*=\s*[\"']?\s*(?!utf-?(?:16|32))([a-z0-9_.:-]+)",
     re.IGNORECASE | re.DOTALL,
 )
+"""The encoding that HTML or XML says it has."""
 _SHIFT = re.compile(rb"\x1b\$(?:[@B]|\)C)")
 """Where ISO-2022 goes over to Japanese or Korean. All its bytes are ASCII."""
 _WIDER = {"iso-8859-1": "cp1252", "gb2312": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
@@ -121,7 +122,9 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
         guess = _wide(sample, name)
     elif control_share(sample) > BINARY_SHARE:
         raise _binary(name, "it is full of control characters")
-    elif (declared := _declared(sample)) is not None:
+    elif (said := _DECLARED.match(sample[:1024])) and (
+        declared := fitting(said[1].decode().lower(), sample)
+    ):
         return declared
     else:
         try:
@@ -146,12 +149,6 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
     return guess
 
 
-def _declared(sample: bytes) -> str | None:
-    """The encoding that HTML or XML says it has, if it fits."""
-    found = _DECLARED.match(sample[:1024])
-    return fitting(found[1].decode().lower(), sample) if found else None
-
-
 def fitting(declared: str, sample: bytes) -> str | None:
     """What a declared encoding (in lower case) is read as; None if it doesn't exist, or the text is in another."""
     with suppress(ConfigError, UnicodeError):
@@ -174,14 +171,12 @@ def _wide(sample: bytes, name: str) -> str:
     for encoding, width in (("utf-32-le", 4), ("utf-32-be", 4), ("utf-16-le", 2), ("utf-16-be", 2)):
         lane = width - 1 if encoding.endswith("le") else 0  # the byte that is 0 in ASCII
         lane_bytes = sample[lane::width]
-        if not lane_bytes or lane_bytes.count(0) < LANE_SHARE * len(lane_bytes):
+        if lane_bytes.count(0) < LANE_SHARE * len(lane_bytes):
             continue
-        try:
+        with suppress(UnicodeDecodeError):
             text = codecs.getincrementaldecoder(encoding)("strict").decode(sample, False)
-        except UnicodeDecodeError:
-            continue
-        if text and set(CONTROLS).isdisjoint(text):
-            return encoding
+            if text and set(CONTROLS).isdisjoint(text):
+                return encoding
     raise _binary(name, f"it has a NUL byte at offset {sample.index(0)}")
 
 

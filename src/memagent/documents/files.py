@@ -11,9 +11,9 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from glob import iglob
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from memagent.documents.converters import Passage, file_converter, text_converter
+from memagent.documents.converters import Passage, convert_file, convert_text
 from memagent.documents.filters import text_of
 from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import BinaryDocument, DocumentNotFound, EmptyDocument, MemagentError
@@ -67,9 +67,7 @@ class Places:
 class _Placed(IterableSource, ABC):
     """A source whose text comes in passages, which have places."""
 
-    def __init__(self, source: Any, name: str, encoding: str | None, errors: str) -> None:
-        super().__init__(source, name, encoding, errors)
-        self.places = Places()
+    places = Places()
 
     def read(self) -> Generator[str]:
         """Like `pieces`, without an event loop; notes where places begin."""
@@ -113,25 +111,22 @@ class FileSource(_Placed):
             for text in IterableSource.read(self):
                 yield Passage(text, label, line)
                 line += text.count("\n")
-        else:
-            try:
-                yield from converted
-            except (MemagentError, MemoryError):
-                raise
-            except Exception as error:  # parsers fail on damaged files in ways of their own
-                raise BinaryDocument(f"{self.name!r} is broken: {name_error(error)}") from error
+            return
+        try:
+            yield from converted
+        except (MemagentError, MemoryError):
+            raise
+        except Exception as error:  # parsers fail on damaged files in ways of their own
+            raise BinaryDocument(f"{self.name!r} is broken: {name_error(error)}") from error
 
     def _convert(self) -> Generator[Passage] | None:
         """The file converted to text, if it has a format that needs that. Nothing is converted yet."""
-        path, name = self._source, self.name
-        if (of_text := text_converter(path)) is not None:
-            return of_text(IterableSource.read(self), name)
-        if not self.rereadable:
-            return None
+        converted = convert_text(self._source, IterableSource.read(self), self.name)
+        if converted is not None or not self.rereadable:
+            return converted
         with closing(self._items()) as items:
-            start = next(items, b"")
-        of_file = file_converter(path, cast("bytes", start), name)
-        return None if of_file is None else of_file(path, name, *self._decoding)
+            start = cast("bytes", next(items, b""))
+        return convert_file(self._source, start, self.name, *self._decoding)
 
     def _items(self) -> Generator[object]:
         try:

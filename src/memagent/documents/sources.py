@@ -68,7 +68,9 @@ def open_document(
         several = os.path.isdir(whole) or (has_magic(path) and not os.path.lexists(whole))  # noqa: PTH112
         kind = FolderSource if several else FileSource
         return kind(path, name, encoding, errors)
-    if (paths := _list_paths(given)) is not None:
+    items = cast("list[object]", source) if isinstance(source, (list, tuple)) else []
+    paths = [Path(cast("os.PathLike[str]", x)) for x in items if isinstance(x, os.PathLike)]
+    if paths and len(paths) == len(items):
         return FilesSource(paths, name or f"{len(paths)} files", encoding, errors)
     if callable(getattr(given, "pieces", None)):
         return cast("Document", given)
@@ -82,9 +84,3 @@ def open_document(
         f"a document cannot be made of {given!r:.80} (type {type(given).__name__}); accepted are str (the text "
         f"itself), pathlib.Path, bytes, an open file, an iterable or async iterable of str or bytes, or a Document"
     )
-
-
-def _list_paths(given: object) -> list[Path] | None:
-    items = cast("list[object]", given) if isinstance(given, (list, tuple)) else []
-    paths = [Path(cast("os.PathLike[str]", x)) for x in items if isinstance(x, os.PathLike)]
-    return paths if paths and len(paths) == len(items) else None

@@ -45,11 +45,9 @@ class IterableSource:
         with closing(self._items()) as items:
             yield from filter(None, self._text(items))
 
-    async def pieces(self) -> AsyncGenerator[str]:
+    def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
-        async with aclosing(pull_in_threads(self.read())) as pieces:
-            async for piece in pieces:
-                yield piece
+        return pull_in_threads(self.read())
 
     def _items(self) -> Generator[object]:
         """The source's str or bytes, in order."""
@@ -140,10 +138,9 @@ class AsyncSource(IterableSource):
             if isinstance(items, AsyncGenerator):
                 await cast("AsyncGenerator[object]", items).aclose()
         ended = True
-        async with aclosing(pull_in_threads(text)) as pieces:
+        async with aclosing(pull_in_threads(p for p in text if p)) as pieces:
             async for piece in pieces:
-                if piece:
-                    yield piece
+                yield piece
 
 
 def _warn_of_a_place(text: object) -> None:

@@ -4,10 +4,10 @@ A converter is a generator of passages: text, and the place that begins with it.
 come in any encoding, also compressed; the others get a path.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from memagent.documents.formats import PDF
 from memagent.errors import BinaryDocument
@@ -23,11 +23,6 @@ class Passage(NamedTuple):
     """The line of the place that the text begins in, from 1, if its lines are places too."""
 
 
-OfText: TypeAlias = Callable[[Iterator[str], str], Generator[Passage]]
-"""Text and the document's name -> passages."""
-OfFile: TypeAlias = Callable[[Path, str, str | None, str], Generator[Passage]]
-"""A path, the document's name, and the encoding and the error mode that were given -> passages."""
-
 TEXTS = {
     ".htm": "html",
     ".html": "html",
@@ -41,19 +36,26 @@ TEXTS = {
 FILES = {".docx": "docx", ".eml": "mail", ".epub": "epub", ".pdf": "pdf"}
 
 
-def text_converter(path: Path) -> OfText | None:
-    """The converter of a text format, by the suffix; `.gz` at its end is ignored."""
+def convert_text(path: Path, pieces: Iterator[str], name: str) -> Generator[Passage] | None:
+    """Converts a text format, known by the suffix; `.gz` at its end is ignored. None if there is nothing to convert."""
     kind = TEXTS.get(_suffix(path))
-    return None if kind is None else import_module(f"{__name__}.{kind}").read
+    return None if kind is None else import_module(f"{__name__}.{kind}").read(pieces, name)
 
 
-def file_converter(path: Path, start: bytes, name: str) -> OfFile | None:
-    """The converter of another format, by the suffix, or the first bytes for PDF; compressed files are refused."""
+def convert_file(
+    path: Path, start: bytes, name: str, *decoding: str | None
+) -> Generator[Passage] | None:
+    """Converts another format, known by the suffix, or the first bytes for PDF; compressed files are refused.
+
+    `decoding` is the encoding and the error mode that were given.
+    """
     kind = "pdf" if PDF.search(start[:1024]) else FILES.get(_suffix(path))
     if kind and start.startswith(b"\x1f\x8b"):
         raise BinaryDocument(f"{name!r} is compressed: unpack it first (gunzip {name})")
     other = kind in ("docx", "epub") and not start.startswith(b"PK")
-    return None if kind is None or other else import_module(f"{__name__}.{kind}").read
+    if kind is None or other:
+        return None
+    return import_module(f"{__name__}.{kind}").read(path, name, *decoding)
 
 
 def _suffix(path: Path) -> str:

@@ -14,7 +14,7 @@ from memagent.errors import BinaryDocument, ConfigError
 from memagent.texts import name_extra, plural
 
 _log = logging.getLogger(__name__)
-_CLEAN = {"\r": None, "\ufffe": None, "\x02": None, "\0": " "}
+_CLEAN = str.maketrans({"\r": None, "\ufffe": None, "\x02": None, "\0": " "})
 """PDFium ends lines with both characters, and marks hyphens at line ends."""
 _inside = threading.RLock()
 """PDFium crashes if two threads are in it. The same thread may come back, when it collects a forgotten reading."""
@@ -31,7 +31,6 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
         pdfium: Any = import_module("pypdfium2")  # it has no types
     except ImportError as error:
         raise ConfigError(name_extra(f"the PDF file {name!r}", "formats")) from error
-    table = str.maketrans(_CLEAN)
     empty: list[int] = []
     filled = False
     try:
@@ -47,8 +46,8 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
                     closing(document[number - 1]) as page,
                     closing(page.get_textpage()) as words,
                 ):
-                    text = words.get_text_bounded(errors="replace").translate(table)
-                    notes = "\n".join(_notes(page, document.formenv)).translate(table)
+                    text = words.get_text_bounded(errors="replace").translate(_CLEAN)
+                    notes = "\n".join(_notes(page, document.formenv)).translate(_CLEAN)
                 if not text.strip():
                     empty.append(number)
                 if (text := f"{text}\n{notes}" if notes else text).strip():
@@ -86,9 +85,8 @@ def _notes(page: Any, form: Any) -> list[str]:
             value = string("FormFieldValue", form, note)
             label = string("FormFieldAlternateName", form, note)
             label = label or string("FormFieldName", form, note)
-            text = (
-                "" if value in ("", "Off") else f"{label}: {value}"
-            )  # Off: a box without its tick
+            # Off: a box without its tick
+            text = "" if value in ("", "Off") else f"{label}: {value}"
         elif kind not in (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP):
             text = string("StringValue", note, b"Contents")
         raw.FPDFPage_CloseAnnot(note)
