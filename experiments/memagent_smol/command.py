@@ -79,7 +79,8 @@ def measure(
     out: Out,
     adapter: Adapter = None,
     cells: Annotated[
-        str, typer.Option(help="short, long, curve, notes, ruler-4k or ruler-16k, with commas between.")
+        str,
+        typer.Option(help="short, long, curve, notes, ruler-4k or ruler-16k, with commas between."),
     ] = "short",
     systems: Annotated[
         str | None,
