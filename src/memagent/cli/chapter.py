@@ -154,16 +154,13 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
 
 def _show(results: Iterable[dict[str, Any]], outcome: Outcome) -> None:
     for result in results:
-        answer = result["answer"]
+        answer, verdict = result["answer"], "right" if result["right"] else "wrong"
         outcome.paper.line("")
         outcome.paper.line((result["question"], "bold cyan"))
         outcome.paper.table(
             [
                 ("answer", f"none: {result['detail']}" if answer is None else answer.strip()),
-                (
-                    "right" if result["right"] else "wrong",
-                    f"the book says {result['answers'][0]!r}",
-                ),
+                (verdict, f"the book says {result['answers'][0]!r}"),
                 ("in the text", _chunks(result["said"])),
                 ("in memory", f"{_chunks(result['remembered'], 'after ')}: {result['fate']}"),
                 ("last memory", shorten(result["memory"], SHOWN) or "(empty)"),

@@ -42,10 +42,9 @@ class UnusableReply(Exception):
 def visible(completion: Completion, stops: Sequence[str] = ()) -> str:
     """The reply without its reasoning, up to the first stop sequence, stripped.
 
-    If the server separates reasoning (`Completion.reasoning`), its text is used whole. Otherwise
-    reasoning starts with `<think>` at the very start, or ends with a `</think>` without a `<think>`
-    before it (templates may open it in the prompt), up to the last such `</think>`. Anywhere else,
-    both are ordinary text.
+    If the server separates reasoning (`Completion.reasoning`), its text is used whole. Otherwise reasoning starts with
+    `<think>` at the very start, or ends with a `</think>` without a `<think>` before it (templates may open it in the
+    prompt), up to the last such `</think>`. Anywhere else, both are ordinary text.
 
     Raises:
         UnusableReply: nothing remains, or the engine stopped the reply for a reason other than the

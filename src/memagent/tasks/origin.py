@@ -8,8 +8,6 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-GIT_SECONDS = 10
-
 
 def source_state(file: Path) -> tuple[str | None, bool | None]:
     """Commit of the git work tree that `file` belongs to, and whether its code has uncommitted changes.
@@ -34,7 +32,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     command = ["git", "-C", str(folder), *arguments]
     with suppress(OSError, subprocess.SubprocessError):
         said = subprocess.check_output(
-            command, stderr=subprocess.DEVNULL, env=environment, timeout=GIT_SECONDS
+            command, stderr=subprocess.DEVNULL, env=environment, timeout=10
         )
         return said.decode(errors="replace").strip()
     return None

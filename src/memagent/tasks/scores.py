@@ -1,8 +1,7 @@
 """Scores of an answer against its references, each in [0, 1], for benchmarks and rewards.
 
-All are pure functions of texts. An empty answer scores 0. Texts that differ only in how Unicode composes a
-character are equal; for ASCII each score matches its source. Without references, or with a blank one,
-each raises `ConfigError`.
+All are pure functions of texts. An empty answer scores 0. Texts that differ only in how Unicode composes a character
+are equal; for ASCII each score matches its source. Without references, or with a blank one, each raises `ConfigError`.
 """
 
 import re

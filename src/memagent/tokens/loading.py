@@ -16,9 +16,8 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
     """Makes a token counter. Reads files, never the network.
 
     Args:
-        spec: a path (tokenizer.json, gzipped or not, or a folder that has one), "tiktoken:NAME",
-            "bytes", a model name whose tokenizer is in the local Hugging Face cache, or a counter,
-            which is returned unchanged.
+        spec: a path (tokenizer.json, gzipped or not, or a folder that has one), "tiktoken:NAME", "bytes", a model name
+            whose tokenizer is in the local Hugging Face cache, or a counter, which is returned unchanged.
 
     Raises:
         TokenizerError: there is no such tokenizer; the message lists what was looked for.

@@ -27,10 +27,9 @@ _NAMES = ("tokenizer.json", "tokenizer.json.gz")
 class TokenizerFile:
     """A tokenizer of the `tokenizers` library.
 
-    Added tokens are recognised inside texts, as by servers that load the same file. A chat
-    template next to it (`chat_template.jinja`, `tokenizer_config.json`) makes prompt counts exact; without
-    one they are upper bounds. Control tokens that it reads in spite of U+2060 are named in a
-    warning, since they can't be neutralised.
+    Added tokens are recognised inside texts, as by servers that load the same file. A chat template next to it
+    (`chat_template.jinja`, `tokenizer_config.json`) makes prompt counts exact; without one they are upper bounds.
+    Control tokens that it reads in spite of U+2060 are named in a warning, since they can't be neutralised.
 
     Args:
         path: a tokenizer.json, gzipped or not, or a folder with one.

@@ -135,9 +135,9 @@ def _read_tagged(reply: _Reply) -> None:
         closed = tag.end("open") if opened else begin
         if opened:
             before = tag.start()
-            following = _TAG.search(text, closed)
-            is_closed = following is not None and following["open"] is None
-            meant = is_closed or text[begin : begin + 1] in ("{", "[", "")
+            meant = text[begin : begin + 1] in ("{", "[", "")
+            if not meant and (following := _TAG.search(text, closed)):
+                meant = following["open"] is None
         else:
             # Only the closing tag: its JSON, if any, comes before it.
             before = begin = text.find("{", looked, tag.start())
