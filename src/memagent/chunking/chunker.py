@@ -145,11 +145,8 @@ class Chunker:
     def close(self) -> None:
         """Marks the document's end. Raises a `RunMismatch` if it is shorter than what a resumed run had covered."""
         if self._resume is not None:
-            raise RunMismatch(
-                CHANGED.format(
-                    f"it has {self._fed:,} characters, but the run read {self._resume.covered:,}"
-                )
-            )
+            what = f"it has {self._fed:,} characters, but the run read {self._resume.covered:,}"
+            raise RunMismatch(CHANGED.format(what))
         self._closed = True
 
     def pop(self) -> Chunk | None:
