@@ -33,12 +33,10 @@ class Window:
         self._safe, positions = neutralise(raw)
         # Positions of the inserted characters in the safe text.
         self._inserted = list(map(add, positions, count(1)))
-        done = before._measured if before and not before._inserted else None
-        if (
-            before
-            and isinstance(done, MeasuredText)
-            and self._safe.startswith(before._safe[start:])
-        ):
+        done = None
+        if before and not before._inserted and self._safe.startswith(before._safe[start:]):
+            done = before._measured
+        if isinstance(done, MeasuredText):
             self._measured: Measured = done.rest(start, self._safe)
         else:
             self._measured = counter.measure(self._safe)
@@ -66,9 +64,8 @@ class Window:
     ) -> tuple[int, str, int, int] | None:
         """A position after `floor` to cut at, and its `prefix`; None if not even one more character fits.
 
-        Counted by itself, a prefix may have more tokens than it had within the window (a word or a look-alike is cut),
-        so the cut moves back in doubling steps until it fits. About `bound` characters fit, or all of them if the
-        document ends with the window.
+        A prefix may have more tokens than it had within the window, as a word or a look-alike is cut, so the cut
+        moves back in doubling steps. About `bound` characters fit, or all if the document ends with the window.
         """
         end, allowed, factor = bound, limit, 1
         if bound < len(self.raw):

@@ -50,18 +50,17 @@ class Places:
         last = bisect_left(self._starts, end) - 1
         if last < 0:
             return ""
-        (place, line), (end_place, end_line) = self._place(0, start), self._place(last, end - 1)
-        label, end_label = (
-            f"{p}:{n}" if n else p for p, n in ((place, line), (end_place, end_line))
-        )
+        place, line, label = self._place(0, start)
+        end_place, end_line, end_label = self._place(last, end - 1)
         if label == end_label:
             return label
         return f"{label}-{end_line}" if line and place == end_place else f"{label} to {end_label}"
 
-    def _place(self, number: int, at: int) -> tuple[str, int]:
-        """The place of a character in a passage, and its line; 0 if lines aren't told apart."""
+    def _place(self, number: int, at: int) -> tuple[str, int, str]:
+        """The place of a character in a passage, its line (0 if lines aren't told apart), and both as a label."""
         place, line, ends = self._places[number]
-        return place, line and line + bisect_left(ends, at - self._starts[number])
+        line = line and line + bisect_left(ends, at - self._starts[number])
+        return place, line, f"{place}:{line}" if line else place
 
 
 class _Placed(IterableSource, ABC):
