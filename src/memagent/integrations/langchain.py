@@ -132,7 +132,6 @@ def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
 
 
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `ask`."""
     if not {"document", "question"} <= given.keys() <= {"document", "question", "run_id"}:
         raise ConfigError(
             f"the input's keys must be document, question and perhaps run_id, got {list(given)!r}"

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -38,8 +38,6 @@ def trace_agent(agent: A, *, provider: TracerProvider | None = None, content: bo
 
 
 class _Tracing:
-    """Opens spans."""
-
     def __init__(self, provider: TracerProvider | None, content: bool, agent: str) -> None:
         self._tracer = get_tracer("memagent", tracer_provider=provider)
         self.content, self._agent = content, agent
@@ -68,12 +66,10 @@ class _Tracing:
                 span.set_status(Status(StatusCode.ERROR, str(error) if self.content else None))
                 raise
 
-    @contextmanager
-    def run(self, run_id: str) -> Iterator[None]:
+    def run(self, run_id: str) -> AbstractContextManager[Span]:
         """The span of a run."""
         named = {"gen_ai.agent.name": self._agent, "gen_ai.conversation.id": run_id}
-        with self.span("invoke_agent", self._agent, named):
-            yield
+        return self.span("invoke_agent", self._agent, named)
 
     def tool(self, tool: Tool) -> Tool:
         """The tool with a span for each call."""
@@ -91,14 +87,11 @@ class _Tracing:
 
 
 class _TracedModel(Wrapper):
-    """Makes a span for each call."""
-
     def __init__(self, inner: ChatModel, tracing: _Tracing) -> None:
         super().__init__(inner)
         self._tracing = tracing
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Sends the request."""
         provider, _, name = self.name.partition(":")
         asked = {
             "gen_ai.provider.name": provider,

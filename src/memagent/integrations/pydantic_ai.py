@@ -46,8 +46,6 @@ def process_history(buffer: SummaryBuffer) -> AbstractCapability[Any]:
 
 @dataclass
 class _History(AbstractCapability[Any]):
-    """Replaces a run's messages before each request."""
-
     buffer: SummaryBuffer
 
     async def before_model_request(

@@ -101,8 +101,7 @@ class Log:
         self, origin: str, before: int, started: Event, bodies: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """See `RunStore.copy_before`; to be replayed then."""
-        given = (self.run_id, origin, before, started, bodies)
-        await in_thread(self.store.copy_before, *given)
+        await in_thread(self.store.copy_before, self.run_id, origin, before, started, bodies)
         self._is_new = False
 
     async def effect(self, key: str) -> dict[str, Any] | None:
@@ -167,11 +166,7 @@ class Log:
 
 
 def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
-    """Compares a stored run with the current request.
-
-    Raises:
-        RunMismatch: they differ; the message says where.
-    """
+    """Raises a `RunMismatch` that says where a stored run and the current request differ, if they do."""
     # Earlier versions bound runs to fewer settings, and the earliest had fewer.
     kept = {name: record.settings[name] for name in binding if name in record.settings}
     before = kept | record.binding

@@ -57,9 +57,7 @@ class Plan(ABC):
 def choose_window(model: str, asked: int | None, reported: int | None, name: str = "window") -> int:
     """The window of a run: the argument `name` if given, else the smaller of the model's and 8192 tokens.
 
-    Raises:
-        WindowUnknown: neither is known.
-        ConfigError: the requested window exceeds the model's.
+    Raises a `WindowUnknown` if neither is known, a `ConfigError` if the argument exceeds the model's.
     """
     if asked is None and reported is None:
         raise WindowUnknown(

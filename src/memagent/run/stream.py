@@ -138,11 +138,7 @@ class EventStream(Generic[R]):
 
     @property
     def outcome(self) -> R:
-        """The result of the run.
-
-        Raises:
-            ConfigError: the events were not consumed to the end.
-        """
+        """The result of the run. Raises a `ConfigError` if the events were not consumed to the end."""
         if self._outcome is None:
             raise ConfigError(f"run {self.run_id!r} has not ended: consume all its events first")
         return self._outcome
@@ -171,7 +167,6 @@ class EventStream(Generic[R]):
 
 
 def _stop_abandoned(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop, run_id: str) -> None:
-    """Stops the run of a dropped stream."""
     if task.done() or loop.is_closed():
         return
     loop.call_soon_threadsafe(task.cancel)

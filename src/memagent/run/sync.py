@@ -52,11 +52,7 @@ def new_run_id() -> str:
 
 
 def check_run_id(run_id: str) -> str:
-    """A run id that is safe as a file name.
-
-    Raises:
-        ConfigError: it is empty, longer than 64 characters, or has others than letters, digits, `.`, `_`, `-`.
-    """
+    """A run id that is safe as a file name. Raises a `ConfigError` if it isn't."""
     # A leading '-' would look like a command-line option, a leading '.' would make a hidden file.
     run_id = str(run_id)  # a UUID or a number will do
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", run_id):

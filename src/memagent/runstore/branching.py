@@ -36,14 +36,9 @@ class Branching:
         started: Event,
         bodies: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Begins a run with what another one did before a chunk, all or nothing, without its cost.
+        """Begins a run with what the run `origin` did before a chunk, all or nothing, without its cost.
 
-        Args:
-            run_id: the new run; it has no effects and events yet.
-            origin: the other run.
-            before: the first chunk that is not copied.
-            started: the new run's first event.
-            bodies: effects of the new run whose copies have another body, by key.
+        `started` is its first event; `bodies` are those that differ from the copied ones, by key.
         """
         first = started.model_copy(update={"seq": 0}).model_dump_json()
         copied = (run_id, origin, before)

@@ -162,10 +162,7 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
     """Migrates the store to this version, unless another process was faster.
 
     The caller commits the transaction, then releases the locks that `held` takes. A copy of the file is
-    left next to it, with `.version` and the version appended to its name.
-
-    Raises:
-        RunBusy: a run is in use.
+    left next to it, with `.version` and the version appended to its name. Raises a `RunBusy` if a run is in use.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version >= VERSION:

@@ -73,11 +73,7 @@ class RunStore(Branching, Spending):
     def create(
         self, run_id: str, binding: dict[str, Any], settings: dict[str, Any], source: dict[str, Any]
     ) -> None:
-        """Creates a run.
-
-        Raises:
-            RunMismatch: the id is taken.
-        """
+        """Creates a run. Raises a `RunMismatch` if the id is taken."""
         now = time.time()
         parts = map(json.dumps, (binding, settings, source))
         with self._db.write() as db:
@@ -95,11 +91,7 @@ class RunStore(Branching, Spending):
         return _record(found[0]) if found else None
 
     def get(self, run_id: str) -> RunRecord:
-        """The run with that id.
-
-        Raises:
-            RunNotFound: there is none.
-        """
+        """The run with that id. Raises a `RunNotFound` if there is none."""
         record = self.find(run_id)
         if record is None:
             where = f"{self.path}; `memagent runs` lists them"
@@ -139,12 +131,7 @@ class RunStore(Branching, Spending):
         return bool(self._db.read(f"SELECT 1 FROM runs WHERE id = ? AND {_ANSWERED}", (run_id,)))
 
     def remove(self, run_id: str) -> None:
-        """Deletes a run and all its steps.
-
-        Raises:
-            RunNotFound: there is none.
-            RunBusy: it is in use.
-        """
+        """Deletes a run and all its steps. Raises a `RunNotFound` if there is none, a `RunBusy` if it is in use."""
         self.get(run_id)
         with self.hold(run_id):
             with self._db.write() as db:
@@ -165,11 +152,7 @@ class RunStore(Branching, Spending):
 
     @contextmanager
     def hold(self, run_id: str, wait: float = WAIT) -> Generator[None]:
-        """Holds a run for one worker, and waits for it for `wait` seconds at most.
-
-        Raises:
-            RunBusy: another process, thread or task holds it.
-        """
+        """Holds a run for one worker. Raises a `RunBusy` if another holds it for longer than `wait` seconds."""
         if self.path is not None:
             with run_lock(self.path, run_id, wait):
                 yield

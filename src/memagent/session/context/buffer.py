@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any
 
 from memagent.compaction import Compaction
-from memagent.errors import ConfigError, WindowUnknown
+from memagent.errors import ConfigError, QuestionTooLong, WindowUnknown
 from memagent.messages import Message, Sampling, ToolSpec, Usage
 from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
@@ -254,7 +254,14 @@ class SummaryBuffer(Feeding):
             QuestionTooLong: it is too long for that.
             ModelError: the server had to count, and did not answer.
         """
-        await count_in_thread(self._model.name, self._ready.check_said, text)
+        layout = self._ready.layout
+        size = await count_in_thread(self._model.name, layout.size, text)
+        if size > layout.said:
+            raise QuestionTooLong(
+                f"the message takes {size} tokens, but with a working context of {layout.window} at most "
+                f"{max(layout.said, 0)} stay word for word when the context is summarised: shorten it, let a tool read "
+                f"the text, or use a larger working_context"
+            )
 
     async def dump(self) -> dict[str, Any] | None:
         """The state as JSON values, for `open`; None while results are missing or a summary is unfinished."""

@@ -171,7 +171,12 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
     if last.head.role != "assistant":
         return _keep_said(layout, past, older, last)
     if not older:
-        return _alone(layout, past, last)
+        spare = layout.calm - layout.state(past, (last.without_texts(),)).tokens
+        if last.results and spare >= 0:
+            kept, changes = clip_turn(layout, last, spare)
+            if layout.state(past, (kept,)).tokens <= layout.calm:
+                return Split(kept=(kept,), changes=changes, tiers=("clip",), summary=False)
+        return Split(summarised=(last,))
     unseen = any(split_media(message.extra)[1] for message in last.native)
     if unseen and _fits_behind(layout, past, turns, last):  # summaries are written from text
         return Split(summarised=older, kept=(last,))
@@ -201,7 +206,8 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
             return layout.state(past, (turn,)).tokens < layout.limit
         if media:
             return _fits_behind(layout, past, (*older, last), turn)
-        return layout.base + _size(layout, turn) <= layout.limit - layout.progress
+        size = layout.state(Past(), (turn,)).tokens - layout.count(layout.prompt)
+        return layout.base + size <= layout.limit - layout.progress
 
     if summary and fits(last):
         return Split(summarised=older, kept=(last,))
@@ -229,18 +235,3 @@ def _fits_behind(layout: Layout, past: Past, turns: tuple[Turn, ...], last: Turn
     bare = layout.state(Past(past.stage + 1, said=said, earlier=earlier), (last,)).tokens
     most = min(layout.limit - 1, layout.state(past, turns).tokens - layout.progress)
     return bare + layout.summary + layout.ledger <= most
-
-
-def _alone(layout: Layout, past: Past, last: Turn) -> Split:
-    """It is the only turn: its results are clipped, and if that isn't enough it is summarised."""
-    spare = layout.calm - layout.state(past, (last.without_texts(),)).tokens
-    if last.results and spare >= 0:
-        kept, changes = clip_turn(layout, last, spare)
-        if layout.state(past, (kept,)).tokens <= layout.calm:
-            return Split(kept=(kept,), changes=changes, tiers=("clip",), summary=False)
-    return Split(summarised=(last,))
-
-
-def _size(layout: Layout, turn: Turn) -> int:
-    """Tokens that a turn adds to the prompt."""
-    return layout.state(Past(), (turn,)).tokens - layout.count(layout.prompt)

@@ -83,8 +83,7 @@ class History(Leaf):
     def follow(self, chain: Chain) -> Self:
         """The same at the next history: what of it was read before, and its prompt.
 
-        Raises:
-            HistoryChanged: it continues neither what was fed last nor what was returned.
+        Raises a `HistoryChanged` if it continues neither what was fed last nor what was returned.
         """
         for mark, systems in ((self.fed, self.systems), (self.sent, self.sent_systems)):
             if chain.begins_with(mark):
@@ -98,11 +97,6 @@ class History(Leaf):
             f"make another one for this history, or restore the state() that was saved at the point it goes back to"
         )
 
-    def with_sent(self, messages: Sequence[Message]) -> Self:
-        """The same after messages were returned."""
-        sent = Chain([Message.from_openai(message.to_openai()) for message in messages])
-        return self.model_copy(update={"sent_systems": sent.systems, "sent": sent.mark()})
-
 
 class Stored(Leaf):
     """What `SummaryBuffer.state` returns."""
@@ -110,21 +104,6 @@ class Stored(Leaf):
     version: Literal[1] = STATE_VERSION
     context: Saved
     history: History
-
-    @classmethod
-    def read(cls, state: Mapping[str, Any]) -> Self:
-        """Reads a state.
-
-        Raises:
-            ConfigError: it is not one, or of a later version of memagent.
-        """
-        try:
-            return cls.model_validate(state)
-        except ValidationError as error:
-            raise ConfigError(
-                f"this is not a buffer's state of version {STATE_VERSION} ({describe_problem(error)}): give what "
-                f"state() returned, or use the memagent that wrote it"
-            ) from error
 
 
 Given = Message | Mapping[str, Any] | BaseModel
@@ -227,7 +206,9 @@ class Feeding(Closing):
             self._history = self._history.model_copy(update=read)
         await _complete(opened, most)
         sent = opened.state.messages
-        self._history = self._history.with_sent(sent)
+        again = Chain([Message.from_openai(message.to_openai()) for message in sent])
+        returned = {"sent_systems": again.systems, "sent": again.mark()}
+        self._history = self._history.model_copy(update=returned)
         return sent
 
     def state(self) -> dict[str, Any]:
@@ -253,7 +234,13 @@ class Feeding(Closing):
         Raises:
             ConfigError: it isn't a state, or was written by a later version of memagent.
         """
-        stored = Stored.read(state)
+        try:
+            stored = Stored.model_validate(state)
+        except ValidationError as error:
+            raise ConfigError(
+                f"this is not a buffer's state of version {STATE_VERSION} ({describe_problem(error)}): give what "
+                f"state() returned, or use the memagent that wrote it"
+            ) from error
         buffer: Any = cls
         made: Self = buffer(model, **settings)
         made._saved, made._history = stored.context, stored.history

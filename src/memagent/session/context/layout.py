@@ -116,9 +116,7 @@ class Layout:
 
         L = min(max(3/4 W, what stays + W / 4 or what turns need), W - instruction - summary).
 
-        Raises:
-            WindowTooSmall: there isn't enough room.
-            ConfigError: the prompt is empty, or contains results.
+        Raises a `WindowTooSmall`, or a `ConfigError` if the prompt is empty, or contains results.
         """
         if not self.prompt:
             raise ConfigError("the prompt is empty: open a session with at least the task")

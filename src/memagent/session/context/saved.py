@@ -8,7 +8,6 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from memagent.compaction import Compaction
-from memagent.errors import QuestionTooLong
 from memagent.messages import Message, Usage
 from memagent.models.retry import count_in_thread
 from memagent.run.caller import Caller
@@ -43,7 +42,6 @@ class Opened:
     summariser: Summariser
     state: State
     number: int = 0
-    """Number of the next turn."""
 
     @classmethod
     def begin(
@@ -74,7 +72,7 @@ class Opened:
 
     def dump(self) -> dict[str, Any] | None:
         """See `SummaryBuffer.dump`. Blocks."""
-        if self.summariser.written is None or self.state.pending:
+        if not self.summariser.idle or self.state.pending:
             return None
         return _adapter().dump_python(self.save(), mode="json")
 
@@ -109,16 +107,6 @@ class Opened:
         await self.summariser.forget()
         self.summariser.usage, self.summariser.retried = Usage(), []
         return report
-
-    def check_said(self, text: str) -> None:
-        """See `SummaryBuffer.check_said`. Blocks."""
-        layout = self.layout
-        if (size := layout.size(text)) > layout.said:
-            raise QuestionTooLong(
-                f"the message takes {size} tokens, but with a working context of {layout.window} at most "
-                f"{max(layout.said, 0)} stay word for word when the context is summarised: shorten it, let a tool read "
-                f"the text, or use a larger working_context"
-            )
 
 
 @cache

@@ -88,10 +88,9 @@ class Summariser:
             self._begun = state, asyncio.create_task(self._early(layout, state))
 
     @property
-    def written(self) -> dict[str, int] | None:
-        """Completed calls of each kind; None while a summary is unfinished."""
-        idle = self._begun is None and not self._passes and not self.retried
-        return dict(self.counts) if idle else None
+    def idle(self) -> bool:
+        """Whether no summary is unfinished."""
+        return self._begun is None and not self._passes and not self.retried
 
     async def find_begun(self) -> tuple[State, Summary] | None:
         """The summary started early, once finished and until forgotten; None if there is none, or it failed."""
