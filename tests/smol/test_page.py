@@ -8,6 +8,7 @@ import pytest
 
 from memagent.tasks.statistics import estimate
 from memagent_bench.records import read_records
+from memagent_bench.ruler.tasks import TASKS as RULER
 from memagent_bench.significance import Difference, paired_difference
 from memagent_smol.answers import answers
 from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED
@@ -36,6 +37,24 @@ def test_arms(row: str, arm: str, system: str) -> None:
     found = [estimate([scores(records, cell, system)]) for cell in CELLS["short"]]
     cells = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in found]
     assert f"| {row} | {' | '.join(cells)} |" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("arm", "system"),
+    [
+        ("ruler", MEMORY_GATE),
+        ("ruler", BM25),
+        ("ruler", "direct-left"),
+        ("ruler-search", "bm25"),
+    ],
+)
+def test_ruler(arm: str, system: str) -> None:
+    records = read_records(RESULTS / arm)
+    found = [scores(records, cell, system) for cell in CELLS["ruler-4k"] if cell.task in RULER]
+    one = estimate(found)
+    assert one.n == 13 * 20
+    assert f"{one.mean:.3f}** [" in PAGE or f"{one.mean:.3f} [" in PAGE
+    assert f"[{one.low:.3f}, {one.high:.3f}]" in PAGE
 
 
 def difference(a: str, b: str, *, to: str = MEMORY_GATE) -> tuple[Difference, int]:

@@ -28,6 +28,7 @@ from memagent_train.runs.policy import load_model, load_tokenizer
 from memagent_train.runs.traces import read_traces
 from memagent_train.smoke.tokenizer import KINDS
 
+ROOT = Path(__file__).parents[3]
 TOKENIZER = Path(__file__).parents[2] / "data" / "tokenizer"
 
 
@@ -201,6 +202,13 @@ def test_seeds_of_an_arm_share_a_row_and_large_models_have_their_own(tmp_path: P
         "| SUPO | 2 | 0.250 (0.250-0.250) | 0.800 (0.700-0.900) | 0.80, 1.00 | 0.08 |",
         "| SUPO, 0.5M weights | 1 | 0.250 [0.150, 0.350] | 0.500 [0.400, 0.600] | 0.50, 1.00 | 0.05 |",
     ]
+
+
+def test_the_page_has_the_committed_figures() -> None:
+    page = (ROOT / "docs" / "supo.md").read_text(encoding="utf-8")
+    rows = table(ROOT / "experiments" / "memagent_draws" / "results")[2:]
+    assert len(rows) == 6
+    assert [row for row in rows if row not in page] == []
 
 
 def test_summaries_that_kept_the_value_are_counted(

@@ -45,10 +45,7 @@ def convert_text(path: Path, pieces: Iterator[str], name: str) -> Generator[Pass
 def convert_file(
     path: Path, start: bytes, name: str, *decoding: str | None
 ) -> Generator[Passage] | None:
-    """Converts another format, known by the suffix, or the first bytes for PDF; compressed files are refused.
-
-    `decoding` is the encoding and the error mode that were given.
-    """
+    """Converts another format, known by the suffix, or first bytes; `decoding`: the encoding and error mode given."""
     kind = "pdf" if PDF.search(start[:1024]) else FILES.get(_suffix(path))
     if kind and start.startswith(b"\x1f\x8b"):
         raise BinaryDocument(f"{name!r} is compressed: unpack it first (gunzip {name})")
