@@ -434,7 +434,7 @@ async def test_over_a_real_server(server: Script) -> None:
     await retry.aclose()
 
 
-def test_half_an_emoji_in_an_error_does_not_end_a_run() -> None:
+def test_half_an_emoji_in_an_error_does_not_end_a_run(caplog: pytest.LogCaptureFixture) -> None:
     """Its event could not be stored, so the reply behind it would be lost."""
     _, retry = fast([ServerFailed("cut \ud83d"), "A memory.", "Pierre."])
     with MemoryAgent(retry, window=2048, store=None) as agent:
@@ -442,3 +442,4 @@ def test_half_an_emoji_in_an_error_does_not_end_a_run() -> None:
         events = list(agent.store.events(result.run_id))
     assert result.answer == "Pierre."
     assert [e.reason for e in events if e.type == "retried"] == ["ServerFailed: cut \ufffd"]
+    assert caplog.messages[0].endswith("cut \ufffd")

@@ -17,6 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState
 from memagent.errors import ConfigError, ConnectionFailed, ModelError, RequestTimeout, ServerBusy
 from memagent.messages import ChatRequest, Completion, Failure
 from memagent.models.base import ChatModel, Wrapper
+from memagent.texts import repair_surrogates
 from memagent.threads import in_thread
 from memagent.tokens.base import TokenCounter
 
@@ -241,10 +242,11 @@ class _Course:
 
     def _note(self, state: RetryCallState) -> None:
         wait = state.upcoming_sleep
-        text, waited = f"{type(self._last).__name__}: {self._last}", wait
+        reason = repair_surrogates(str(self._last))
+        text, waited = f"{type(self._last).__name__}: {reason}", wait
         # The error has all of it.
         same = bool(self.failures) and self.failures[-1].error == text
-        why = "same error" if same else str(self._last).partition("; ")[0]
+        why = "same error" if same else reason.partition("; ")[0]
         if len(self.failures) == FAILURES_KEPT:
             text += f" (and {self.sent - FAILURES_KEPT} before it)"
             waited += self.failures.pop().waited
