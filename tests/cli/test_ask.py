@@ -13,6 +13,7 @@ FIELDS = {
         "answer",
         "memory",
         "stop_reason",
+        "partial",
         "run_id",
         "usage",
         "chunks",

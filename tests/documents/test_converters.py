@@ -465,10 +465,10 @@ def test_docx_takes_time_in_proportion(tmp_path: Path, between: str) -> None:
     times: list[float] = []
     for count in (2_000, 20_000):
         path = made.docx(tmp_path / "a.docx", (made.paragraph("text") + between * 3) * count)
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in docx.read(path, "x"):
             pass
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert times[1] < 30 * times[0]
 
 

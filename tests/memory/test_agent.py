@@ -141,7 +141,11 @@ def test_an_empty_question_is_refused(agent: MemoryAgent, question: str) -> None
         ({"trust": True}, ConfigError, r"trust must be .*, got True"),
         ({"window": "many"}, ConfigError, r"window must be .*, got 'many'"),
         ({"prompts": "nope"}, PromptSetError, r"'nope'"),
-        ({"concurrency": 0}, ConfigError, r"concurrency must be at least 1, got 0"),
+        (
+            {"concurrency": 0},
+            ConfigError,
+            r"concurrency must be a whole number of at least 1, got 0",
+        ),
     ],
 )
 def test_wrong_settings_fail_at_once(

@@ -204,7 +204,7 @@ def test_a_run_that_is_not_there(agent: ToolAgent) -> None:
         ({"protocol": "xml"}, "protocol must be 'native' or 'text', got 'xml'"),
         ({"early": 1.0}, "early must be less than 1, got 1.0"),
         ({"limits": 3}, "limits must be a memagent.Limits, got 3"),
-        ({"concurrency": 0}, "concurrency must be at least 1, got 0"),
+        ({"concurrency": 0}, "concurrency must be a whole number of at least 1, got 0"),
         ({"tools": []}, "at least one"),
         ({"tools": None}, "tools=None"),
         ({"tools": "look"}, "tools='look'"),

@@ -89,8 +89,10 @@ class Neutraliser:
             forms.append(("<", rf"\s*+/?\s*+(?:{names})(?:[\s/][^<>]*+)?>"))
         self._pattern, self._firsts = _starts(forms)
         tokens = sorted(set(map(_plain, control_tokens)))
-        others = [t for t in tokens if len(t) > 1 and not self._pattern.match(t)]
-        forms += [(token[0], re.escape(token[1:])) for token in others]
+        for token in tokens:
+            if len(token) > 1 and not self._pattern.match(token):
+                first, rest = token[0], re.escape(token[1:])
+                forms.append((first, rest))
         self._pattern, self._firsts = _starts(forms)
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
@@ -119,7 +121,9 @@ def _starts(forms: Iterable[tuple[str, str]]) -> tuple[re.Pattern[str], Iterable
         for char in {first, *first.lower()[:1], *first.upper()[:1]}:
             following[char].append(rest)
     # The leading literal, outside any flag, lets the search skip everything that can't begin a look-alike.
-    patterns = (rf"{re.escape(c)}(?i:(?={'|'.join(rest)}))" for c, rest in following.items())
+    patterns: list[str] = []
+    for char, forms_after in following.items():
+        patterns.append(rf"{re.escape(char)}(?i:(?={'|'.join(forms_after)}))")
     return re.compile("|".join(patterns)), tuple(following)
 
 

@@ -40,7 +40,9 @@ def prompt_bound(
     Tools and calls are counted as indented JSON, the widest form that templates write them in; or as compact JSON and
     two tokens for each line end with its indentation, where that is less.
     """
-    bound = base.REQUEST_ALLOWANCE + sum(message_bound(counter.count, m) for m in messages)
+    bound = base.REQUEST_ALLOWANCE
+    for message in messages:
+        bound += message_bound(counter.count, message)
     if tools:
         wide, compact = _write_json([tool.to_openai() for tool in tools])
         most = min(counter.count(wide), counter.count(compact) + 2 * wide.count("\n"))
