@@ -189,7 +189,7 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
     Raises:
         DocumentNotFound: a folder can't be listed.
     """
-    if os.path.isfile(path):  # noqa: PTH113 - pathlib raises for what it may not look at
+    if os.path.isfile(path):  # noqa: PTH113 - pathlib raises; `_is_file` is for what was listed
         return path.parent, [path]
     folder = next(filter(os.path.isdir, (path, *path.parents)))
     parts = list(path.relative_to(folder).parts) or ["**"]
