@@ -91,14 +91,14 @@ def converse(folder: Path, store: str, early: float | None) -> None:
     for number in range(answered, MESSAGES):
         session.send(said(number))
         os.write(log, f"answered {number}\n".encode())
-        time.sleep(0.02)  # between messages: on a busy machine too, some kill hits it
+        time.sleep(0.02)  # between messages, where three kills have to find it on a busy machine too
     os._exit(0)
 
 
 def main() -> None:
     folder, seed, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     run = partial(converse, folder, early=float(sys.argv[4]) or None)
-    print(json.dumps(kill(folder, seed, kills, run)))
+    print(json.dumps(kill(folder, seed, kills, run, after="answered")))
 
 
 if __name__ == "__main__":

@@ -92,16 +92,16 @@ def lines(folder: Path, store: str) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def wait_for(folder: Path, store: str, lines_wanted: int, child: int) -> None:
-    """Waits until so much was done in all, or the child is gone."""
-    while len(lines(folder, store)) < lines_wanted:
+def wait_for(folder: Path, store: str, lines_wanted: int, child: int, last: str = "") -> None:
+    """Waits until so much was done in all and the last of it begins so, or the child is gone."""
+    while len(did := lines(folder, store)) < lines_wanted or not did[-1].startswith(last):
         if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             return
         time.sleep(0.001)
 
 
 def kill(
-    folder: Path, seed: int, kills: int, run: Callable[[str], None]
+    folder: Path, seed: int, kills: int, run: Callable[[str], None], after: str = ""
 ) -> list[dict[str, object]]:
     """Runs once unbroken, then again and again in children that are killed.
 
@@ -110,6 +110,7 @@ def kill(
         seed: of the instants.
         kills: how many children are killed.
         run: does the work in the store of that name, and ends the process.
+        after: some of the kills come right after something that begins so.
 
     Returns:
         For each child whether it was killed, what it did, and what was committed before.
@@ -129,10 +130,13 @@ def kill(
         if child == 0:
             run("killed.sqlite")
         if attempt < kills:
+            place = max(places[attempt], before + 1)
             if attempt % 5 == 4:
                 time.sleep(draw.uniform(0.0, 0.2))
+            elif attempt in {2, 7, 12}:
+                wait_for(folder, "killed.sqlite", place, child, after)
             else:
-                wait_for(folder, "killed.sqlite", max(places[attempt], before + 1), child)
+                wait_for(folder, "killed.sqlite", place, child)
                 time.sleep(draw.uniform(0.0, 0.006))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
