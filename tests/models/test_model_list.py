@@ -196,6 +196,7 @@ async def test_a_redirect_to_another_server_gets_neither_document_nor_headers(
     there = second.url.replace("127.0.0.1", "me:hunter22@localhost")
     server.default = send(status, b"", Location=f"{there}/chat/completions?key=abcdef")
     server.others = {"/tokenize": send(status, b"", Location=f"{there}/tokenize")}
+    server.models = send(status, b"", Location=f"{there}/models?key=abcdef")
     model = OpenAIModel("tiny", base_url=server.url, default_headers={"X-Key": "sk-123456"})
     words = rf"redirects \({status}\) to .*, which is another server; give '{second.url}".replace(
         "127.0.0.1", "localhost"
@@ -204,6 +205,7 @@ async def test_a_redirect_to_another_server_gets_neither_document_nor_headers(
         await model.complete(request())
     with pytest.raises(RequestRefused, match="which is another server"):
         await asyncio.to_thread(model.servers[0].ask, "/tokenize", {})
+    await model.counter()
     assert "hunter22" not in str(caught.value)
     assert "abcdef" not in str(caught.value)
     assert second.connections == 0

@@ -154,8 +154,8 @@ class Clients:
 
 
 async def _refuse_redirect(endpoint: Endpoint, response: Any) -> None:
-    """Stops at redirects of a POST that would lose its body, or take it and the headers to another server."""
-    if response.request.method != "POST" or not response.has_redirect_location:
+    """Stops at redirects that would take a request and its headers to another server, or lose a POST's body."""
+    if not response.has_redirect_location:
         return
     said = f"{endpoint}: the server redirects ({response.status_code}) to"
     location: str = response.headers["location"]
@@ -166,10 +166,10 @@ async def _refuse_redirect(endpoint: Endpoint, response: Any) -> None:
         raise RequestRefused(
             f"{said} {endpoint.quote(location)!r}, which is not a URL; give the server's own as the base URL"
         ) from None
-    if moved or response.status_code in _LOSE_BODY:
+    if moved or (response.request.method == "POST" and response.status_code in _LOSE_BODY):
         host = parts.netloc.rpartition("@")[2]
         to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
-        base = to.removesuffix("/").removesuffix("/chat/completions").removesuffix("/responses")
+        base = re.sub("(/chat/completions|/responses|/models)?/*$", "", to)
         why = "is another server" if moved else "would lose the request"
         raise RequestRefused(f"{said} {to!r}, which {why}; give {base!r} as the base URL")
 
