@@ -1,14 +1,11 @@
 """What a buffer holds once its prompt is known; as plain data, a resumed run starts from it instead of a replay."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from pydantic import TypeAdapter
-
 from memagent.compaction import Compaction
-from memagent.messages import Message, Usage
+from memagent.messages import Leaf, Message, Usage
 from memagent.models.retry import count_in_thread
 from memagent.run.caller import Caller
 from memagent.session.context.anchors import Anchor, Anchors
@@ -18,18 +15,17 @@ from memagent.session.context.summarise import Summariser
 from memagent.session.context.turns import Turn, neutralise, place_message
 
 
-@dataclass(frozen=True)
-class Saved:
+class Saved(Leaf):
     """All that a context is made of, but for the texts in its archive."""
 
-    past: Past = field(default_factory=Past)
+    past: Past = Past()
     turns: tuple[Turn, ...] = ()
     tokens: int = 0
     low: int = 0
     anchors: tuple[Anchor, ...] = ()
     number: int = 0
     """Number of the next turn."""
-    written: Mapping[str, int] = field(default_factory=dict[str, int])
+    written: Mapping[str, int] = {}
     """Completed summary calls of each kind."""
 
 
@@ -53,7 +49,7 @@ class Opened:
     ) -> Self:
         """A new one, or one with the state that `dump` returned. Blocks."""
         layout, name = layout.measure(), caller.model.name
-        saved = Saved() if values is None else _adapter().validate_python(values)
+        saved = Saved() if values is None else Saved.model_validate(values)
         summariser = Summariser(caller, early, saved.written)
         (first, *_), known = layout.anchors.known, saved.anchors
         if not known or (known[0].messages, known[0].counted) != (first.messages, first.counted):
@@ -66,15 +62,22 @@ class Opened:
 
     def save(self) -> Saved:
         """The state to store."""
-        state, counts = self.state, dict(self.summariser.counts)
-        known = (state.tokens, state.low, self.layout.anchors.known)
-        return Saved(state.past, state.turns, *known, self.number, counts)
+        state = self.state
+        return Saved(
+            past=state.past,
+            turns=state.turns,
+            tokens=state.tokens,
+            low=state.low,
+            anchors=self.layout.anchors.known,
+            number=self.number,
+            written=self.summariser.counts,
+        )
 
     def dump(self) -> dict[str, Any] | None:
         """See `SummaryBuffer.dump`. Blocks."""
         if not self.summariser.idle or self.state.pending:
             return None
-        return _adapter().dump_python(self.save(), mode="json")
+        return self.save().model_dump(mode="json")
 
     async def append(self, given: Message, *, ok: bool = True, usage: Usage | None = None) -> None:
         """See `SummaryBuffer.append`."""
@@ -107,8 +110,3 @@ class Opened:
         await self.summariser.forget()
         self.summariser.usage, self.summariser.retried = Usage(), []
         return report
-
-
-@cache
-def _adapter() -> TypeAdapter[Saved]:
-    return TypeAdapter(Saved)
