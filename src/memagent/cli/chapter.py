@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from memagent.cli.exits import NO_ANSWER, Outcome
+from memagent.cli.fact import Trace, trace
 from memagent.cli.fetch import SMOL, ensure_fetched
 from memagent.cli.needle import book
 from memagent.cli.options import Display
@@ -17,8 +18,6 @@ from memagent.cli.progress import Tally
 from memagent.cli.session import drive
 from memagent.cli.show import as_json, costs
 from memagent.cli.watch import watch
-from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
-from memagent.tasks.scores import string_match_part
 from memagent.terminal import duration, shorten
 from memagent.texts import plural
 
@@ -42,10 +41,6 @@ class Asked:
     answers: tuple[str, ...]
     """Each is correct and occurs in the chapter."""
 
-    def is_in(self, text: str) -> bool:
-        """Whether a text contains one of the answers."""
-        return bool(string_match_part(text, self.answers))
-
 
 @dataclass(frozen=True)
 class Chapter:
@@ -54,27 +49,6 @@ class Chapter:
     title: str
     text: str
     asked: tuple[Asked, ...]
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Where an answer appeared, by chunk from 0."""
-
-    said: list[int]
-    """Chunks whose text contains it."""
-    remembered: list[int]
-    """Chunks after which the memory contains it."""
-    last: int
-    """The last chunk read for the question."""
-
-    @property
-    def fate(self) -> str:
-        """What happened to it, as `memagent-bench diagnose` puts it."""
-        if not self.remembered:
-            return "never written"
-        if self.remembered[-1] == self.last:
-            return "kept to the end"
-        return f"lost at chunk {self.remembered[-1] + 1}"
 
 
 def chapter() -> Chapter:
@@ -86,20 +60,12 @@ def chapter() -> Chapter:
     return Chapter(data["title"], text.strip(), tuple(asked))
 
 
-def trace(events: Iterable[Event], text: str, asked: Asked, number: int) -> Trace:
-    """Follows the answers to question `number` through the events of a reading of `text`."""
-    said: list[int] = []
-    remembered: list[int] = []
-    memory, last = "", 0
-    for event in events:
-        if isinstance(event, ChunkRead) and asked.is_in(text[event.start : event.end]):
-            said.append(event.chunk)
-        if isinstance(event, MemoryUpdated | MemoryKept) and event.question == number:
-            memory = event.memory if isinstance(event, MemoryUpdated) else memory
-            last = event.chunk
-            if asked.is_in(memory):
-                remembered.append(last)
-    return Trace(said, remembered, last)
+def tell_fate(found: Trace, read: int) -> tuple[list[int], str]:
+    """After which of the chunks `read` the memory had it; what happened to it, as `memagent-bench diagnose` puts it."""
+    had = [n for stay in found.stays for n in range(stay["chunk"], stay["lost"] or read)]
+    if not had:
+        return had, "never written"
+    return had, "kept to the end" if had[-1] == read - 1 else f"lost at chunk {had[-1] + 1}"
 
 
 def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
@@ -124,18 +90,18 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
         stream = agent.stream(document, [each.question for each in read.asked])
         watch(agent, stream, tally, outcome.display, changes_only=True)
         seconds, record = tally.elapsed, store.get(stream.run_id)
-        events = list(store.events(record.id))
+        traces = [trace(store, record.id, n, *each.answers) for n, each in enumerate(read.asked)]
         facts = as_json(store, record, tally)
         usage = store.usage(record.id)
-    traces = [trace(events, read.text, each, n) for n, each in enumerate(read.asked)]
     results: list[dict[str, Any]] = facts["results"]
     for each, followed, result in zip(read.asked, traces, results, strict=True):
+        remembered, fate = tell_fate(followed, result["chunks"])
         result |= {
             "answers": each.answers,
-            "right": result["answer"] is not None and each.is_in(result["answer"]),
-            "said": followed.said,
-            "remembered": followed.remembered,
-            "fate": followed.fate,
+            "right": bool(followed.in_answer),
+            "said": followed.chunks,
+            "remembered": remembered,
+            "fate": fate,
         }
     if outcome.display is Display.JSON:
         outcome.tell(facts | {"seconds": round(seconds, 3)})

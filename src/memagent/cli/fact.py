@@ -1,13 +1,18 @@
 """`memagent show --fact`: when a text entered the memory, whether the chunk says it, and when it was lost."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
 from memagent.events import Answered, ChunkRead, MemoryUpdated
-from memagent.runstore import RunRecord, RunStore
 from memagent.texts import plural
+
+if TYPE_CHECKING:
+    from memagent.runstore import RunRecord, RunStore
 
 MOST = 12
 """Chunks listed on a line."""
@@ -18,9 +23,7 @@ class Trace:
     """Where a text was in one question's memory."""
 
     question: int
-    stays: list[dict[str, int | str | None]] = field(
-        default_factory=list[dict[str, int | str | None]]
-    )
+    stays: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """First chunk of each stay in the memory (`chunk`, its `start`, `end`, `place`), and with which it was `lost`."""
     chunks: list[int] = field(default_factory=list[int])
     """Chunks that have the text, or its end."""
@@ -33,19 +36,22 @@ def fold(text: str) -> str:
     return " ".join(text.replace("\u2060", "").split()).casefold()
 
 
-def trace(store: RunStore, run_id: str, question: int, fact: str) -> Trace:
-    """Searches a run's events and chunks, one at a time."""
-    found, needle, held = Trace(question), fold(fact), False
+def trace(store: RunStore, run_id: str, question: int, *facts: str) -> Trace:
+    """Searches a run's events and chunks, one at a time, for a text or one of several."""
+    found, needles, held = Trace(question), list(map(fold, facts)), False
     read, before = None, ""
+
+    def count(text: str) -> int:
+        return sum(map(fold(text).count, needles))
+
     for event in store.events(run_id):
         if isinstance(event, ChunkRead):
             read, body = event, store.effect(run_id, f"chunk-{event.chunk}") or {}
             text = body.get("text", "")
-            is_new = fold(before + text).count(needle) > fold(before).count(needle)
-            found.chunks += [event.chunk] if is_new else []
+            found.chunks += [event.chunk] if count(before + text) > count(before) else []
             before = text
         elif isinstance(event, MemoryUpdated) and event.question == question:
-            if (needle in fold(event.memory)) == held:
+            if bool(count(event.memory)) == held:
                 continue
             held = not held
             if not held:
@@ -55,7 +61,7 @@ def trace(store: RunStore, run_id: str, question: int, fact: str) -> Trace:
             where = {} if read is None else read.model_dump(include=place)
             found.stays.append({"chunk": event.chunk, **where, "lost": None})
         elif isinstance(event, Answered) and event.question == question:
-            found.in_answer = needle in fold(event.answer)
+            found.in_answer = count(event.answer) > 0
     return found
 
 
