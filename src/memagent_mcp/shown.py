@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from memagent.memory.extraction import ROW, Extraction, StoredRows
+from memagent.memory.extraction import ROW, Extraction, stored_rows
 from memagent.quotes import Quote
 from memagent.run.result import Result
 from memagent.runstore import RunRecord, RunStore
@@ -132,7 +132,7 @@ def show_rows(result: Extraction[Any], store: RunStore) -> Rows:
 
 def read_rows(store: RunStore, run_id: str, start: int) -> Page:
     """A page of an extraction's rows, a JSON line each; at least one. Blocks."""
-    rows = StoredRows[dict[str, Any]](store, run_id, ROW, dict)
+    rows = stored_rows(store, run_id, ROW, dict[str, Any])
     total, lines, size = len(rows), list[str](), 0
     begin = min(max(0, start), total)
     for number in range(begin, total):

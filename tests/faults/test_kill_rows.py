@@ -9,7 +9,7 @@ import pytest
 from tests.faults.test_kill import without_repeats
 
 from memagent import RunStore
-from memagent.memory.extraction import ROW, StoredRows
+from memagent.memory.extraction import ROW, stored_rows
 from memagent.memory.state import restore
 
 DRIVER = Path(__file__).with_name("kill_rows_driver.py")
@@ -23,7 +23,7 @@ def test_a_killed_extraction_ends_like_an_unbroken_one(tmp_path: Path) -> None:
     said = json.loads(done.stdout)
     assert said["killed"] == [True] * KILLS + [False]
     killed, unbroken = RunStore(tmp_path / "killed.sqlite"), RunStore(tmp_path / "unbroken.sqlite")
-    rows, others = (list(StoredRows(s, "r1", ROW, dict)) for s in (killed, unbroken))
+    rows, others = (list(stored_rows(s, "r1", ROW, dict)) for s in (killed, unbroken))
     assert rows == others
     assert len(rows) == len({row["row"] for row in rows}) > 500
     assert without_repeats(list(killed.events("r1"))) == without_repeats(

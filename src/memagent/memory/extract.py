@@ -25,6 +25,7 @@ from memagent.run.log import Log
 from memagent.run.result import Result
 from memagent.runstore.conversations import without_text
 from memagent.texts import plural
+from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -197,4 +198,5 @@ class RowLoop(MemoryLoop):
         """See `MemoryLoop.run`."""
         (result,), (state,) = await super().run(log, caller, fresh=fresh), self._states
         found = replace(result, question=self._what)
-        return [Extraction[BaseModel].of(found, log.store, self._form, state.progress)]
+        given = (found, log.store, self._form, state.progress)
+        return [await in_thread(Extraction[BaseModel].of, *given)]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
@@ -15,6 +15,7 @@ from memagent.prompts.output import Output
 from memagent.prompts.reply import UnusableReply
 from memagent.run.result import Result
 from memagent.runstore import RunStore
+from memagent.runstore.conversations import StoredValues
 from memagent.texts import quote
 
 M = TypeVar("M", bound=BaseModel)
@@ -58,37 +59,10 @@ class InvalidRow(_Placed):
     """What is wrong with it, a line for each field."""
 
 
-class StoredRows(Sequence[T]):
-    """Rows in the order they were found. Each is read from disk when indexed, so any number takes no memory."""
-
-    def __init__(
-        self, store: RunStore, run_id: str, key: str, make: Callable[[dict[str, Any]], T]
-    ) -> None:
-        self._store, self._run_id, self._key, self._make = store, run_id, key, make
-
-    def __len__(self) -> int:
-        last = self._store.latest(self._run_id, self._key.replace("-%d", ""))
-        return 0 if last is None else last[0] + 1
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(len(self))[index]]
-        number = index if index >= 0 else len(self) + index
-        body = self._store.effect(self._run_id, self._key % number) if number >= 0 else None
-        if body is None:
-            raise IndexError(index)
-        return self._make(body)
-
-    def __reduce__(self) -> tuple[type, tuple[list[T]]]:
-        """A copy contains the rows themselves."""
-        return list, (list(self),)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} rows of run {self._run_id!r}>"
+def stored_rows(store: RunStore, run_id: str, key: str, make: Callable[[Any], T]) -> Sequence[T]:
+    """Rows in the order they were found. Blocks."""
+    last = store.latest(run_id, key.replace("-%d", ""))
+    return StoredValues(store, run_id, {key: 0 if last is None else last[0] + 1}, make)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -104,7 +78,7 @@ class Extraction(Result, Generic[M]):
 
     @classmethod
     def of(cls, result: Result, store: RunStore, form: Output, progress: dict[str, Any]) -> Self:
-        """The extraction of a run whose loop returned `result`."""
+        """The extraction of a run whose loop returned `result`. Blocks."""
 
         def make(body: dict[str, Any]) -> Row[Any]:
             row = body.pop("row")
@@ -116,8 +90,8 @@ class Extraction(Result, Generic[M]):
 
         return cls(
             **vars(result),
-            rows=StoredRows(store, result.run_id, ROW, make),
-            invalid=StoredRows(store, result.run_id, INVALID, lambda body: InvalidRow(**body)),
+            rows=stored_rows(store, result.run_id, ROW, make),
+            invalid=stored_rows(store, result.run_id, INVALID, lambda body: InvalidRow(**body)),
             duplicates=progress.get("duplicates", 0),
         )
 

@@ -14,7 +14,7 @@ from memagent.errors import RunMismatch, RunNotFound, StoreError
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
 from memagent.runstore.branching import Branching
-from memagent.runstore.conversations import StoredConversations
+from memagent.runstore.conversations import find_conversations
 from memagent.runstore.database import Database
 from memagent.runstore.lock import WAIT, busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, escape_body, split_key
@@ -300,7 +300,7 @@ class RunStore(Branching, Spending):
 
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
         """The question's conversations in order, read from disk when indexed; the one about chunk i has index i."""
-        return StoredConversations(self, run_id, question)
+        return find_conversations(self, run_id, question)
 
 
 def _record(row: tuple[Any, ...]) -> RunRecord:
