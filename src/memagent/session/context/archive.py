@@ -1,14 +1,13 @@
 """Stores texts that left the context, and has the tool that reads them back."""
 
 import hashlib
-import sqlite3
 import threading
 from typing import Protocol
 
 from memagent.chunking.fitting import ends
 from memagent.errors import UnknownHandle
 from memagent.messages import ToolSpec
-from memagent.run.log import Log
+from memagent.runstore import RunStore
 from memagent.session.context.anchors import BYTES_PER_TOKEN
 from memagent.tokens.base import TokenCounter
 from memagent.tools import Tool, tool
@@ -47,71 +46,56 @@ class Archive(Protocol):
         ...
 
 
-class FileArchive:
-    """Stores texts in a temporary database on disk, which is deleted on close; RAM stays flat."""
+class RunArchive:
+    """Stores texts as effects of a run, so that a resumed run need not make them again."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+    def __init__(self, store: RunStore, run_id: str) -> None:
+        self._store, self._run_id = store, run_id
 
     def put(self, text: str) -> str:
         """Stores a text under its hash, so the same text always has the same handle."""
-        kept, handle = text.encode("utf-8", "surrogatepass"), _handle(text)
-        with self._lock:
-            self._open().execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (handle, kept))
+        handle = _handle(text)
+        self._open().commit(self._run_id, f"archive/{handle}", {"text": text})
         return handle
 
     def get(self, handle: str) -> str:
         """See `Archive.get`."""
+        body = self._open().effect(self._run_id, f"archive/{handle}")
+        if body is None:
+            raise UnknownHandle(
+                f"nothing is kept as {handle[:64]!r}: use a handle from the conversation"
+            )
+        return body["text"]
+
+    def _open(self) -> RunStore:
+        return self._store
+
+
+class FileArchive(RunArchive):
+    """Stores texts in a temporary run store, on disk and deleted on close; RAM stays flat."""
+
+    def __init__(self) -> None:
+        self._run_id, self._lock = "archive", threading.Lock()
+        self._temporary: RunStore | None = None
+
+    def _open(self) -> RunStore:
         with self._lock:
-            found = self._open().execute("SELECT text FROM texts WHERE handle = ?", (handle,))
-            row = found.fetchone()
-        if row is None:
-            raise _unknown(handle)
-        return row[0].decode("utf-8", "surrogatepass")
+            if self._temporary is None:
+                self._temporary = RunStore(None)
+                self._temporary.create(self._run_id, {}, {}, {})
+            return self._temporary
 
     def close(self) -> None:
         """Deletes everything; a closed archive starts empty when used again."""
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            # No name: SQLite makes a file in the temporary folder, and deletes it at once where that is possible.
-            self._connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-            self._connection.execute("CREATE TABLE texts (handle TEXT PRIMARY KEY, text BLOB)")
-        return self._connection
-
-
-class RunArchive:
-    """Stores texts as effects of a run, so that a resumed run need not make them again."""
-
-    def __init__(self, log: Log) -> None:
-        self._store, self._run_id = log.store, log.run_id
-
-    def put(self, text: str) -> str:
-        """See `Archive.put`."""
-        handle = _handle(text)
-        self._store.commit(self._run_id, f"archive/{handle}", {"text": text})
-        return handle
-
-    def get(self, handle: str) -> str:
-        """See `Archive.get`."""
-        body = self._store.effect(self._run_id, f"archive/{handle}")
-        if body is None:
-            raise _unknown(handle)
-        return body["text"]
+            if self._temporary is not None:
+                self._temporary.close()
+            self._temporary = None
 
 
 def _handle(text: str) -> str:
     raw = text.encode("utf-8", "surrogatepass")
     return f"t{hashlib.blake2b(raw, digest_size=HANDLE_BYTES).hexdigest()}"
-
-
-def _unknown(handle: str) -> UnknownHandle:
-    return UnknownHandle(f"nothing is kept as {handle[:64]!r}: use a handle from the conversation")
 
 
 def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:

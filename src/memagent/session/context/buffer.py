@@ -99,7 +99,7 @@ class SummaryBuffer(Feeding):
             )
         self._own: FileArchive | None = None
         if archive is None and log is not None:
-            archive = RunArchive(log)
+            archive = RunArchive(log.store, log.run_id)
         elif archive is None:
             archive = self._own = FileArchive()
         self._model, self._log, self._prompts, self._early = model, log, prompts, early
