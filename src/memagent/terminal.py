@@ -12,7 +12,6 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
-    from rich.text import Text
 
 REFRESH = 8
 """Progress redraws per second: smooth, but little work."""
@@ -179,17 +178,3 @@ def bar(fraction: float | None, left: float | None, unknown: str = "") -> Render
         ahead = "" if left is None or fraction >= 1 else f" {duration(left)} left"
         row.add_row(ProgressBar(total=1.0, completed=fraction), f"{fraction:4.0%}{ahead}")
     return row
-
-
-def panel(text: Text, title: Text, *, style: str, subtitle: str = "") -> RenderableType:
-    """A text in a frame with round corners."""
-    from rich.panel import Panel
-
-    return Panel(
-        text,
-        title=title,
-        title_align="left",
-        subtitle=subtitle or None,
-        subtitle_align="right",
-        border_style=style,
-    )

@@ -17,7 +17,7 @@ from memagent.cli.runs import is_session, questions_of, status_of
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError
 from memagent.messages import Usage
-from memagent.terminal import amount, clean, console, duration, moment, panel, say, shorten
+from memagent.terminal import amount, clean, console, duration, moment, say, shorten
 from memagent.texts import plural
 
 if TYPE_CHECKING:
@@ -221,11 +221,13 @@ def report(
         for book, answer in answers:
             said = clean(answer).strip() + SO_FAR * book.partial
             if outcome.display is Display.FULL:
+                from rich.panel import Panel
                 from rich.text import Text
 
                 title = Text(shorten(book.question, TITLE), overflow="ellipsis")
                 text = Text(said, style="bold")
-                console(sys.stdout).print(panel(text, title, style="green"))
+                framed = Panel(text, title=title, title_align="left", border_style="green")
+                console(sys.stdout).print(framed)
             else:
                 print(f"{clean(book.question)}\n" if many else "", end="")
                 print(f"answer: {said}\n")

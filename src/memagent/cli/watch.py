@@ -12,7 +12,7 @@ from memagent.cli.history import tell_degenerate, tell_look, tell_neutralised, t
 from memagent.cli.options import Display
 from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
-from memagent.terminal import amount, bar, clean, console, live, on_terminal, panel, shorten
+from memagent.terminal import amount, bar, clean, console, live, on_terminal, shorten
 from memagent.texts import plural
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ class LiveWatcher(AbstractContextManager[None]):
 
     def _panel(self, book: Notebook, limit: int) -> RenderableType:
         """The memory that changed last, with new text in green; cut to fit the screen around the new text."""
+        from rich.panel import Panel
         from rich.text import Text
 
         screen, books = self._console, self.tally.notebooks
@@ -170,11 +171,13 @@ class LiveWatcher(AbstractContextManager[None]):
         first = max(0, min(new - 1, len(lines) - room))
         hidden = len(lines) - room
         which = f"memory {books.index(book)}" if questions else "memory"
-        return panel(
+        return Panel(
             Text("\n").join(lines[first : first + room]),
-            Text(f"{which} after chunk {book.changed} · {book.tokens:,} of {limit:,} tokens"),
-            style="dim",
-            subtitle=plural(hidden, "more line") if hidden > 0 else "",
+            title=Text(f"{which} after chunk {book.changed} · {book.tokens:,} of {limit:,} tokens"),
+            title_align="left",
+            subtitle=plural(hidden, "more line") if hidden > 0 else None,
+            subtitle_align="right",
+            border_style="dim",
         )
 
 
