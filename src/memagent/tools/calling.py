@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from memagent.errors import BadArguments, ConfigError, ToolError
@@ -24,7 +24,7 @@ RESULT_CHARS = 2_000_000
 """Of a result: far over any window, so that a model reads it in parts. What is behind them is not kept."""
 
 
-class Toolset(Mapping[str, Tool]):
+class Toolset(dict[str, Tool]):
     """Tools by name.
 
     Args:
@@ -39,31 +39,22 @@ class Toolset(Mapping[str, Tool]):
         given: Any = tools
         if isinstance(given, (str, Mapping, Tool)) or not isinstance(given, Iterable):
             raise ConfigError(f"tools={quote(tools)}: give a list of tools or functions")
-        self._tools: dict[str, Tool] = {}
+        super().__init__()
         for one in cast("Iterable[Any]", given):
             made = one if isinstance(one, Tool) else tool(cast("Callable[..., Any]", one))
-            if made.name in self._tools:
+            if made.name in self:
                 raise ConfigError(
                     f"two tools are named {made.name!r}; rename one of them (`tool(function, name=...)`, or "
                     f"`prefix=` for an MCP server)"
                 )
-            self._tools[made.name] = made
-        if not self._tools:
+            self[made.name] = made
+        if not self:
             raise ConfigError("no tools were given; give at least one")
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The specs of the tools for the model, in order."""
-        return tuple(one.spec for one in self._tools.values())
-
-    def __getitem__(self, name: str) -> Tool:
-        return self._tools[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tools)
-
-    def __len__(self) -> int:
-        return len(self._tools)
+        return tuple(one.spec for one in self.values())
 
     async def run(self, call: ToolCall, context: ToolContext | None = None) -> ToolOutput:
         """Runs one call. Never raises what a tool raises: only cancellation and KeyboardInterrupt pass through.
@@ -94,12 +85,13 @@ class Toolset(Mapping[str, Tool]):
         return ToolOutput(repair_surrogates(wrong), ok=False)
 
     def _find(self, name: str) -> Tool:
-        if name in self._tools:
-            return self._tools[name]
-        close = difflib.get_close_matches(name[:64], self._tools, n=1)
+        if name in self:
+            return self[name]
+        close = difflib.get_close_matches(name[:64], self, n=1)
         meant = f" Did you mean {close[0]!r}?" if close else ""
-        names = clip(", ".join(self._tools), 1000)
-        raise BadArguments(f"there is no such tool.{meant} The tools are: {names}")
+        raise BadArguments(
+            f"there is no such tool.{meant} The tools are: {clip(', '.join(self), 1000)}"
+        )
 
 
 def read_arguments(text: str) -> dict[str, Any]:

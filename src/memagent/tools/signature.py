@@ -4,7 +4,6 @@ import inspect
 import json
 import re
 import typing
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -108,11 +107,10 @@ class Signature:
                 raise BadArguments(self._explain(error)) from None
         except RecursionError:
             raise BadArguments("the arguments are nested too deeply; write flatter ones") from None
-        names = enumerate(self.signature.parameters)
-        given = OrderedDict(
-            (name, context if name in self.contexts else getattr(values, f"p{place}"))
-            for place, name in names
-        )
+        given = {
+            name: context if name in self.contexts else getattr(values, f"p{place}")
+            for place, name in enumerate(self.signature.parameters)
+        }
         bound = inspect.BoundArguments(self.signature, given)
         return partial(self.function, *bound.args, **bound.kwargs)
 
