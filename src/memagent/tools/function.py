@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, overload
+from typing import Any, TypedDict, Unpack, cast, overload
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
@@ -22,28 +22,19 @@ NOTHING = "(done, nothing returned)"
 """What a model gets for None: an empty result would look lost."""
 
 
+class _Options(TypedDict, total=False):
+    name: str | None
+    description: str | None
+    idempotent: bool
+    read_only: bool
+    timeout: float
+    process: bool
+
+
 @overload
-def tool(
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    idempotent: bool = False,
-    read_only: bool = False,
-    timeout: float = 60.0,
-    process: bool = False,
-) -> Tool: ...
+def tool(function: Callable[..., Any], **options: Unpack[_Options]) -> Tool: ...
 @overload
-def tool(
-    function: None = None,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    idempotent: bool = False,
-    read_only: bool = False,
-    timeout: float = 60.0,
-    process: bool = False,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(**options: Unpack[_Options]) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
     *,
