@@ -25,15 +25,6 @@ def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
     return body
 
 
-def with_text(conversation: Conversation, hole: str, text: str) -> Conversation:
-    """The conversation exactly as it was sent."""
-    place, at = map(int, hole.split(":"))
-    messages = list(conversation.messages)
-    rest = messages[place].content
-    messages[place] = messages[place].model_copy(update={"content": rest[:at] + text + rest[at:]})
-    return conversation.model_copy(update={"messages": tuple(messages)})
-
-
 class StoredValues(Sequence[T]):
     """What effects of a run hold, in order. Each is read from disk when indexed, so any number takes no memory.
 
@@ -89,11 +80,14 @@ def find_conversations(store: RunStore, run_id: str, question: int) -> StoredVal
     counts[f"answer-{number}/q{question}"] = said
 
     def make(body: dict[str, Any]) -> Conversation:
-        conversation = Conversation.model_validate(body["conversation"])
-        if body.get("hole") is None:
-            return conversation
-        chunk = store.effect(run_id, f"chunk-{conversation.chunk}")
-        assert chunk is not None, "a chunk is committed before what shows it"
-        return with_text(conversation, body["hole"], chunk["text"])
+        fields = body["conversation"]
+        if body.get("hole") is not None:
+            chunk = store.effect(run_id, f"chunk-{fields['chunk']}")
+            assert chunk is not None, "a chunk is committed before what shows it"
+            place, at = map(int, body["hole"].split(":"))
+            message = fields["messages"][place]
+            rest = message["content"]
+            message["content"] = rest[:at] + chunk["text"] + rest[at:]
+        return Conversation.model_validate(fields)
 
     return StoredValues(store, run_id, counts, make)
