@@ -265,7 +265,10 @@ class SummaryBuffer(Feeding):
 
     async def dump(self) -> dict[str, Any] | None:
         """The state as JSON values, for `open`; None while results are missing or a summary is unfinished."""
-        return await in_thread(self._ready.dump)
+        opened = self._ready
+        if not opened.summariser.idle or opened.state.pending:
+            return None
+        return await in_thread(opened.save().model_dump, mode="json")
 
     @property
     def limit(self) -> int:

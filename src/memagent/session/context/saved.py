@@ -73,12 +73,6 @@ class Opened:
             written=self.summariser.counts,
         )
 
-    def dump(self) -> dict[str, Any] | None:
-        """See `SummaryBuffer.dump`. Blocks."""
-        if not self.summariser.idle or self.state.pending:
-            return None
-        return self.save().model_dump(mode="json")
-
     async def append(self, given: Message, *, ok: bool = True, usage: Usage | None = None) -> None:
         """See `SummaryBuffer.append`."""
         layout, state = self.layout, self.state
