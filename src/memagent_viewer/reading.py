@@ -6,14 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from memagent import events
-from memagent.cli.history import (
-    CUT_OFF,
-    tell_degenerate,
-    tell_look,
-    tell_neutralised,
-    tell_retry,
-    tell_rows,
-)
+from memagent.cli.history import CUT_OFF, tell
 from memagent.messages import Usage
 from memagent.texts import repair_surrogates
 from memagent_viewer.deltas import find_delta
@@ -38,7 +31,7 @@ class Reading:
         if isinstance(event, events.ChunkRead):
             self._chunks.append([event.start, event.end, event.tokens, event.place, ""])
         elif isinstance(event, events.Neutralised):
-            self._chunks[event.chunk][-1] = tell_neutralised(event.count)
+            self._chunks[event.chunk][-1] = tell(event)
         else:
             question: int | None = getattr(event, "question", None)
             if question is not None:
@@ -81,16 +74,12 @@ class _Book:
                 self._read(event)
             case events.Rereading():
                 self._again = True
-                self._note(None, tell_look(event))
+                self._note(None, tell(event))
             case events.MemoryTruncated():
                 sizes = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
                 self._note(event.chunk, f"memory cut at a sentence end, from {sizes}")
-            case events.MemoryDegenerate():
-                self._note(event.chunk, tell_degenerate(event))
-            case events.Retried():
-                self._note(event.chunk, tell_retry(event))
-            case events.RowsFound():
-                self._note(event.chunk, tell_rows(event))
+            case events.MemoryDegenerate() | events.Retried() | events.RowsFound():
+                self._note(event.chunk, tell(event))
             case events.Settled():
                 self._note(event.chunk, "the model said done: the rest was not read")
             case events.Answered():

@@ -7,14 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from memagent import events
-from memagent.cli.history import (
-    CUT_OFF,
-    TIERS,
-    format_call,
-    tell_neutralised,
-    tell_retry,
-    turns_of,
-)
+from memagent.cli.history import CUT_OFF, TIERS, format_call, tell, tell_neutralised, turns_of
 from memagent.compaction import Change, Compaction
 from memagent.messages import ToolCall
 from memagent.texts import repair_surrogates
@@ -77,7 +70,7 @@ class _Items:
             case events.Compacted():
                 self._compact(event.step, event.compaction)
             case events.Retried():
-                self.items.append({"type": "note", "text": tell_retry(event)})
+                self.items.append({"type": "note", "text": tell(event)})
             case events.Answered():
                 self._answer(event)
             case events.Stopped():

@@ -18,28 +18,26 @@ SO_FAR = " (from the memory so far)"
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
-def tell_retry(event: events.Retried) -> str:
-    """Words for a call that was sent again: how long it waited, and why."""
-    waited = f" after {event.waited:.1f} s" if event.waited else ""
-    return f"sent again{waited}: {event.reason}"
-
-
-def tell_degenerate(event: events.MemoryDegenerate) -> str:
-    """Words for what happened to a degenerate memory."""
-    became = "the old one was kept" if event.kept else "it was accepted"
-    return f"{event.problem}; {became}"
-
-
-def tell_look(event: events.Rereading) -> str:
-    """Words for what was recalled, and what is read again."""
-    recalled, chunks = plural(len(event.recalled), "sentence"), ", ".join(map(str, event.chunks))
-    return f"the memory doesn't settle it: {recalled} recalled, chunks {chunks or '-'} read again"
-
-
-def tell_rows(event: events.RowsFound) -> str:
-    """Words for the rows of a reply that were not added."""
-    left = [("duplicate", event.duplicates), ("invalid row", event.invalid)]
-    return ", ".join(plural(count, what) for what, count in left if count)
+def tell(event: events.Event) -> str:
+    """Words for what happened to a chunk or a call besides the usual; empty if there is nothing to say."""
+    match event:
+        case events.Retried():
+            waited = f" after {event.waited:.1f} s" if event.waited else ""
+            return f"sent again{waited}: {event.reason}"
+        case events.MemoryDegenerate():
+            became = "the old one was kept" if event.kept else "it was accepted"
+            return f"{event.problem}; {became}"
+        case events.Rereading():
+            recalled, chunks = len(event.recalled), ", ".join(map(str, event.chunks)) or "-"
+            said = f"{plural(recalled, 'sentence')} recalled, chunks {chunks} read again"
+            return f"the memory doesn't settle it: {said}"
+        case events.RowsFound():
+            left = [("duplicate", event.duplicates), ("invalid row", event.invalid)]
+            return ", ".join(plural(count, what) for what, count in left if count)
+        case events.Neutralised():
+            return tell_neutralised(event.count)
+        case _:
+            return ""
 
 
 def tell_neutralised(count: int) -> str:
@@ -77,17 +75,14 @@ class History:
                 self._tell_update(event)
             case events.Retried():
                 where = "answer" if event.chunk is None else f"chunk {event.chunk}"
-                self._note(f"{where} {tell_retry(event)}", "yellow")
-            case events.MemoryDegenerate():
-                self._note(f"chunk {event.chunk}: {tell_degenerate(event)}", "yellow")
+                self._note(f"{where} {tell(event)}", "yellow")
             case events.Rereading():
-                self._note(tell_look(event), "cyan")
-            case events.RowsFound() if event.duplicates or event.invalid:
-                self._note(f"chunk {event.chunk}: {tell_rows(event)}", "yellow")
+                self._note(tell(event), "cyan")
+            case events.MemoryDegenerate() | events.RowsFound() | events.Neutralised():
+                if said := tell(event):
+                    self._note(f"chunk {event.chunk}: {said}", "yellow")
             case events.Settled():
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
-            case events.Neutralised():
-                self._note(f"chunk {event.chunk}: {tell_neutralised(event.count)}", "yellow")
             case events.Stopped():
                 self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
             case events.Answered():
@@ -199,7 +194,7 @@ class Steps(History):
             case events.Compacted():
                 self._tell_compaction(event.step, event.compaction)
             case events.Retried():
-                self._paper.line((tell_retry(event), "yellow"))
+                self._paper.line((tell(event), "yellow"))
             case _:
                 super()._event(event)
 

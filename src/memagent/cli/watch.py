@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from memagent import events
 from memagent.cli.changes import gist, mark_changes
-from memagent.cli.history import tell_degenerate, tell_look, tell_neutralised, tell_retry, tell_rows
+from memagent.cli.history import tell
 from memagent.cli.options import Display
 from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
@@ -67,16 +67,14 @@ class PlainWatcher:
                     return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
             case events.MemoryKept() if not self._changes_only:
                 return f"{self._where(event)}kept"
-            case events.MemoryDegenerate():
-                return f"{self._where(event)}{shorten(tell_degenerate(event))}"
+            case events.MemoryDegenerate() | events.Retried():
+                return f"{self._where(event)}{shorten(tell(event))}"
             case events.Neutralised():
-                return f"chunk {event.chunk:<5} {tell_neutralised(event.count)}"
-            case events.Retried():
-                return f"{self._where(event)}{shorten(tell_retry(event))}"
+                return f"chunk {event.chunk:<5} {tell(event)}"
             case events.Rereading():
-                return tell_look(event)
+                return tell(event)
             case events.RowsFound() if event.invalid:
-                return f"{self._where(event)}{tell_rows(event)}"
+                return f"{self._where(event)}{tell(event)}"
             case events.Settled():
                 return f"{self._where(event)}settled: the rest is not read"
             case _:
