@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import urlsplit
@@ -249,12 +249,9 @@ def _size(base64: str) -> int:
 
 def _hide_secrets(url: str) -> str:
     """The URL without potential secrets: user, password and query."""
-    try:
+    with suppress(ValueError):
         parts = urlsplit(url)
-        host = parts.hostname
         port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        parts, host, port = urlsplit(""), None, ""
-    if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError("invalid MCP URL: give one such as 'http://localhost:8000/mcp'")
-    return f"{parts.scheme}://{host}{port}{parts.path}"
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+    raise ConfigError("invalid MCP URL: give one such as 'http://localhost:8000/mcp'")
