@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from memagent.trajectory import Conversation
@@ -25,19 +26,19 @@ def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
     return body
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class StoredValues(Sequence[T]):
-    """What effects of a run hold, in order. Each is read from disk when indexed, so any number takes no memory.
+    """What effects of a run hold, in order. Each is read from disk when indexed, so any number takes no memory."""
 
-    `counts` says how many effects there are by key (`update-%d/q0`), committed in numerical order.
-    """
-
-    def __init__(
-        self, store: RunStore, run_id: str, counts: dict[str, int], make: Callable[[Any], T]
-    ) -> None:
-        self._store, self._run_id, self._counts, self._make = store, run_id, counts, make
+    store: RunStore
+    run_id: str
+    counts: dict[str, int]
+    """How many effects there are by key (`update-%d/q0`); they were committed in numerical order."""
+    make: Callable[[Any], T]
+    """Makes a value of an effect's body."""
 
     def __len__(self) -> int:
-        return sum(self._counts.values())
+        return sum(self.counts.values())
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -47,11 +48,11 @@ class StoredValues(Sequence[T]):
         place = range(len(self))[index]
         if isinstance(place, range):
             return [self[each] for each in place]
-        for key, count in self._counts.items():
+        for key, count in self.counts.items():
             if place < count:
-                body = self._store.effect(self._run_id, key.replace("%d", str(place)))
+                body = self.store.effect(self.run_id, key.replace("%d", str(place)))
                 assert body is not None, "effects of a kind are committed in order"
-                return self._make(body)
+                return self.make(body)
             place -= count
         raise IndexError(index)
 
@@ -60,7 +61,7 @@ class StoredValues(Sequence[T]):
         return list, (list(self),)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} stored values of run {self._run_id!r}>"
+        return f"<{len(self)} stored values of run {self.run_id!r}>"
 
 
 def find_conversations(store: RunStore, run_id: str, question: int) -> StoredValues[Conversation]:
