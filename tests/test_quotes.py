@@ -43,6 +43,15 @@ def test_other_words_and_another_order_score_less() -> None:
     assert (other.text, other.score, other.sentence) == ("", 0, "Whales sing.")
 
 
+@pytest.mark.parametrize(
+    "said", ["3 people died in the fire of 187.", "The repair costs 23.", "He is here."]
+)
+def test_a_part_of_a_word_is_another_word(said: str) -> None:
+    text = "In all 13 people died in the fire of 1871. The repair costs 2300 euros. She is here."
+    (found,) = quotes(text, said)
+    assert found.score < 1
+
+
 def test_rare_words_count_more() -> None:
     text = (
         "The cat is in the house of the man. " * 30

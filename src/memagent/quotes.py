@@ -51,7 +51,7 @@ async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
         count += 1
     weights = {word: math.log1p(count / (1 + seen[word])) for word in vocabulary}
     totals = [sum(weights[word] for word in own) for own in wanted]
-    exact = [" ".join(words(sentence)) for sentence in sentences]
+    exact = [f" {' '.join(words(sentence))} " for sentence in sentences]
     best = list(map(Quote, sentences))
     async for start, text in _read(document):
         found = words(text)
@@ -62,7 +62,7 @@ async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
             if (score < 1 and score <= best[number].score) or score < MIN_SCORE:
                 continue
             # All words in another order are almost, but not quite, word for word.
-            score = 1.0 if exact[number] in " ".join(found) else min(score, 0.99)
+            score = 1.0 if exact[number] in f" {' '.join(found)} " else min(score, 0.99)
             if score > best[number].score:
                 end = start + len(text)
                 places = getattr(document, "places", None)
