@@ -94,6 +94,19 @@ def test_exact_match_and_f1_by_hand() -> None:
         ("the Red House", "red house", 1),
         ("red houses", "red house", 0),
         ("12 men", "12", 0),
+        # Marks around a number are no part of its value, but signs and points are.
+        ("$1,000", "1000", 1),
+        ("1000", "$1,000.00", 1),
+        ("(5)", "5", 1),
+        ("50 %", "50", 1),
+        ('"5"', "5", 1),
+        ("**42**", "42", 1),
+        ("__-42__", "-42", 1),
+        ("-$5", "5", 0),
+        (".5", "5", 0),
+        ("1.000.000", "1", 0),
+        ("5²", "5", 0),
+        ("5-10", "5", 0),
     ],
 )
 def test_equivalence_by_hand(answer: str, reference: str, score: float) -> None:
@@ -129,6 +142,8 @@ def test_sets_by_hand() -> None:
         ("3,4", "4", 1),
         ("-7", "7", 0),
         ("a12", "12", 0),
+        ("row_12", "12", 0),
+        ("Of 40, __12__ are herons.", "12", 1),
         ("twelve", "12", 0),
         ("", "12", 0),
     ],

@@ -21,9 +21,12 @@ ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 """ASCII only, as in SQuAD."""
 NUMBER = re.compile(
-    r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\d)", flags=re.ASCII
+    r"(?<![a-zA-Z\d.])(?<![a-zA-Z\d]_)[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\d)",
+    flags=re.ASCII,
 )
 """A number with its sign, such as `1,234` or `1234.50`; digits inside a word or a longer number don't match."""
+MORE = re.compile(r"[^\W_]|[-+\u2212]")
+"""What makes a text with one number more than that number; marks such as those of money or bold type don't."""
 MEMBERS = re.compile(r"\band\b|(?<!\d),|,(?!\d{3}(?!\d))|[;\n]", flags=re.IGNORECASE)
 """Separators of a list; the comma in `1,234` isn't one."""
 MARKER = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
@@ -113,9 +116,9 @@ def f1(answer: str, references: Sequence[str]) -> float:
 def equivalent(answer: str, references: Sequence[str]) -> float:
     """1 if the answer is equivalent to any of the references: max over y of [y = answer].
 
-    Two numbers are equivalent if their values are equal (`1,000` and `1000.0`, but not `3.0` and `30`, which SQuAD's
-    normalisation conflates), other texts if their normalised forms are. Source: Eq. 6 of MemAgent
-    (arXiv 2507.02259), its reward for questions with several acceptable answers.
+    Two numbers are equivalent if their values are equal, with marks around them or not (`**1,000**` and `1000.0`, but
+    not `3.0` and `30`, which SQuAD's normalisation conflates), other texts if their normalised forms are. Source:
+    Eq. 6 of MemAgent (arXiv 2507.02259), its reward for questions with several acceptable answers.
     """
     text = _value(answer)
     return float(any(_value(reference) == text for reference in _check(references)))
@@ -176,8 +179,8 @@ def _check(references: Sequence[str]) -> list[str]:
 
 
 def _value(text: str) -> str | Decimal:
-    found = NUMBER.fullmatch(text.strip().removesuffix("."))
-    return numbers(found.group())[0] if found else squad(text)
+    found = numbers(text)
+    return found[0] if len(found) == 1 and not MORE.search(NUMBER.sub("", text)) else squad(text)
 
 
 def _members(texts: Sequence[str]) -> set[str]:
