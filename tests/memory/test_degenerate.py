@@ -58,6 +58,30 @@ def test_a_memory_collapses_where_the_chunk_is_no_reason() -> None:
     assert not has_collapsed("", NOTES, chunk)
 
 
+@pytest.mark.parametrize(
+    ("old", "chunk", "new", "nothing"),
+    [
+        (
+            "嫌疑人有张三。李四也在现场。王五有动机。赵六没有不在场证明。孙七欠死者钱。周八和死者吵过架。吴九拿着刀。",
+            "审判结束时，法官宣布李四就是凶手，其他人都是无辜的。没有人感到意外，也没有人再提起那把刀。",
+            "凶手是李四。",
+            "没有相关信息。",
+        ),
+        (
+            "容疑者は田中と鈴木。佐藤には動機があった。高橋は現場にいた。伊藤は被害者に借金があった。渡辺は包丁を持っていた。",
+            "裁判の最後に、犯人は鈴木だと裁判官が告げた。ほかの人はみな無罪だった。誰も驚かなかった。",
+            "犯人は鈴木。",
+            "関連情報なし。",
+        ),
+    ],
+)
+def test_signs_without_blanks_are_looked_at_as_words(
+    old: str, chunk: str, new: str, nothing: str
+) -> None:
+    assert not has_collapsed(old, new, chunk)
+    assert has_collapsed(old, nothing, chunk)
+
+
 @pytest.fixture
 def store() -> Iterator[RunStore]:
     store = RunStore(None)

@@ -1,12 +1,12 @@
 """Detects degenerate memories: one line over and over, or hardly anything left of the old memory."""
 
-import re
 from collections import Counter
+from itertools import pairwise
 
 from memagent.chunking import Chunk
 from memagent.models.policy import Degenerate
 from memagent.prompts.reply import Answer, Update
-from memagent.texts import quote
+from memagent.texts import quote, words
 
 LONGEST_PERIOD = 300
 """Length in characters of a piece that may repeat at the end of a text."""
@@ -15,7 +15,6 @@ LEAST_TAIL = 80
 TIMES = 4
 LEAST_WORDS = 8
 """Minimum size of a memory that can collapse: a shorter one may well be rewritten completely."""
-_WORD = re.compile(r"\w{4,}|\d+")
 
 
 def repetition(text: str) -> str | None:
@@ -67,4 +66,7 @@ def find_problem(
 
 
 def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.lower()))
+    """The words that say something: long ones, numbers, and pairs of Chinese or Japanese signs."""
+    found = words(text)
+    pairs = {one + other for one, other in pairwise(found) if len(one) == len(other) == 1}
+    return pairs | {word for word in found if len(word) > 3 or not word.isalpha()}
