@@ -166,6 +166,17 @@ def test_rows_count_by_what_the_model_wrote_where_printing_changes_them(
         assert list(found.rows) == list(found.rows)
 
 
+def test_rows_as_json_follow_the_schema_that_the_model_was_shown() -> None:
+    class Item(BaseModel):
+        kind: str = Field(alias="class")
+        id: str = Field(alias="_id")
+
+    written = {"class": "roof", "_id": "A1"}
+    found = agent([json.dumps(written)]).extract("A roof.", Item, "every item")
+    assert found.rows[0].value.kind == "roof"
+    assert [json.loads(line)["value"] for line in found.lines()] == [written]
+
+
 def test_a_validator_that_changes_its_mind_is_an_error_of_this_package() -> None:
     seen = set[int]()
 

@@ -550,6 +550,14 @@ def test_an_answer_of_a_given_form(store: RunStore) -> None:
     assert agent.resume("chat").output is None
 
 
+def test_an_answer_as_json_follows_the_schema_that_the_model_was_shown(store: RunStore) -> None:
+    class Vessel(BaseModel):
+        kind: str = Field(alias="class")
+
+    result = agent_of(store, ['{"class": "brig"}']).session().send("Which?", Vessel)
+    assert result.to_dict()["output"] == {"class": "brig"}
+
+
 @pytest.mark.parametrize(
     "text", ['```json\n{"name": "A", "year": 1900}\n```', '  {"name": "A", "year": "1900"}\n']
 )

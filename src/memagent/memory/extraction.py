@@ -37,8 +37,8 @@ class _Placed:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values."""
-        fields = vars(self)
-        return fields | {k: v.model_dump(mode="json") for k, v in fields.items() if k == "value"}
+        fields, how = vars(self), {"mode": "json", "by_alias": True}
+        return fields | {k: v.model_dump(**how) for k, v in fields.items() if k == "value"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ class RunResult:
         """All fields as JSON values, without trajectory and source."""
         flat = {k: v for k, v in vars(self).items() if k not in ("trajectory", "source")}
         if (output := flat.get("output")) is not None:
-            flat["output"] = output.model_dump(mode="json")
+            flat["output"] = output.model_dump(mode="json", by_alias=True)
         return flat | {"stop_reason": self.stop_reason.value, "usage": self.usage.model_dump()}
 
     def __repr__(self) -> str:
