@@ -269,6 +269,62 @@ def test_a_row_that_a_repair_leaves_out_is_reported(second: str) -> None:
     assert [bad.text for bad in found.invalid] == ['{"number": 2, "total": "?"}']
 
 
+def bills(*rows: tuple[int, Any]) -> str:
+    return "\n".join(json.dumps({"number": number, "total": total}) for number, total in rows)
+
+
+@pytest.mark.parametrize(
+    ("replies", "numbers", "invalid", "duplicates"),
+    [
+        # Another new row is no correction of the second.
+        ([bills((1, "x"), (2, "x")), bills((1, 1), (9, 1))], [1, 9], [2], 0),
+        # One is left out while another is wrong again: both are asked for once more.
+        (
+            [bills((1, "x"), (2, "x"), (3, "x")), bills((1, 1), (2, "x")), bills((3, 1), (2, 1))],
+            [1, 3, 2],
+            [],
+            0,
+        ),
+        # A correction that is equal to an earlier row.
+        ([bills((1, 1), (1, "x")), bills((1, 1))], [1], [], 1),
+        # A correction that changes the form of what was right, in another order.
+        (['{"number":"7","total":"x"}\n{"number":"8"}', bills((8, 1), (7, 1))], [8, 7], [], 0),
+        # What was wrong can't tell which row it is.
+        (
+            ['{"number":"one","total":"x"}\n{"number":2,"total":"x"}', bills((2, 1), (1, 1))],
+            [2, 1],
+            [],
+            0,
+        ),
+    ],
+)
+def test_a_repair_counts_for_the_rows_that_it_can_be_of(
+    replies: list[str], numbers: list[int], invalid: list[int], duplicates: int
+) -> None:
+    found = agent(replies, window=8192).extract("Some bills.", Invoice, "every invoice")
+    assert numbers_of(found) == numbers
+    assert [json.loads(bad.text)["number"] for bad in found.invalid] == invalid
+    assert found.duplicates == duplicates
+    assert found.usage.calls == len(replies)
+
+
+def test_an_object_without_a_field_of_the_schema_is_invalid() -> None:
+    class Loose(BaseModel):
+        number: int | None = None
+
+    class Empty(BaseModel):
+        pass
+
+    inner = '{"number": 1}, {"number": 2}'
+    replies = [f'{{"invoices": [{inner}]}}', inner]
+    reader = agent(replies, window=8192)
+    found = reader.extract("Two bills.", Loose, "every invoice")
+    assert [row.value.number for row in found.rows] == [1, 2]
+    assert list(found.invalid) == []
+    assert "it has none of the schema's fields" in sent(reader)[1].messages[-1].content
+    assert len(agent(["{}"]).extract("Two bills.", Empty, "every invoice").rows) == 1
+
+
 def test_prose_is_reported_and_the_run_goes_on() -> None:
     def chatty(request: ChatRequest) -> str:
         return find(request) if "Invoice 20 " in request.parts["chunk"] else "I see some bills."
@@ -311,6 +367,44 @@ def test_a_chunk_with_more_rows_than_a_reply_takes_several() -> None:
     assert found.usage.calls > found.chunks
     assert len(found.invalid) == 0
     assert found.usage.retries == 0
+
+
+def cut(text: str) -> Completion:
+    return Completion(text=text, finish_reason=FinishReason.LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("second", "numbers", "invalid"),
+    [
+        (bills((2, 2)), [1, 3, 2, 4, 5], []),
+        ("[]", [1, 3, 4, 5], [2]),
+        (bills((4, 4)), [1, 3, 4, 5], [2]),  # it continues instead
+    ],
+)
+def test_rows_of_a_reply_that_is_cut_off_are_repaired_before_it_is_continued(
+    second: str, numbers: list[int], invalid: list[int]
+) -> None:
+    first = bills((1, 1), (2, "x"), (3, 3)) + '\n{"number": 4, "to'
+    reader = agent([cut(first), second, bills((4, 4), (5, 5))], window=8192)
+    found = reader.extract("Some bills.", Invoice, "every invoice")
+    assert numbers_of(found) == numbers
+    assert [json.loads(bad.text)["number"] for bad in found.invalid] == invalid
+    repair, more = (request.parts["memory"] for request in sent(reader)[1:])
+    assert ("did not follow" in repair, "cut off" in repair) == (True, False)
+    assert ("did not follow" in more, "cut off" in more) == (False, True)
+    assert '{"number": 4, "to' in more
+
+
+def test_a_reply_of_invalid_rows_that_is_cut_off_is_continued() -> None:
+    """And what a repair that is cut off left out is asked for again."""
+    replies = [
+        cut(bills((1, "x"), (2, "x")) + "\n{"),
+        cut(bills((1, 1)) + "\n{"),
+        bills((2, 2)),
+        bills((3, 3)),
+    ]
+    found = agent(replies, window=8192).extract("Some bills.", Invoice, "every invoice")
+    assert (numbers_of(found), len(found.invalid)) == ([1, 2, 3], 0)
 
 
 def test_a_row_longer_than_a_reply_is_reported() -> None:

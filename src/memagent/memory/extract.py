@@ -49,6 +49,8 @@ class Progress:
     """Stands before the rows in the memory."""
     pending: tuple[BadRow, ...] = ()
     """Invalid rows that were asked for again."""
+    tail: str | None = None
+    """What was cut off before that, to continue from afterwards."""
     rows: int = 0
     invalid: int = 0
     duplicates: int = 0
@@ -116,35 +118,33 @@ class RowLoop(MemoryLoop):
         self, found: RowReply, was: Progress, fresh: int
     ) -> tuple[Progress, list[BadRow]]:
         """What the extraction continues from after a reply with `fresh` new rows, and the rows that are given up."""
-        replies, prompts = was.replies + 1, self._prompts
-        repair = bool(found.bad) and was.repairs < REPAIRS and replies < REPLIES
-        more = found.tail is not None and fresh > 0 and replies < REPLIES
-        # A repair that brings fewer rows than it was asked for has lost some.
-        lost = fresh + len(found.bad) < len(was.pending)
-        given_up = [BadRow(*row) for row in was.pending if lost]
-        given_up += () if repair else found.bad
-        if found.tail is not None and not (repair or more):
+        replies, go_on = was.replies + 1, was.replies + 1 < REPLIES
+        bad = [*found.find_missing([BadRow(*row) for row in was.pending]), *found.bad]
+        tail = found.tail if was.tail is None else was.tail
+        # What a repair leaves out is asked for again only if that wasn't its last word.
+        again = bool(found.bad or (bad and found.tail is not None))
+        repair = again and go_on and was.repairs < REPAIRS
+        more = go_on and not repair and tail is not None and (fresh > 0 or was.tail is not None)
+        given_up = [] if repair else bad[:]
+        if tail is not None and not (repair or more):
             why = f"the reply was cut off by its limit of {self.plan.budget.output} tokens"
-            why += ", like those before it" if fresh else " before its first new row"
-            given_up.append(BadRow(found.tail, why))
-        notes: list[str] = []
-        if found.tail is not None and (repair or more):
-            notes.append(prompts.say("cut_off"))
-        if repair:
-            problems = "\n\n".join(f"{row.text}\n{row.problem}" for row in found.bad)
-            notes.append(prompts.say("invalid", problem=problems))
+            why += " before its first new row" if go_on else ", like those before it"
+            given_up.append(BadRow(tail, why))
         counts: dict[str, Any] = {
             "rows": was.rows + fresh,
             "invalid": was.invalid + len(given_up),
             "duplicates": was.duplicates + len(found.rows) - fresh,
         }
-        if not notes:
+        if not (repair or more):
             return Progress(**counts), given_up
-        safe = self.plan.neutraliser.safe("\n\n".join(notes))
+        problem = "\n\n".join(f"{row.text}\n{row.problem}" for row in bad)
+        name = "invalid" if repair else "cut_off"
+        note = self._prompts.say(name, problem=problem, tail=tail or "")
         # Half of the memory is left for rows.
-        note, *_ = within(safe, max(1, self.plan.budget.memory // 2), self.plan.counter)
-        pending = found.bad if repair else ()
-        return Progress(replies, was.repairs + repair, note, pending, **counts), given_up
+        most = max(1, self.plan.budget.memory // 2)
+        note, *_ = within(self.plan.neutraliser.safe(note), most, self.plan.counter)
+        now = Progress(replies, was.repairs + repair, note, **counts)
+        return replace(now, pending=tuple(bad), tail=tail) if repair else now, given_up
 
     def _add_new(
         self,

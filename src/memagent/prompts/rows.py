@@ -16,7 +16,7 @@ from memagent.prompts.loading import compile_template
 from memagent.prompts.output import Output
 from memagent.prompts.promptset import PromptSet
 from memagent.prompts.reply import UnusableReply, visible
-from memagent.texts import clip
+from memagent.texts import clip, words
 
 _JSON = json.JSONDecoder()
 _FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
@@ -33,7 +33,7 @@ class RowPrompts(PromptSet):
     invalid: str = Field(min_length=1)
     """Precedes the rows after a reply with invalid ones: shows `problem`."""
     cut_off: str = Field(min_length=1)
-    """Precedes the rows after a reply that was cut off."""
+    """Precedes the rows after a reply that was cut off: shows `tail`, the row that it broke off in, if any."""
 
     def say(self, template: str, **fields: str) -> str:
         """Renders a template of this set, given by its field name."""
@@ -67,6 +67,18 @@ class BadRow(NamedTuple):
     text: str
     problem: str
 
+    def may_become(self, text: str) -> bool:
+        """Whether a row may be its correction: it has what was right."""
+        try:
+            was, row = from_json(self.text), from_json(text)
+            wrong = {re.split("[.:]", line)[0] for line in self.problem.splitlines()}
+            same = (wrong & {*was, *row}) and (was.keys() & row.keys()) - wrong
+        except (ValueError, TypeError):  # prose, or clipped
+            return True
+        # `7` and `7.0`, `lift` and `the lift` are the same.
+        both = [(set(words(str(was[name]))), set(words(str(row[name])))) for name in same]
+        return all(one <= other or other <= one for one, other in both)
+
 
 class RowReply(NamedTuple):
     """The content of a reply; `tail` is what was cut off by the token limit, None if nothing was."""
@@ -74,6 +86,18 @@ class RowReply(NamedTuple):
     rows: tuple[WrittenRow, ...] = ()
     bad: tuple[BadRow, ...] = ()
     tail: str | None = None
+
+    def find_missing(self, pending: list[BadRow]) -> list[BadRow]:
+        """The invalid rows of which it has no correction, be that right or wrong."""
+        texts, missing = [row.text for row in (*self.rows, *self.bad)], list[BadRow]()
+        # First those that few rows can be the correction of.
+        for bad in sorted(pending, key=lambda bad: sum(map(bad.may_become, texts))):
+            fits = list(filter(bad.may_become, texts))
+            if fits:
+                texts.remove(fits[0])
+            else:
+                missing.append(bad)
+        return missing
 
 
 def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowReply:
@@ -93,6 +117,9 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
             continue
         try:
             value = form.read(part)
+            if type(value).model_fields and not value.model_fields_set:
+                bad.append(BadRow(clip(part, SHOWN), "it has none of the schema's fields"))
+                continue
             line = value.model_dump_json(by_alias=True)
             # Printing hides secrets and leaves fields out, and a default may be another each time.
             text = line if _is_read_as(value, line, form) else part
