@@ -289,6 +289,38 @@ def test_cancelling_leaves_nothing_running(store: RunStore) -> None:
     assert agent(store, keeping(0), 8).ask(TEXT, "Which number?", run_id="ahead").memory == ""
 
 
+def test_what_was_unusable_before_an_interruption_does_not_change_the_next_prompt(
+    store: RunStore,
+) -> None:
+    """The chunks behind the first one are asked about again with its note: as if for the first time."""
+    stuck = asyncio.Event()
+
+    async def reply(request: ChatRequest) -> str:
+        if "Line 0 " in request.parts.get("chunk", ""):
+            await stuck.wait()
+            return "A note."
+        if request.kind == "update" and not request.parts["memory"]:
+            return ""
+        return "[keep]" if request.kind == "update" else "An answer."
+
+    async def main() -> list[ChatRequest]:
+        reader = agent(store, reply, 3)
+        task = asyncio.create_task(reader.aask(TEXT[:1500], "Which number?", run_id="ahead"))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        stuck.set()
+        model = ScriptedModel(reply, window=1600)
+        await agent(store, model, 3).aask(TEXT[:1500], "Which number?", run_id="ahead")
+        return model.requests
+
+    resumed = [each for each in asyncio.run(main()) if each.parts["memory"]]
+    model = ScriptedModel(reply, window=1600)
+    agent(store, model).ask(TEXT[:1500], "Which number?", run_id="inorder")
+    assert resumed == [each for each in model.requests if each.parts["memory"]]
+
+
 @pytest.mark.parametrize("rate", [0.01, 0.05, 0.1, 0.3])
 def test_auto_follows_the_rate_of_changes(rate: float) -> None:
     pace, draw = Pace("auto", 1000), random.Random(3)

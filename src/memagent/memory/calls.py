@@ -140,13 +140,9 @@ class Calls(Loop[list[Result]]):
                 state.answer, state.truncated = said.text, said.truncated
                 state.partial = state.stopped is not None
         except LimitReached as limit:
-            if exchange.turn is not None:
-                await exchange.turn
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
         except (Unusable, NoReply) as error:
-            if exchange.turn is not None:
-                await exchange.turn
             where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
             await self._stop(state, StopReason.UNUSABLE_REPLY, f"{where}: {error}", exchange.usage)
 

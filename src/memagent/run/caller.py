@@ -75,7 +75,8 @@ class Caller:
         for attempt in range(exchange.attempts, 1 + UNUSABLE_RETRIES):
             if detail:
                 exchange.note(detail)
-                await self._spend(exchange, wasted=1, again=True)
+                exchange.wasted += 1
+                await self._spend(exchange, again=True)
             completion = await self._complete(exchange, wasted + attempt)
             try:
                 value = exchange.read(completion)
@@ -112,7 +113,8 @@ class Caller:
             tokens = cost.prompt_tokens + cost.completion_tokens + cost.retry_tokens
             exchange.charge(Usage(discarded=1, retries=cost.retries, retry_tokens=tokens))
         # Another prompt will be sent under this key, and unusable replies to this one say nothing about it.
-        await self._spend(exchange, wasted=-exchange.wasted, again=False)
+        exchange.wasted = 0
+        await self._spend(exchange, again=False)
 
     async def _complete(self, exchange: Exchange[Any], attempt: int) -> Completion:
         """Sends the request once."""
@@ -183,12 +185,18 @@ class Caller:
             body = {"failed": why, "attempts": attempts}
             await self.log.commit(exchange.key, body, exchange.unsaved, exchange.retried)
         else:
-            await self._spend(exchange, wasted=wasted, again=False)
+            exchange.wasted += wasted
+            await self._spend(exchange, again=False)
+            if exchange.turn is not None:  # only then its failure counts
+                await exchange.turn
+                await self._spend(exchange, again=False)
 
-    async def _spend(self, exchange: Exchange[Any], *, wasted: int, again: bool) -> None:
+    async def _spend(self, exchange: Exchange[Any], *, again: bool) -> None:
         """Commits the cost of failed attempts so far, so that a kill loses none of it."""
-        exchange.wasted += wasted
         if self.log is not None:
+            wasted = 0
+            if exchange.turn is None or exchange.turn.done():  # else the prompt may still change
+                wasted, exchange.wasted = exchange.wasted, 0
             spent, exchange.unsaved = exchange.unsaved, Usage()
             events, exchange.retried = exchange.retried, []
             spend = self.log.store.spend

@@ -1,6 +1,7 @@
 """One request for a usable reply, and the reply."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -88,7 +89,7 @@ class Exchange(Generic[T]):
     """Attempts made before under another key."""
     warm: bool = False
     """A reply was doubted."""
-    turn: Awaitable[None] | None = None
+    turn: asyncio.Future[None] | None = None
     """Awaited before a usable reply is taken: the outcome of earlier exchanges may make it obsolete."""
     also: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """Bodies of further effects by key, committed in the same transaction; filled by `record`."""
@@ -98,7 +99,7 @@ class Exchange(Generic[T]):
     usage: Usage = field(default_factory=Usage)
     """Its cost in this session; for a reply committed earlier, the cost recorded then."""
     wasted: int = 0
-    """Unusable replies in this session."""
+    """Unusable replies that are not committed."""
     uncharged: Usage | None = None
     """The cost of a call not charged yet: of its prompt while it is in flight, then of its reply until its turn."""
     unsaved: Usage = field(default_factory=Usage)
