@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memagent.errors import ConfigError
-from memagent.events import MemoryUpdated
+from memagent.events import memory_after
 from memagent.messages import ChatRequest
 from memagent.prompts import PromptSet
 from memagent.tasks import SCORERS
@@ -93,8 +93,7 @@ def _read_held(folder: Path) -> dict[Cell, list[Held]]:
         for record in sorted(answered, key=lambda record: record.index):
             memory = ""
             for event in store.events(record.run_id or ""):
-                if isinstance(event, MemoryUpdated):
-                    memory = event.memory
+                memory = memory_after(event, memory)
             found[record.task, record.length].append(Held(record, memory))
     return found
 

@@ -267,3 +267,10 @@ Event = Annotated[
 
 event_adapter: TypeAdapter[Event] = TypeAdapter(Event)
 """Reads and writes any event as JSON."""
+
+
+def memory_after(event: Event, memory: str) -> str:
+    """A question's memory after an event about it, from the one before."""
+    if isinstance(event, Rereading):
+        return "\n".join((memory, *event.recalled)).lstrip("\n")
+    return event.memory if isinstance(event, MemoryUpdated) else memory

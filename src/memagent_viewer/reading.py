@@ -73,7 +73,7 @@ class _Book:
             case events.MemoryUpdated() | events.MemoryKept():
                 self._read(event)
             case events.Rereading():
-                self._again = True
+                self._again, self._memory = True, events.memory_after(event, self._memory)
                 self._note(None, tell(event))
             case events.MemoryTruncated():
                 sizes = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"

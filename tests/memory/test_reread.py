@@ -17,11 +17,19 @@ from memagent import (
     ScriptedModel,
     StopReason,
 )
+from memagent.cli.exits import Outcome
+from memagent.cli.fact import show_fact, trace
+from memagent.cli.history import History
+from memagent.cli.options import Display
+from memagent.cli.progress import Tally
 from memagent.errors import ConfigError, RunMismatch
 from memagent.events import MemoryUpdated, Rereading
 from memagent.memory import ranking
 from memagent.memory.ranking import rank
+from memagent.messages import Usage
 from memagent.prompts import PromptSet
+from memagent.terminal import Paper
+from memagent_viewer.reading import Reading
 
 NAMES = ("amber", "birch", "coral", "delta", "ember", "flint", "grove", "haven")
 TEXT = "".join(
@@ -131,6 +139,37 @@ def test_what_past_memories_held_is_recalled(store: RunStore) -> None:
     # Put behind the memory: the chunk read again was shown with both.
     shown = list(result.trajectory.conversations)[-2].messages[0].content
     assert "\n".join((updated[result.chunks - 1].memory, *rereading.recalled)) in shown
+
+
+def test_whoever_follows_a_runs_events_has_the_memory_that_answered(
+    store: RunStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def notes(request: ChatRequest) -> str:
+        parts, fact = request.parts, "The number of coral is 1002."
+        if request.kind == "answer":
+            return "1002" if fact in parts["memory"] else parts.get("unsettled", "?")
+        if parts["memory"] == fact:
+            return "Fog."
+        return fact if fact in parts["chunk"] and not parts["memory"] else "[keep]"
+
+    result = agent(notes, store, reread=1, gate="update").ask(TEXT, QUESTION, run_id="r1")
+    assert result.memory == "Fog.\nThe number of coral is 1002."
+    record = store.get("r1")
+    assert Tally.of(store, record).notebooks[0].memory == result.memory
+    first, second = trace(store, "r1", 0, "coral is 1002").stays
+    assert first["lost"] is not None
+    assert (second["chunk"], second["lost"]) == (None, None)
+    outcome = Outcome(Display.PLAIN)
+    show_fact(store, record, [0], "coral is 1002", outcome)
+    assert "enters the memory, recalled; stays to the end" in capsys.readouterr().out
+    reading, history, later = Reading([QUESTION]), list(store.events("r1")), "The end."
+    more = MemoryUpdated(chunk=0, memory=f"{result.memory}\n{later}", tokens=9, usage=Usage())
+    History(Paper(colour=False)).write([*history[:-1], more])
+    told = capsys.readouterr().out.splitlines()
+    assert [line for line in told if "coral" in line or later in line][-1] == f"  + {later}"
+    for event in [*history, more.model_copy(update={"memory": result.memory})]:
+        reading.add(event)
+    assert "read again: memory unchanged" in reading.data()["books"][0]["answer"]["notes"][-1]
 
 
 def interrupted(model: Forgetful, after: int) -> Callable[[ChatRequest], Any]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memagent.cli.changes import Change, changes, sentences
-from memagent.events import Answered, ChunkRead, MemoryKept, MemoryTruncated, MemoryUpdated
+from memagent.events import (
+    Answered,
+    ChunkRead,
+    MemoryKept,
+    MemoryTruncated,
+    MemoryUpdated,
+    memory_after,
+)
 from memagent.runstore import RunStore
 from memagent_bench.diagnose.forms import FORMS
 from memagent_bench.diagnose.traces import Trace
@@ -52,14 +59,12 @@ def fatal(trace: Trace, store: RunStore) -> Fatal:
                 truncated = (event.tokens_before, event.tokens_after)
             case MemoryKept() if event.chunk == trace.chunk:
                 return Fatal(event.chunk, span, memory, memory, kept=True)
-            case MemoryUpdated():
-                if event.chunk == trace.chunk:
-                    return Fatal(event.chunk, span, memory, event.memory, truncated=truncated)
-                memory = event.memory
+            case MemoryUpdated() if event.chunk == trace.chunk:
+                return Fatal(event.chunk, span, memory, event.memory, truncated=truncated)
             case Answered():
                 return Fatal(None, None, memory, event.answer)
             case _:
-                pass
+                memory = memory_after(event, memory)
     return Fatal(None, None, memory, trace.record.answer or "")
 
 

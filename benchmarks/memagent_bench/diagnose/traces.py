@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
+from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated, Rereading, memory_after
 from memagent.tasks import SCORERS, Evidence
 from memagent.tasks.scores import squad
 from memagent_bench.diagnose.forms import ALL_WANTED, FORMS
@@ -150,7 +150,7 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
     form = FORMS[record.scorer]
     items = list_wanted(record)
     followed = [_follow_places(item, record) for item in items]
-    memory, last = form(""), -1
+    memory, last = "", -1
     ends: dict[int, int] = {}
     for event in events:
         match event:
@@ -159,15 +159,16 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
                 for place in (place for places in followed for place in places):
                     place.read(event)
                 continue
-            case MemoryUpdated():
-                memory = form(event.memory)
-            case MemoryKept():
+            case MemoryUpdated() | MemoryKept():
+                last = max(last, event.chunk)  # one may be read again
+            case Rereading():
                 pass
             case _:
                 continue
-        last = max(last, event.chunk)  # one may be read again
+        memory = memory_after(event, memory)
+        text = form(memory)
         for place in (place for places in followed for place in places):
-            place.step(last, memory)
+            place.step(last, text)
     return [
         _trace(record, item, places, last, ends)
         for item, places in zip(items, followed, strict=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.events import Answered, ChunkRead, MemoryUpdated
+from memagent.events import Answered, ChunkRead, MemoryUpdated, Rereading, memory_after
 from memagent.texts import plural
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ class Trace:
 
     question: int
     stays: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """First chunk of each stay in the memory (`chunk`, its `start`, `end`, `place`), and with which it was `lost`."""
+    """First chunk of each stay in the memory (`chunk`, its `start`, `end`, `place`), and with which it was `lost`;
+    `chunk` is None if it was recalled."""
     chunks: list[int] = field(default_factory=list[int])
     """Chunks that have the text, or its end."""
     in_answer: bool | None = None
@@ -39,7 +40,7 @@ def fold(text: str) -> str:
 def trace(store: RunStore, run_id: str, question: int, *facts: str) -> Trace:
     """Searches a run's events and chunks, one at a time, for a text or one of several."""
     found, needles, held = Trace(question), list(map(fold, facts)), False
-    read, before = None, ""
+    read, before, memory = None, "", ""
 
     def count(text: str) -> int:
         return sum(map(fold(text).count, needles))
@@ -50,16 +51,17 @@ def trace(store: RunStore, run_id: str, question: int, *facts: str) -> Trace:
             text = body.get("text", "")
             found.chunks += [event.chunk] if count(before + text) > count(before) else []
             before = text
-        elif isinstance(event, MemoryUpdated) and event.question == question:
-            if bool(count(event.memory)) == held:
+        elif isinstance(event, MemoryUpdated | Rereading) and event.question == question:
+            memory = memory_after(event, memory)
+            if bool(count(memory)) == held:
                 continue
-            held = not held
+            held, chunk = not held, None if isinstance(event, Rereading) else event.chunk
             if not held:
-                found.stays[-1]["lost"] = event.chunk
+                found.stays[-1]["lost"] = chunk
                 continue
-            place = {"start", "end", "place"} if read and read.chunk == event.chunk else set[str]()
+            place = {"start", "end", "place"} if read and read.chunk == chunk else set[str]()
             where = {} if read is None else read.model_dump(include=place)
-            found.stays.append({"chunk": event.chunk, **where, "lost": None})
+            found.stays.append({"chunk": chunk, **where, "lost": None})
         elif isinstance(event, Answered) and event.question == question:
             found.in_answer = count(event.answer) > 0
     return found
@@ -84,9 +86,9 @@ def show_fact(
             where += f", {stay['place']}" if stay.get("place") else ""
             said = "" if stay["chunk"] in found.chunks else "; not word for word in that chunk"
             end = still if stay["lost"] is None else f"lost with chunk {stay['lost']}"
-            paper.line(
-                ("enters the memory", "green"), f" with chunk {stay['chunk']}{where}{said}; {end}"
-            )
+            how = f" with chunk {stay['chunk']}{where}{said}"
+            how = ", recalled" if stay["chunk"] is None else how
+            paper.line(("enters the memory", "green"), f"{how}; {end}")
         if not found.stays:
             paper.line(("never in the memory", "yellow"))
         listed = ", ".join(map(str, found.chunks[:MOST])) + (" …" if found.chunks[MOST:] else "")

@@ -78,6 +78,7 @@ class History:
                 self._note(f"{where} {tell(event)}", "yellow")
             case events.Rereading():
                 self._note(tell(event), "cyan")
+                self._memory = events.memory_after(event, self._memory)
             case events.MemoryDegenerate() | events.RowsFound() | events.Neutralised():
                 if said := tell(event):
                     self._note(f"chunk {event.chunk}: {said}", "yellow")

@@ -125,6 +125,9 @@ class Tally:
                     self._waiting.discard(event.question)
                     if not self._waiting:
                         self._done, self._end = self._chunk.end, self._chunk.last
+            case events.Rereading():
+                book = self.notebooks[event.question]
+                book.before, book.memory = book.memory, events.memory_after(event, book.memory)
             case events.Acted():
                 self.steps, self._spoke = event.step + 1 - self._answers, not event.calls
             case events.Compacted():
