@@ -188,14 +188,16 @@ def _compare(
             raise
         folder.start_over()
         return
-    both = [before, settings]
+    both = before, settings
+    old, new = (_select_bound(one, free) for one in both)
+    # What an earlier version didn't have is off there.
+    new = {key: new[key] for key in new if new[key] or key in old}
     if kind is not None:
         # An earlier version may have had other settings.
         with suppress(ValidationError, ConfigError):
-            both = [kind.model_validate_json(json.dumps(one)).model_dump() for one in both]
-    old, new = (_select_bound(one, free) for one in both)
-    # What an earlier version didn't have is off there.
-    said = list_differences(old, {key: new[key] for key in new if new[key] or key in old})
+            full = [kind.model_validate_json(json.dumps(one)).model_dump() for one in both]
+            old, new = (_select_bound(one, free) for one in full)
+    said = list_differences(old, new)
     if said and whole:
         raise CheckpointMismatch(
             f"the run in {str(folder.path)!r} was started with different settings: {said}. Use the same ones to "
