@@ -26,6 +26,7 @@ from memagent_train.runs.checkpoints import (
 )
 from memagent_train.runs.ids import is_repeated
 from memagent_train.runs.provenance import note_provenance
+from memagent_train.runs.replacing import replacing
 
 logger = logging.getLogger("memagent.train")
 
@@ -102,9 +103,8 @@ class RunFolder:
                 logger.warning("the run continues with other data, code or weights: %s", changes)
             elif before != now:
                 self.start_over()
-        new = file.with_suffix(".new")
-        new.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
-        new.replace(file)
+        with replacing(file) as new:
+            new.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
 
     def read_facts(self) -> dict[str, Any]:
         """What `bind_data` recorded; empty if there is no record."""
@@ -157,9 +157,8 @@ def open_run(
         _compare(folder, settings, free, kind)
         # First, because it frees disk space that may be needed.
         _return_to_checkpoint(folder)
-        new = folder.settings.with_suffix(".new")
-        new.write_text(tomli_w.dumps(settings), encoding="utf-8")
-        new.replace(folder.settings)
+        with replacing(folder.settings) as new:
+            new.write_text(tomli_w.dumps(settings), encoding="utf-8")
         note_provenance(path / PROVENANCE)
         yield folder
 
