@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from memagent.models.base import Wrapper
 from memagent.tokens import Measured, TokenCounter
 
 CALL = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
-VALUE = re.compile(r'\s*(?:(\w+)\s*=\s*)?("(?:[^"\\]|\\.)*"|[^,"\s][^,"]*)')
+VALUE = re.compile(r"\s*(?:(\w+)\s*=\s*)?([^,]*)")
+JSON = json.JSONDecoder()
 WRITTEN = "written"
 """The field of an assistant's message with its text as the model wrote it: rewritten, its ids would change."""
 
@@ -144,10 +146,27 @@ def read_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ToolCall | Non
         return text, None
     kinds = _parameters(tool)
     values: dict[str, Any] = {}
-    for place, (name, value) in enumerate(VALUE.findall(found[2])):
+    for place, (name, value) in enumerate(_split(found[2])):
         given = name or (list(kinds)[place] if place < len(kinds) else f"value {place + 1}")
-        values[given] = _value(value.strip(), kinds.get(given))
+        values[given] = _value(value, kinds.get(given))
     return said.strip(), ToolCall(id="call", name=tool.name, arguments=json.dumps(values))
+
+
+def _split(text: str) -> Iterator[tuple[str, str]]:
+    """Name (empty if not given) and text of each value; JSON may have commas inside, words may not."""
+    while text.strip(" ,"):
+        found = VALUE.match(text)
+        assert found is not None  # of anything
+        value, rest = found[2], text[found.end() + 1 :]
+        with suppress(ValueError, RecursionError):
+            tail = text[found.start(2) :]
+            _, end = JSON.raw_decode(tail)
+            after = tail[end:].lstrip()
+            if after[:1] in ("", ","):
+                value, rest = tail[:end], after[1:]
+        if found[1] or value.strip():
+            yield found[1] or "", value.strip()
+        text = rest
 
 
 def _parameters(tool: ToolSpec) -> dict[str, str | None]:
@@ -169,5 +188,5 @@ def _value(text: str, kind: str | None) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -3,6 +3,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.models.transformers.policies import FOLDER
 
 from memagent import ScriptedModel, ToolAgent
@@ -12,7 +14,7 @@ from memagent.prompts.session import SessionPrompts
 from memagent.tokens import load_counter
 from memagent.trajectory import StopReason
 from memagent_bench.games import make
-from memagent_train.compact import CompactCalls, compact_wording, read_call, write
+from memagent_train.compact import CompactCalls, compact_wording, read_call, write, write_call
 
 CELL = ToolSpec(
     name="cell",
@@ -27,6 +29,11 @@ CELL = ToolSpec(
     },
 )
 DRAW = ToolSpec(name="draw")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside),
+    max_leaves=6,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,11 @@ DRAW = ToolSpec(name="draw")
         ("I look.\ncell(3, note=12)", "I look.", "cell", {"row": 3, "note": "12"}),
         ('cell(1, 2, "a, b) \\" c")', "", "cell", {"row": 1, "column": 2, "note": 'a, b) " c'}),
         ("cell(1, 2, red fox)", "", "cell", {"row": 1, "column": 2, "note": "red fox"}),
+        ("cell([1, [2, 3]], 4)", "", "cell", {"row": [1, [2, 3]], "column": 4}),
+        ('cell({"a": "b, c"}, note=[1, 2])', "", "cell", {"row": {"a": "b, c"}, "note": "[1, 2]"}),
+        ('cell(1, 2, two "words"  )', "", "cell", {"row": 1, "column": 2, "note": 'two "words"'}),
+        ('cell(,column="c" d, note=a=b,)', "", "cell", {"column": '"c" d', "note": "a=b"}),
+        pytest.param(f"cell({'[' * 9999})", "", "cell", {"row": "[" * 9999}, id="deep"),
         ("cell(1, 2, x, 9)", "", "cell", {"row": 1, "column": 2, "note": "x", "value 4": 9}),
     ],
 )
@@ -45,6 +57,15 @@ def test_the_last_line_is_a_call(reply: str, said: str, name: str, values: dict[
     before, call = read_call(reply, (CELL, DRAW))
     assert call is not None
     assert (before, call.name, json.loads(call.arguments)) == (said, name, values)
+
+
+@given(st.dictionaries(st.sampled_from(["row", "column", "note"]), VALUES))
+def test_what_is_written_is_read(values: dict[str, Any]) -> None:
+    values = {name: str(one) if name == "note" else one for name, one in values.items()}
+    written = write_call(ToolCall(id="a", name="cell", arguments=json.dumps(values)))
+    _, call = read_call(written, (CELL,))
+    assert call is not None
+    assert call.values() == values
 
 
 @pytest.mark.parametrize("reply", ["7", "look()", "draw() and more", "draw(", "", "draw()\n7"])

@@ -25,7 +25,7 @@ from memagent_bench.games.transcript import Call, call
 from memagent_bench.outside.base import BadData, Solution, TaskEnvironment
 from memagent_bench.outside.patches import Edit, apply_edit, apply_patch
 from memagent_bench.outside.rows import SUFFIXES, find_files, read_rows
-from memagent_bench.outside.sandbox import MIB, Limits, Sandbox
+from memagent_bench.outside.sandbox import MIB, Limits, Sandbox, SandboxEnded
 
 TESTER = Path(__file__).with_name("repair_tester.py")
 LIMITS = Limits(seconds=120, cpu=120, memory=1024 * MIB, processes=32, scratch=256 * MIB, message=64 * MIB)  # fmt: skip
@@ -236,19 +236,21 @@ class RepairEnvironment(TaskEnvironment):
 
 
 def run_pytest(files: dict[str, str], tests: list[str]) -> Tested:
-    """Runs tests of a repository in a sandbox. Blocks; keeps a core busy.
+    """Runs tests of a repository in a sandbox; none passes if they take too long. Blocks; keeps a core busy.
 
     Args:
         files: texts by path.
         tests: ids of pytest.
 
     Raises:
-        ToolError: they took too long, or used too much.
+        ToolError: the repository is too large, or pytest gave no result.
         NoSandbox: there is none.
     """
     sandbox = Sandbox(TESTER.read_text(), LIMITS, "pytest")
     try:
         reply = sandbox.ask({"files": files, "tests": tests, "output": OUTPUT})
+    except SandboxEnded as error:  # not an error of the judge: what was changed did that
+        return Tested(passed=[], output=str(error))
     finally:
         sandbox.close()
     passed, output = reply.get("passed"), reply.get("output")

@@ -69,6 +69,22 @@ def ticker() -> Any:
     return import_module("matplotlib.ticker")
 
 
+def logarithmic(axis: Any, ratio: float) -> None:
+    """Marks a logarithmic axis at round numbers, of which a smaller ratio of its ends needs more."""
+    subs = (1.0,) if ratio > 200 else (1.0, 2.0, 5.0)
+    axis.set_major_locator(ticker().LogLocator(base=10, subs=subs, numticks=12))
+    axis.set_minor_locator(ticker().NullLocator())
+    axis.set_major_formatter(ticker().FuncFormatter(_tick))
+
+
+def _tick(value: float, _position: int | None = None) -> str:
+    """`0.5`, `20`, `5k`, `10M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size * 0.999:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
 def as_png(figure: Any, **how: Any) -> bytes:
     """The picture, without the name of the program in it."""
     out = BytesIO()

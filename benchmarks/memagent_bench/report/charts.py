@@ -9,7 +9,15 @@ from typing import Any
 
 from memagent.terminal import amount
 from memagent.texts import show_length
-from memagent_bench.report.canvas import TICK_SIZE, as_png, as_svg, new_figure, style, ticker
+from memagent_bench.report.canvas import (
+    TICK_SIZE,
+    as_png,
+    as_svg,
+    logarithmic,
+    new_figure,
+    style,
+    ticker,
+)
 from memagent_bench.report.theme import LIGHT, Mark, apply_theme
 
 WIDTH, HEIGHT = 5.0, 3.4
@@ -209,15 +217,4 @@ def _value_axis(axes: Any, chart: Chart) -> None:
     low, high = (min(values), max(values)) if values else (1.0, 10.0)
     axes.set_yscale("log")
     axes.set_ylim(low / 1.5, max(high * 1.5, low * 4))
-    subs = (1.0,) if high / low > 200 else (1.0, 2.0, 5.0)
-    axes.yaxis.set_major_locator(ticker().LogLocator(base=10, subs=subs, numticks=12))
-    axes.yaxis.set_minor_locator(ticker().NullLocator())
-    axes.yaxis.set_major_formatter(ticker().FuncFormatter(_tick))
-
-
-def _tick(value: float, _position: int | None = None) -> str:
-    """`0.5`, `20`, `5k`, `10M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size * 0.999:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
+    logarithmic(axes.yaxis, high / low)

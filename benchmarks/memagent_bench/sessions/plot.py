@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memagent_bench.report.canvas import as_png, new_figure, style, ticker
+from memagent_bench.report.canvas import as_png, logarithmic, new_figure, style, ticker
 from memagent_bench.report.theme import LIGHT, Mark, mark
 from memagent_bench.sessions.figures import Cell
 
@@ -61,20 +61,9 @@ def _axes(axes: Any, difficulties: Sequence[int], least: float, most: float) -> 
     axes.set_ylim(least / 1.6, most * 1.6)
     axes.set_xticks(difficulties, [f"{n:,}" for n in difficulties])
     axes.xaxis.set_minor_locator(ticker().NullLocator())
-    subs = (1.0,) if most / least > 200 else (1.0, 2.0, 5.0)
-    axes.yaxis.set_major_locator(ticker().LogLocator(base=10, subs=subs, numticks=12))
-    axes.yaxis.set_minor_locator(ticker().NullLocator())
-    axes.yaxis.set_major_formatter(ticker().FuncFormatter(_tick))
+    logarithmic(axes.yaxis, most / least)
     axes.set_xlabel("steps that the game needs")
     axes.set_ylabel("prompt tokens")
-
-
-def _tick(value: float, _position: int | None = None) -> str:
-    """`10k`, `1M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size * 0.999:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
 
 
 def _growths(axes: Any, begin: float, difficulties: Sequence[int]) -> None:

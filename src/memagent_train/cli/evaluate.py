@@ -1,4 +1,4 @@
-"""`memagent-train eval`: a policy on held-out samples."""
+"""`memagent-train eval`: a policy on held-out samples, or on training samples to imitate."""
 
 from __future__ import annotations
 
@@ -63,6 +63,13 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    train: Annotated[
+        bool,
+        typer.Option(
+            "--train",
+            help="Training samples in place of held-out ones, to imitate: rejection sampling.",
+        ),
+    ] = False,
     checkpoint: options.Checkpoint = None,
     out: Annotated[
         Path | None,
@@ -95,10 +102,17 @@ def evaluate(
         policy = target_of(target, checkpoint, read.model)
         counter = _Counter(visible=chosen is Display.FULL and on_terminal(sys.stderr))
         found = answer(
-            policy, read, lengths=columns, n=n, out=out, on_begin=counter.begin, on_done=counter
+            policy,
+            read,
+            lengths=columns,
+            n=n,
+            train=train,
+            out=out,
+            on_begin=counter.begin,
+            on_done=counter,
         )
         going.told = True
-        _show(policy.name, found, chosen)
+        _show(policy.name, "training" if train else "held-out", found, chosen)
 
 
 def _columns(lengths: str | None, evaluation: EvaluationSettings) -> tuple[int, ...]:
@@ -134,7 +148,7 @@ class _Counter:
             )
 
 
-def _show(policy: str, found: list[Cell], chosen: Display) -> None:
+def _show(policy: str, samples: str, found: list[Cell], chosen: Display) -> None:
     from memagent_train.runs.progress import length_name
 
     if chosen is Display.JSON:
@@ -150,11 +164,14 @@ def _show(policy: str, found: list[Cell], chosen: Display) -> None:
             }
             for cell in found
         ]
-        print(json.dumps({"policy": policy, "cells": cells}, ensure_ascii=False))
+        facts = {"policy": policy, "samples": samples, "cells": cells}
+        print(json.dumps(facts, ensure_ascii=False))
         return
     if chosen is Display.NONE:
         return
     rows = [("policy", policy)]
+    if samples != "held-out":
+        rows.append(("samples", samples))
     for cell in found:
         one = cell.estimate
         unscored = f", {one.unscored} without a reward" if one.unscored else ""

@@ -105,8 +105,8 @@ class CheckpointSettings(Leaf):
     """Newest checkpoints to keep; 0: all. Each has weights and optimizer: in fp32 12 bytes per trained weight, or 16
     with FSDP, which stores the weights twice."""
     accept_changes: bool = False
-    """Resume although the data, the wording, the module of an own agent or reward, or the weights at `model.path` are
-    others than at the start."""
+    """Resume although the data, the wording, the chat template, the module of an own agent, reward, task or game, or
+    the weights at `model.path` are others than at the start."""
 
 
 class ResourceSettings(Leaf):

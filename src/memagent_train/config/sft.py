@@ -57,7 +57,8 @@ class RolloutSource(Leaf):
     kind: Literal["rollouts"]
     path: Path
     min_reward: float
-    """Only conversations of rollouts with at least this reward (rejection sampling)."""
+    """Only conversations of rollouts with at least this reward (rejection sampling), without replies that the agent
+    rejected and asked for again."""
 
 
 class RunsSource(Leaf):

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from memagent.errors import ConfigError
 from memagent.messages import Leaf
 from memagent.texts import expand
-from memagent_train.agents import MEMORY, AgentSettings
+from memagent_train.agents import MEMORY, TOOLS, AgentSettings
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
 from memagent_train.config.read import load
 from memagent_train.config.sections import (
@@ -76,6 +76,21 @@ class TrainConfig(Leaf):
             raise ConfigError(
                 f"lora.dropout={self.lora.dropout!r} would train another policy than the one that samples: leave it "
                 f"out (`memagent-train sft` takes it)"
+            )
+        if self.algorithm.step_weight and not self.reward.gate_reward:
+            raise ConfigError(
+                f"algorithm.step_weight={self.algorithm.step_weight!r} weighs rewards of single conversations, which "
+                f"only reward.gate_reward=true gives: set it, or leave it out"
+            )
+        agent = self.agent
+        if (
+            self.reward.gate_reward
+            and agent.use in (MEMORY, TOOLS)
+            and agent.gate not in ("update", "both")
+        ):
+            raise ConfigError(
+                f"reward.gate_reward=true rewards what an update gate decides, which agent.use={agent.use!r} with "
+                f"agent.gate={agent.gate!r} doesn't have: set agent.gate to 'update' or 'both', or leave it out"
             )
         if self.rollout.engine in IN_PROCESS and self.resources.processes > 1:
             raise ConfigError(

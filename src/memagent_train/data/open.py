@@ -149,10 +149,19 @@ class Data:
             The data to train on, with the rest of the items, and the held-out ones, one epoch of `held_out` samples.
 
         Raises:
-            DataError: there aren't that many, or a source would be left with none.
+            DataError: there aren't that many, a source would be left with none, or two have the same questions.
         """
         if held_out < 1:
             raise DataError(f"held_out must be at least 1, got {held_out!r}")
+        names: dict[object, str] = {}
+        for part in self._parts:
+            name, digest = part.source.name, part.source.facts.get("digest")
+            if digest and names.setdefault(digest, name) != name:
+                raise DataError(
+                    f"the sources {names[digest]!r} and {name!r} have the same questions, so those held out of one "
+                    f"would be trained on in the other: make them one (lengths that it lists twice are drawn twice as "
+                    f"often)"
+                )
         trained: list[Part] = []
         held: list[Part] = []
         for part, count in zip(self._parts, counts_of(held_out, self._shares), strict=True):

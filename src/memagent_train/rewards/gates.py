@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from memagent.tasks import Evidence
+from memagent.tasks import Sample
 from memagent_train.rollouts import Rollout
 
 
@@ -13,7 +11,8 @@ def gate_rewards(rollout: Rollout) -> tuple[float | None, ...] | None:
 
     A chunk that contains a whole piece of evidence must be noted: 1 for a new memory, 0 for keeping the old
     one. A chunk without any evidence adds nothing: 1 for keeping, 0 for a new memory. For a
-    chunk with only part of a piece neither is clear, and its conversation gets no reward.
+    chunk with only part of a piece neither is clear, nor for one with competing notes: an earlier value of a
+    counter doesn't count as evidence, but must be noted until the next. Such a conversation gets no reward.
 
     Args:
         rollout: its rows say in `span` and `kept` what a gated agent read and did.
@@ -22,22 +21,23 @@ def gate_rewards(rollout: Rollout) -> tuple[float | None, ...] | None:
         C rewards of 1, 0, or None for conversations without one; None if no conversation gets one, as with
         samples whose evidence is unknown.
     """
-    evidence = rollout.sample.evidence
-    if not evidence:
+    sample = rollout.sample
+    if not sample.evidence:
         return None
     rewards: list[float | None] = []
     for row in rollout.rows:
         wanted = (
-            None if row.span is None or row.kept is None else _is_worth_noting(row.span, evidence)
+            None if row.span is None or row.kept is None else _is_worth_noting(row.span, sample)
         )
         rewards.append(None if wanted is None else float(row.kept is not wanted))
     return tuple(rewards) if any(reward is not None for reward in rewards) else None
 
 
-def _is_worth_noting(span: tuple[int, int], evidence: Sequence[Evidence]) -> bool | None:
-    """Whether a chunk has something to note; None if it has only a part of it."""
+def _is_worth_noting(span: tuple[int, int], sample: Sample) -> bool | None:
+    """Whether a chunk has something to note; None if it has only a part of it, or what may be noted."""
     start, end = span
-    touching = [piece for piece in evidence if piece.start < end and start < piece.end]
+    touching = [piece for piece in sample.evidence if piece.start < end and start < piece.end]
     if any(start <= piece.start and piece.end <= end for piece in touching):
         return True
-    return None if touching else False
+    competes = any(start <= place < end for place in sample.competing or ())
+    return None if touching or competes else False

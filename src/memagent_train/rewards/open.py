@@ -19,7 +19,7 @@ from memagent_train.rewards.judge import JudgeReward
 from memagent_train.rewards.pool import PooledReward
 from memagent_train.rewards.scored import ScoreReward, check_scorer, score_answer
 from memagent_train.rewards.settings import AnswerForm, RewardSettings
-from memagent_train.rewards.verdict import Reward, Verdict
+from memagent_train.rewards.verdict import REWARD, Reward, Verdict, read_verdict
 from memagent_train.rollouts import Rollout, Status
 
 TASK = "task"
@@ -73,7 +73,7 @@ class Rewards:
     async def _verdict(self, rollout: Rollout) -> Verdict:
         answer = answer_in(rollout.answer, self._settings.answer_form)
         if self._settings.use.strip() == TASK and rollout.reward is not None:
-            verdict = Verdict(rollout.reward)
+            verdict = read_verdict({REWARD: rollout.reward})  # an agent's may be NaN
         else:
             verdict = await self._reward.judge(answer, rollout.sample)
         if not self._settings.beside:

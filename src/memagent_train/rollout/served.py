@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from memagent.errors import BadResponse, ConfigError
+from memagent.errors import BadResponse, ConfigError, ConnectionFailed, RequestTimeout
 from memagent.messages import Message, Sampling
 from memagent.models.retry import patiently
 from memagent.models.router import Router
@@ -71,11 +71,15 @@ class ServedSampler(RemoteSampler):
         ]
         self._router = Router(self._servers)
         self._name = ", ".join(server.name for server in self._servers)
+        self.lost: list[int] = []
+        """Places of the servers that could not be reached when the latest weights were loaded."""
 
     def serves(self, folder: Path) -> None:
-        """Records which weights the servers have, after another process had them load it."""
-        for server in self._servers:
+        """Records which weights the servers have, after another process had them load it, except those in `lost`."""
+        for place, server in enumerate(self._servers):
             server.weights = folder.absolute()
+            if place in self.lost:
+                server.lose()
 
     async def sample(
         self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
@@ -112,8 +116,8 @@ class ServedSampler(RemoteSampler):
     async def load(self, folder: Path) -> None:
         """Makes all servers load the weights from a folder that they can read. No request may be in flight.
 
-        A server that has had weights before is waited for. On a CPU, vLLM keeps the old output layer if it is tied to
-        the embedding.
+        Once all have had weights, one that can't be reached is left out: it gets them when it is back. If none can be
+        reached, they are waited for. On a CPU, vLLM keeps the old output layer if it is tied to the embedding.
 
         Raises:
             ConfigError: the folder has no weights (vLLM would crash).
@@ -121,19 +125,23 @@ class ServedSampler(RemoteSampler):
                 mode).
         """
         whole = await in_thread(find_weights, folder)
-        loads = (_load(server, whole) for server in self._servers)
-        for failure in await asyncio.gather(*loads, return_exceptions=True):
-            if failure is not None:
-                raise failure
+        if all(server.weights for server in self._servers):
+            await patiently(partial(self._load, whole, needed=1), name=self._name)
+        else:
+            await self._load(whole, needed=len(self._servers))
 
     async def aclose(self) -> None:
         """Closes the connections of this event loop."""
         for server in self._servers:
             await server.aclose()
 
-
-async def _load(server: RolloutServer, folder: Path) -> None:
-    if server.weights is None:
-        await server.load(folder)
-    else:
-        await patiently(partial(server.load, folder), name=server.name)
+    async def _load(self, folder: Path, needed: int) -> None:
+        loads = (server.load(folder) for server in self._servers)
+        failures = await asyncio.gather(*loads, return_exceptions=True)
+        away = [isinstance(one, (ConnectionFailed, RequestTimeout)) for one in failures]
+        enough = away.count(False) >= needed
+        for failure, gone in zip(failures, away, strict=True):
+            if failure is not None and not (gone and enough):
+                raise failure
+        self.lost = [place for place, gone in enumerate(away) if gone]
+        self.serves(folder)

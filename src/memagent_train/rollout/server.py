@@ -82,6 +82,10 @@ class RolloutServer(Server):
                 raise ServerFailed(f"{self.name}: {path}: {str(reply)[:CLIP]}")
         self.weights = folder
 
+    def lose(self) -> None:
+        """Notes that it may have other weights by now than it should."""
+        self._losses += 1
+
     async def draw(self, body: dict[str, Any]) -> dict[str, Any]:
         """Asks for a continuation, once; a server that was away gets its weights first.
 
@@ -98,7 +102,7 @@ class RolloutServer(Server):
             try:
                 reply = await self._send(self._dialect.path, body)
             except ConnectionFailed:
-                self._losses += 1
+                self.lose()
                 raise
             if losses == self._losses:
                 return reply

@@ -13,6 +13,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from memagent_train.runs.replacing import replacing
+
 COMPLETE = "complete"
 NAME = re.compile(r"checkpoint-(\d+)")
 """transformers' names for them, by optimizer updates."""
@@ -48,12 +50,10 @@ def mark_complete(path: Path, step: int) -> None:
         for file in path.rglob("*")
         if file.is_file()
     }
-    new = path / f"{COMPLETE}.new"
-    with new.open("w", encoding="utf-8") as opened:
+    with replacing(path / COMPLETE) as new, new.open("w", encoding="utf-8") as opened:
         json.dump({"step": step, "files": sizes}, opened, indent=1)
         opened.flush()
         os.fsync(opened.fileno())
-    new.replace(path / COMPLETE)
     _sync(path)
 
 

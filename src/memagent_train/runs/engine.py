@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import PreTrainedModel
 
@@ -102,9 +103,11 @@ class Served:
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             loop.run_until_complete(self._sampler.load(self._folder))
-        elif isinstance(self._sampler, ServedSampler):
-            self._sampler.serves(self._folder)
         accelerator.wait_for_everyone()
+        if isinstance(self._sampler, ServedSampler):
+            (self._sampler.lost,) = broadcast_object_list([self._sampler.lost])
+            if not accelerator.is_main_process:
+                self._sampler.serves(self._folder)
 
 
 @contextmanager

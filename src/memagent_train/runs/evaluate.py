@@ -1,4 +1,4 @@
-"""`evaluate`: evaluates a policy on held-out samples, outside a training."""
+"""`evaluate`: answers held-out or training samples with a policy, outside a training."""
 
 from __future__ import annotations
 
@@ -51,18 +51,21 @@ def evaluate(
     *,
     lengths: Sequence[int],
     n: int,
+    train: bool = False,
     out: Path | None = None,
     on_begin: Callable[[int], None] = lambda _: None,
     on_done: Callable[[Rollout], None] = lambda _: None,
 ) -> list[Cell]:
-    """Answers held-out samples at each length; logs a warning if the policy's run may have been trained on them.
+    """Answers samples at each length; logs a warning if the policy's run may have been trained on held-out ones.
 
     Args:
         target: the policy.
         config: data, agent, reward, and the sampling of evaluations.
         lengths: in tokens; 0 for samples at their natural length.
-        n: samples per length: the first ones that a training with `evaluation.n` of at least n holds out; without those
-            of sources that don't have the length.
+        n: samples per length: those that a training with this `evaluation.n` holds out; without those of sources that
+            don't have the length.
+        train: answer up to n samples of the training part instead, which is what `evaluation.n` leaves, to imitate the
+            right answers: held-out ones could then no longer be evaluated on.
         out: JSON lines, one per sample; or, if it ends in `.parquet`, all conversations as in `rollouts/`, which
             `[[traces.source]]` can imitate. An existing file is replaced.
         on_begin: called with the number of samples, of all lengths.
@@ -79,16 +82,19 @@ def evaluate(
         model, tokenizer = target.load()
         if config.resources.device == "auto" and torch.cuda.is_available():
             torch.nn.Module.to(model, "cuda")
-        data = open_data(config.data, counter=text_counter(tokenizer)).split(n)[1]
-        _warn_of_seen(target, data.facts, n)
+        data = open_data(config.data, counter=text_counter(tokenizer))
+        trained, held_out = data.split(settings.n if train else n)
+        if not train:
+            _warn_of_seen(target, held_out.facts, n)
         rolling.attach(model, tokenizer)
         policy = rolling.policy(Sampling(temperature=settings.temperature, top_p=settings.top_p))
         found: dict[int, list[Rollout]] = {}
-        held_out = by_length(data, lengths)
-        on_begin(sum(map(len, held_out.values())))
-        for length, samples in held_out.items():
+        chosen = by_length(trained if train else held_out, lengths)
+        places = {length: range(min(n, len(samples))) for length, samples in chosen.items()}
+        on_begin(sum(map(len, places.values())))
+        for length, samples in chosen.items():
             seed = config.optimizer.seed
-            asked = questions(samples, range(len(samples)), length=length, step=step, seed=seed)
+            asked = questions(samples, places[length], length=length, step=step, seed=seed)
             found[length] = rolling.roll(asked, policy, kept=False, on_done=on_done)
         if out is not None:
             answered = [rollout for of_length in found.values() for rollout in of_length]
@@ -121,6 +127,8 @@ def _warn_of_seen(target: Target, facts: Mapping[str, Any], n: int) -> None:
         return
     held_out = int(trained.get("part", "all but 0").removeprefix("all but "))
     why = f"the run held out {held_out} samples" if n > held_out else ""
+    if n < held_out and len(facts["sources"]) > 1:  # which are divided otherwise: rounding
+        why = f"the run held out {held_out} samples of several sources"
     if any(facts[name] != trained.get(name) for name in ("sources", "seed")):
         same_seed = facts["seed"] == trained.get("seed")
         kinds = {source["kind"] for source in trained.get("sources", ()) if same_seed}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from memagent.tasks.statistics import Estimate, amount_interval, estimate
+from memagent.tasks.statistics import Estimate, estimate
 from memagent_train.data.open import Data
 from memagent_train.rollout.roll import RolloutRequest
 from memagent_train.runs.ids import evaluation_id, seed_of
@@ -49,8 +50,8 @@ def questions(
 def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
     """The mean reward with its interval, all tasks weighted equally.
 
-    Rewards in [0, 1] are estimated by `memagent.tasks.statistics.estimate`, with a missing reward counting as
-    0; others by a bootstrap.
+    It is estimated by `memagent.tasks.statistics.estimate`, with a missing reward counting as 0. Rewards are taken to
+    lie between the smallest and the largest of 0, 1 and those drawn: nobody says what an own reward may be.
 
     Args:
         scores: task and reward of each sample, at least one.
@@ -62,19 +63,19 @@ def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
     for task, score in scores:
         strata[task].append(score)
     given = [score for _, score in scores if score is not None]
-    if all(0 <= score <= 1 for score in given):
+    least, most = min(0.0, 1.0, *given), max(0.0, 1.0, *given)
+    if (least, most) == (0.0, 1.0):
         return estimate(strata.values())
-    mean, low, high = amount_interval(
-        [score or 0.0 for score in stratum] for stratum in strata.values()
-    )
-    return Estimate(
-        mean=mean,
-        low=low,
-        high=high,
-        n=len(scores),
+    width = most - least
+    scaled = ([((score or 0.0) - least) / width for score in one] for one in strata.values())
+    found = estimate(scaled)
+    return replace(
+        found,
+        mean=least + width * found.mean,
+        low=least + width * found.low,
+        high=least + width * found.high,
         unscored=len(scores) - len(given),
         scored_mean=sum(given) / len(given),
-        method="bootstrap",
     )
 
 

@@ -26,6 +26,7 @@ from memagent_train.runs.checkpoints import (
 )
 from memagent_train.runs.ids import is_repeated
 from memagent_train.runs.provenance import note_provenance
+from memagent_train.runs.replacing import replacing
 
 logger = logging.getLogger("memagent.train")
 
@@ -102,9 +103,8 @@ class RunFolder:
                 logger.warning("the run continues with other data, code or weights: %s", changes)
             elif before != now:
                 self.start_over()
-        new = file.with_suffix(".new")
-        new.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
-        new.replace(file)
+        with replacing(file) as new:
+            new.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
 
     def read_facts(self) -> dict[str, Any]:
         """What `bind_data` recorded; empty if there is no record."""
@@ -157,9 +157,8 @@ def open_run(
         _compare(folder, settings, free, kind)
         # First, because it frees disk space that may be needed.
         _return_to_checkpoint(folder)
-        new = folder.settings.with_suffix(".new")
-        new.write_text(tomli_w.dumps(settings), encoding="utf-8")
-        new.replace(folder.settings)
+        with replacing(folder.settings) as new:
+            new.write_text(tomli_w.dumps(settings), encoding="utf-8")
         note_provenance(path / PROVENANCE)
         yield folder
 
@@ -188,14 +187,16 @@ def _compare(
             raise
         folder.start_over()
         return
-    both = [before, settings]
+    both = before, settings
+    old, new = (_select_bound(one, free) for one in both)
+    # What an earlier version didn't have is off there.
+    new = {key: new[key] for key in new if new[key] or key in old}
     if kind is not None:
         # An earlier version may have had other settings.
         with suppress(ValidationError, ConfigError):
-            both = [kind.model_validate_json(json.dumps(one)).model_dump() for one in both]
-    old, new = (_select_bound(one, free) for one in both)
-    # What an earlier version didn't have is off there.
-    said = list_differences(old, {key: new[key] for key in new if new[key] or key in old})
+            full = [kind.model_validate_json(json.dumps(one)).model_dump() for one in both]
+            old, new = (_select_bound(one, free) for one in full)
+    said = list_differences(old, new)
     if said and whole:
         raise CheckpointMismatch(
             f"the run in {str(folder.path)!r} was started with different settings: {said}. Use the same ones to "

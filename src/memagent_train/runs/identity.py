@@ -1,4 +1,4 @@
-"""What a run learns from besides settings and data: the code of agent and reward, and its first weights."""
+"""What a run learns from besides settings and data: own code, the chat template, and its first weights."""
 
 from __future__ import annotations
 
@@ -12,27 +12,44 @@ from memagent_train.config.train import TrainConfig
 from memagent_train.rewards.judge_prompt import JudgePrompt
 
 DIGITS = 16
-ADDED = ("agent_code", "reward_code", "judge_prompt", "weights", "adapter")
+ADDED = (
+    "agent_code",
+    "reward_code",
+    "data_code",
+    "judge_prompt",
+    "chat_template",
+    "weights",
+    "adapter",
+)
 """What `identify` returns; earlier versions recorded none of it."""
 
 
-def identify(config: TrainConfig) -> dict[str, str]:
-    """Digests of what the settings only name; empty for what memagent ships and for names on a hub. Blocks.
+def identify(config: TrainConfig, template: object) -> dict[str, str]:
+    """Digests of what the settings only name; empty for what memagent ships and for weights on a hub. Blocks.
 
     Code is the file of the named function's module, without what that imports.
 
+    Args:
+        config: the settings.
+        template: the tokenizer's chat template.
+
     Raises:
-        ConfigError: the agent or the reward can't be imported, or the judge's prompt is unusable.
+        ConfigError: own code can't be imported, or the judge's prompt is unusable.
         OSError: a file can't be read.
     """
     start = None if config.lora is None else config.lora.start
     prompt = config.reward.judge.prompt
     if prompt is not None:
         JudgePrompt.load(prompt)  # whose error names it
+    sources = config.data.source
+    games = {name for one in sources if one.kind == "game" for name in one.games}
+    own = games | {one.use for one in sources if one.kind == "task"}
     return {
         "agent_code": digest_code(config.agent.use, "agent"),
         "reward_code": digest_code(config.reward.use.strip(), "reward"),
+        "data_code": " ".join(filter(None, (digest_code(one, "data") for one in sorted(own)))),
         "judge_prompt": "" if prompt is None else _digest(prompt.read_bytes()),
+        "chat_template": _digest(str(template).encode()),
         "weights": digest_weights(Path(config.model.path)),
         "adapter": "" if start is None else digest_weights(start),
     }

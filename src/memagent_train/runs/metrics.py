@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from memagent_train.runs.replacing import replacing
+
 EVALUATION = "evaluation"
 """Key of a line of an evaluation: means by length."""
 
@@ -55,12 +57,10 @@ def cut(file: Path, step: int) -> None:
     if not file.exists():
         return
     kept = [line for line in read(file) if line["step"] <= step]
-    new = file.with_suffix(".new")
-    with new.open("w", encoding="utf-8") as opened:
+    with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
         opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
         opened.flush()
         os.fsync(opened.fileno())
-    new.replace(file)
 
 
 def _drop_infinite(figures: Mapping[str, Any]) -> dict[str, Any]:

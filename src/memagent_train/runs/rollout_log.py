@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from memagent_train.errors import DataError
 from memagent_train.rollouts import Rollout
+from memagent_train.runs.replacing import replacing
 
 NAME = re.compile(r"step-(\d+)(?:-part\d+)?\.parquet")
 Decode = Callable[[Sequence[int]], str]
@@ -91,10 +92,8 @@ def write_rollouts(
         OSError: it cannot be written.
     """
     rows = [row for rollout in rollouts for row in _rows(step, rollout, advantages, decode)]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), new, compression="zstd")
-    new.replace(file)
+    with replacing(file) as new:
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), new, compression="zstd")
 
 
 def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:

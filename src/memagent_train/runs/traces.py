@@ -205,9 +205,12 @@ def _from_rollouts(path: Path, min_reward: float) -> Iterator[TraceRow]:
     for row in read_rollouts(path):
         reward = row["reward"]
         if row["traj_idx"] is not None and reward is not None and reward >= min_reward:
-            yield TraceRow(
-                tuple(row["prompt_ids"]), tuple(row["response_ids"]), tuple(row["loss_mask"])
-            )
+            mask = row["loss_mask"]
+            for span in row.get("spans") or ():  # earlier logs have none
+                if span["rejected"]:
+                    start, end = span["start"], span["end"]
+                    mask[start:end] = [0.0] * (end - start)
+            yield TraceRow(tuple(row["prompt_ids"]), tuple(row["response_ids"]), tuple(mask))
 
 
 def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[TraceRow]:

@@ -79,7 +79,8 @@ class Training:
         self._measured: Utilization | None = None
         tokenizer = load_tokenizer(config.model)
         counter = text_counter(tokenizer)
-        self.data, held_out = self._divide(open_data(config.data, counter=counter))
+        data = open_data(config.data, counter=counter)
+        self.data, held_out = self._divide(data, tokenizer.chat_template)
         self.held_out = HeldOut(
             held_out,
             config.evaluation,
@@ -100,7 +101,7 @@ class Training:
             self.close()
             raise
 
-    def _divide(self, data: Data) -> tuple[Data, dict[int, Data]]:
+    def _divide(self, data: Data, template: object) -> tuple[Data, dict[int, Data]]:
         """Training data, and held-out data by length; recorded with the run, or compared with its record."""
         settings = self.config.evaluation
         held_out: dict[int, Data] = {}
@@ -109,7 +110,7 @@ class Training:
             held_out = by_length(held, settings.columns)
         if self.process.first:
             wording, source = self._wording()
-            facts = {**data.facts, "prompts": wording, **identify(self.config)}
+            facts = {**data.facts, "prompts": wording, **identify(self.config, template)}
             accept = self.config.checkpoints.accept_changes
             self.folder.bind_data(facts, later=ADDED, accept=accept)
             if source:  # only now: another wording may be refused, or start the run over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,25 @@ def test_more_samples_than_were_held_out_are_cautioned_of(
     assert (
         "the run held out 3 samples, so it may have been trained on some of these 4" in caplog.text
     )
+
+
+def test_training_samples_are_answered_where_asked_and_named_so(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is imitated must not be what evaluations measure."""
+
+    def answered(*, n: int, train: bool) -> set[int]:
+        out = tmp_path / "results.jsonl"
+        evaluate(str(run), samples=n, train=train, out=out, display=Display.PLAIN)
+        return {json.loads(line)["index"] for line in out.read_text().splitlines()}
+
+    held = answered(n=3, train=False)
+    assert "samples" not in capsys.readouterr().out
+    some = answered(n=5, train=True)
+    told = capsys.readouterr()
+    assert re.search(r"^samples +training$", told.out, re.MULTILINE)
+    assert told.err == ""
+    every = answered(n=99, train=True)
+    assert (len(some), len(every)) == (5, 17)
+    assert some < every
+    assert not held & every

@@ -120,3 +120,24 @@ def test_a_game_is_not_scored_by_references(file: Path) -> None:
         with pytest.raises(ConfigError, match=r"which samples of kind='game' don't have"):
             load_train(file, [game, reward])
     assert load_train(file, [game, "reward.use=mine:reward"]).reward.use == "mine:reward"
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        (["algorithm.step_weight=0.5"], r"step_weight=0\.5 .* only reward\.gate_reward"),
+        (["reward.gate_reward=true"], r"agent\.gate='off' doesn't have"),
+        (["reward.gate_reward=true", "agent.gate=exit"], r"agent\.gate='exit' doesn't have"),
+        (["reward.gate_reward=true", "agent.use=tools"], r"agent\.use='tools' .* doesn't have"),
+    ],
+)
+def test_step_rewards_without_what_they_are_of_are_refused(
+    file: Path, given: list[str], refused: str
+) -> None:
+    with pytest.raises(ConfigError, match=refused):
+        load_train(file, given)
+
+
+@pytest.mark.parametrize("agent", ["agent.gate=update", "agent.gate=both", "agent.use=mine:agent"])
+def test_step_rewards_of_a_gate_are_weighed(file: Path, agent: str) -> None:
+    load_train(file, [agent, "reward.gate_reward=true", "algorithm.step_weight=0.5"])

@@ -153,6 +153,16 @@ def test_what_cannot_be_held_out(table: dict[str, object], held_out: int, said: 
         data(table).split(held_out)
 
 
+def test_questions_in_two_sources_are_not_held_out_of_one(tmp_path: Path) -> None:
+    files = [made.write(tmp_path / "h.json", made.hotpot())]
+    short, long = (
+        {"kind": "hotpotqa", "files": files, "lengths": length} for length in (1024, 2048)
+    )
+    assert len(data(short, long)) > 1
+    with pytest.raises(DataError, match="'hotpotqa' and 'hotpotqa-2' have the same questions"):
+        data(short, long).split(2)
+
+
 def test_other_lengths(table: dict[str, object]) -> None:
     _, held = data(table, sums()).split(9)
     longer = held.at(16384)

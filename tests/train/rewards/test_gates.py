@@ -25,6 +25,14 @@ def test_a_part_of_a_piece_decides_nothing(span: tuple[int, int]) -> None:
     assert of((span, True), ((0, 5), True)) == (None, 1.0)
 
 
+def test_a_competing_note_decides_nothing() -> None:
+    """A counter's first value is no evidence for its last, but is needed where the next note adds to it."""
+    spans = (0, 6), (6, 9), (6, 20)
+    made = tuple(row(kind="update", span=span, kept=False) for span in spans)
+    noted = sample(evidence=EVIDENCE, competing=(0, 5, 22))
+    assert gate_rewards(rollout(sample=noted, rows=made)) == (None, 0.0, 1.0)
+
+
 def test_a_whole_piece_decides_though_another_is_cut() -> None:
     assert of(((5, 35), False)) == (1.0,)
 

@@ -52,6 +52,12 @@ async def test_an_agents_own_reward_replaces_the_tasks_and_no_other() -> None:
     assert (after.status, after.reward) == (Status.SCORED, 0.0)
 
 
+async def test_an_agents_own_reward_that_is_not_finite_is_none() -> None:
+    after = await open_rewards(RewardSettings()).verify(rollout(reward=float("nan")))
+    assert (after.status, after.reward) == (Status.UNSCORED, None)
+    assert after.error == "the reward is nan, which is not finite"
+
+
 async def test_no_answer_is_scored() -> None:
     rewards = open_rewards(RewardSettings(use="equivalent"))
     assert (await rewards.verify(rollout(None))).reward == 0.0

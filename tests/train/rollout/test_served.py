@@ -250,6 +250,36 @@ async def test_a_server_that_died_is_left_out_until_it_is_back_and_then_gets_the
     await sampler.aclose()
 
 
+async def test_new_weights_do_not_wait_for_a_server_that_died(
+    two: tuple[Script, Script], weights: Path
+) -> None:
+    urls = [server.url for server in two]
+    sampler, other = (ServedSampler("vllm", urls, window=9000) for _ in range(2))
+    await sampler.load(weights)
+    dead, _ = two
+    loads = dead.others["/collective_rpc"]
+    dead.others["/collective_rpc"] = hang_up
+    await asyncio.wait_for(sampler.load(weights), 5)
+    dead.others["/collective_rpc"] = loads
+    other.lost = sampler.lost  # as another process of the trainer, which is told
+    other.serves(weights)
+    for one in (other, sampler):
+        both = [one.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (1, 2)]
+        assert {one.ids for one in await asyncio.gather(*both)} == {(1,), (2,)}
+        await one.aclose()
+    asked = [path for path, _ in dead.asked if path != "/reset_prefix_cache"]
+    after = ["/collective_rpc", "/v1/completions"]  # not with the old weights
+    assert asked == ["/collective_rpc"] * 2 + after * 2
+
+
+async def test_a_first_load_needs_every_server(weights: Path, server: Script) -> None:
+    server.others = {"/collective_rpc": send(200, {}), "/reset_prefix_cache": send(200, b"")}
+    sampler = ServedSampler("vllm", [server.url, "http://127.0.0.1:9"], window=100)
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9"):
+        await sampler.load(weights)
+    await sampler.aclose()
+
+
 async def test_nobody_there_is_said(weights: Path) -> None:
     sampler = ServedSampler("vllm", "http://127.0.0.1:9", window=100)
     with pytest.raises(ConnectionFailed, match="is the server running"):

@@ -10,12 +10,14 @@ import pytest
 from tests.train.runs.test_rollout_log import SAMPLE
 from tests.train.runs.tiny import write_run
 
+from memagent_train.config.sections import ModelSettings
 from memagent_train.config.sft import RolloutSource, TraceSettings
 from memagent_train.config.train import TrainConfig, load_train
 from memagent_train.data.settings import DataSettings
 from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Rollout, Status
-from memagent_train.runs.evaluate import cells, evaluate
+from memagent_train.runs.evaluate import _warn_of_seen, cells, evaluate
+from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.grpo import TrainingResult, train
 from memagent_train.runs.policy import load_tokenizer
 from memagent_train.runs.target import Target, run_target
@@ -135,6 +137,19 @@ def test_other_data_than_the_runs_is_cautioned_of(
         caplog.clear()
         evaluate(target, config.model_copy(update={"data": data}), lengths=[0], n=3)
         assert "isn't the data that the run was trained with" in caplog.text
+
+
+@pytest.mark.parametrize(("n", "sources", "said"), [(2, 1, ""), (3, 2, ""), (2, 2, "held out 3")])
+def test_fewer_samples_of_several_sources_may_be_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, n: int, sources: int, said: str
+) -> None:
+    """With weights 3:3:1, 11 samples are 5, 5 and 1, and 10 are 4, 4 and 2."""
+    facts = {"sources": [{"kind": "jsonl"}] * sources, "seed": 0, "part": "all but 3"}
+    folder = RunFolder(tmp_path)
+    folder.bind_data(facts)
+    _warn_of_seen(Target(ModelSettings(path=str(folder.checkpoints / "x"))), facts, n)
+    assert said in caplog.text
+    assert bool(said) == bool(caplog.text)
 
 
 def test_generated_samples_that_the_run_has_not_seen_need_no_caution(

@@ -43,10 +43,18 @@ def test_tasks_weigh_the_same_and_the_unscored_count_as_nothing() -> None:
 
 def test_rewards_beyond_one_have_an_interval_too() -> None:
     found = summary([("a", -1.0), ("a", 2.0), ("a", 5.0), ("a", None)])
-    assert found.mean == 1.5
+    assert found.mean == pytest.approx(1.5)
     assert found.scored_mean == 2.0
     assert found.low < 1.5 < found.high
     assert (found.n, found.unscored) == (4, 1)
+
+
+def test_rewards_of_minus_one_and_one_have_the_interval_of_a_share() -> None:
+    """Also if all are equal, where nothing can be redrawn."""
+    share, found = summary([("a", 0.0)] * 8), summary([("a", -1.0)] * 8)
+    assert (found.mean, found.low, found.high) == (-1.0, -1.0, 2 * share.high - 1)
+    share, found = (summary([("a", 1.0)] * 5 + [("a", wrong)] * 3) for wrong in (0.0, -1.0))
+    assert (found.low, found.high) == pytest.approx((2 * share.low - 1, 2 * share.high - 1))
 
 
 def test_figures_are_plain_data() -> None:

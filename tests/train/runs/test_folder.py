@@ -102,6 +102,7 @@ class Settings(BaseModel):
     """Settings with a default that isn't off."""
 
     summaries: int = 7
+    weights: dict[str, float] = {}
     model: dict[str, str] = {}
     optimizer: dict[str, float] = {}
     evaluation: dict[str, list[int]] = {}
@@ -114,6 +115,15 @@ def test_settings_that_are_not_given_are_the_defaults(tmp_path: Path) -> None:
     with (
         pytest.raises(CheckpointMismatch, match=r"summaries was 7, is 0"),
         open_run(tmp_path, SETTINGS | {"summaries": 0}, free=FREE, kind=Settings),
+    ):
+        pass
+
+
+def test_a_value_of_0_that_is_added_is_another_setting(tmp_path: Path) -> None:
+    begun(tmp_path)
+    with (
+        pytest.raises(CheckpointMismatch, match=r"weights.summary was None, is 0"),
+        open_run(tmp_path, SETTINGS | {"weights": {"summary": 0}}, free=FREE, kind=Settings),
     ):
         pass
 

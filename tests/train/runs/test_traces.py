@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from memagent_train.config.sft import (
 from memagent_train.errors import DataError
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.template import Template
+from memagent_train.rollouts import Span
 from memagent_train.runs.rollout_log import log_path, write_rollouts
 from memagent_train.runs.traces import TraceRow, Traces, check_ids, read_traces
 from memagent_train.smoke.model import tiny_model
@@ -147,6 +149,18 @@ def test_rollouts_below_the_threshold_are_rejected(tmp_path: Path) -> None:
         TraceRow(row.prompt_ids, row.response_ids, row.loss_mask) for row in (UPDATE, ANSWER)
     )
     assert len(read(RolloutSource(kind="rollouts", path=tmp_path, min_reward=-1)).rows) == 3
+
+
+def test_replies_that_the_agent_rejected_are_not_imitated(tmp_path: Path) -> None:
+    """A right answer may come after them, by a second try."""
+    ids = {"response_ids": (3, 4, 5, 6), "loss_mask": (1, 1, 0, 1), "logprobs": (-1,) * 4}
+    spans = (Span(0, 2, "update", rejected=True), Span(3, 4, "update"))
+    mixed = replace(UPDATE, **ids, spans=spans)
+    refused = replace(UPDATE, **ids, spans=(Span(0, 4, "update", rejected=True),))
+    log = [rollout("r1", mixed, refused)]
+    write_rollouts(log_path(tmp_path, 1), 1, log, advantages={}, decode=decode)
+    (row,) = read(RolloutSource(kind="rollouts", path=tmp_path, min_reward=0.5)).rows
+    assert row.loss_mask == (0, 0, 0, 1)
 
 
 def test_finished_runs_of_any_model_are_traces(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from memagent_train.errors import CheckpointMismatch
 from memagent_train.rollouts import Rollout, Status
 from memagent_train.runs.checkpoints import mark_complete
 from memagent_train.runs.folder import RunFolder, open_run
+from memagent_train.runs.identity import digest_code, identify
 from memagent_train.runs.processes import Process
 from memagent_train.runs.progress import Board, SilentWatcher
 from memagent_train.runs.training import Training
@@ -172,6 +173,35 @@ def test_the_wording_is_kept_with_the_run_and_may_not_change(
     with pytest.raises(CheckpointMismatch, match="prompts was 'relay:"):
         session(config, folder)
     assert folder.prompts.read_text() == PROMPTS.read_text()
+
+
+def test_other_code_of_own_data_and_another_template_are_refused(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, template = tmp_path / "own_data.py", tmp_path / "own.jinja"
+    code.write_text("from memagent_train.smoke.task import Relay\n")
+    template.write_text("{% for one in messages %}{{ one.content }} {% endfor %}")
+    own = {"kind": "task", "use": "own_data:Relay", "count": 20}
+    file = write_run(
+        tmp_path / "run", data={"source": [own]}, model={"chat_template": str(template)}
+    )
+    config = load(file)
+    session(config, folder).close()
+    mark_complete(write_model(folder.checkpoints / "checkpoint-2"), 1)
+    code.write_text(f"{code.read_text()}# Other answers\n")
+    with pytest.raises(CheckpointMismatch, match=r"weights: data_code was '\w+', is '\w+'\."):
+        session(config, folder)
+    template.write_text(f"{template.read_text()} now:")
+    with pytest.raises(CheckpointMismatch, match=r"chat_template was '.*; data_code was"):
+        session(config, folder)
+
+
+def test_own_games_are_own_code(tmp_path: Path) -> None:
+    games = {"kind": "game", "games": ["deck", "memagent_train.smoke.task:Relay"]}
+    file = write_run(tmp_path, data={"source": [games]}, reward={"use": None})
+    found = identify(load(file), "")
+    assert found["data_code"] == digest_code("memagent_train.smoke.task:Relay", "game") != ""
 
 
 @pytest.mark.parametrize("trained", [False, True])
