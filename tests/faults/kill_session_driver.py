@@ -91,7 +91,9 @@ def converse(folder: Path, store: str, early: float | None) -> None:
     for number in range(answered, MESSAGES):
         session.send(said(number))
         os.write(log, f"answered {number}\n".encode())
-        time.sleep(0.02)  # between messages, where three kills have to find it on a busy machine too
+        time.sleep(
+            0.02
+        )  # between messages, where three kills have to find it on a busy machine too
     os._exit(0)
 
 
