@@ -62,6 +62,7 @@ _STATUS: tuple[tuple[type[errors.MemagentError], int, str | None], ...] = (
     (errors.WindowTooSmall, HTTPStatus.BAD_REQUEST, OVERFLOW),
     (errors.ConfigError, HTTPStatus.BAD_REQUEST, None),
     (errors.DocumentError, HTTPStatus.BAD_REQUEST, None),
+    (errors.RunMismatch, HTTPStatus.BAD_REQUEST, None),
     (errors.ServerBusy, HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_exceeded"),
     (errors.RequestTimeout, HTTPStatus.GATEWAY_TIMEOUT, None),
     (errors.ModelError, HTTPStatus.BAD_GATEWAY, None),

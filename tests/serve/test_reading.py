@@ -10,13 +10,15 @@ from typing import Any
 import httpx
 import pytest
 from openai import APIError, AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
-from tests.models.chat_server import CHATML_TOOLS, Behaviour, Handler, hang_up, send
+from tests.models.chat_server import CHATML, CHATML_TOOLS, Behaviour, Handler, hang_up, send
 from tests.serve.conftest import MODEL, Serve, listening, listening_with
 from tests.serve.engine import Engine, read_or_echo, refuse, serving
 
 from memagent import RunStore, open_model
+from memagent.errors import RunMismatch
 from memagent.models import RetryPolicy
 from memagent_serve import wire
+from memagent_serve.refusals import refusal_of
 
 FACT = "Ada Lovelace was born in London in December 1815."
 QUESTION = "Where was Ada Lovelace born?"
@@ -335,6 +337,23 @@ def test_a_failing_engine_stops_the_run_resumably(
         reply = http.post(f"{url}/chat/completions", json=body).json()
     assert reply["memagent"]["read"][0]["run_id"] == run
     assert reply["choices"][0]["message"]["content"] == FACT
+
+
+def test_a_reading_outlives_a_chat_template_that_writes_the_date(
+    serve: Serve, engine: Engine
+) -> None:
+    engine.default = read_or_echo
+    for day, paid in (("9 Dec", True), ("10 Dec", False)):
+        engine.be_vllm(2048, template=f"<|im_start|>system\nToday is {day}<|im_end|>\n{CHATML}")
+        url = serve(reading={"gate": "update"})
+        with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            reply = ask(client, user())
+        assert reply.choices[0].message.content == FACT
+        assert (reply.usage.total_tokens > 0) is paid
+
+
+def test_a_run_with_other_settings_is_not_the_endpoints_fault() -> None:
+    assert refusal_of(RunMismatch("seed was 0, is 1")).status == 400
 
 
 def test_another_model_is_not_read_with_this_one(client: OpenAI) -> None:
