@@ -61,12 +61,6 @@ class Histories:
         self._model, self._states = model, states
         self._locks = WeakValueDictionary[bytes, asyncio.Lock]()
 
-    async def continues(self, given: Sequence[Mapping[str, Any]], owner: str) -> bool:
-        """Whether a history continues one that was shortened before: then it needn't be counted."""
-        return await asyncio.to_thread(
-            lambda: self._states.latest(self._digests(given, owner)) is not None
-        )
-
     async def shorten(
         self,
         messages: Sequence[dict[str, Any]],

@@ -84,12 +84,6 @@ class Overflow:
             return min(LEAST_ROOM, window // 8)
         return max(1, min(conversation.most, window // 2))
 
-    async def needed(self, conversation: Conversation, owner: str) -> bool:
-        """Whether a request exceeds the window; False if it can't be read: then the engine says what is wrong."""
-        if await self._histories.continues(conversation.messages, owner):
-            return True
-        return await self._exceeds(conversation)
-
     async def _limit(self, conversation: Conversation) -> int | None:
         """Tokens of prompt plus output that the history may take."""
         window = await self._engine.window()
@@ -98,7 +92,8 @@ class Overflow:
             wanted += await self.room(conversation)
         return min((size for size in (window, wanted) if size is not None), default=None)
 
-    async def _exceeds(self, conversation: Conversation) -> bool:
+    async def exceeds(self, conversation: Conversation) -> bool:
+        """Whether a request is too long; False if it can't be read: then the engine says what is wrong."""
         try:
             messages, tools = await conversation.read()
             room, limit = await self.room(conversation), await self._limit(conversation)
@@ -135,7 +130,7 @@ class Overflow:
         headers, state = _headers(list(readings.values())), conversation.state
         if answer is None:
             fits = replace(conversation, messages=messages)
-            if limit is not None and (not readings or await self._exceeds(fits)):
+            if limit is not None and (not readings or await self.exceeds(fits)):
                 progress("the history is being shortened")
                 shortened = await self._histories.shorten(
                     messages,

@@ -57,7 +57,8 @@ class Endpoint:
         request = Request(scope, receive)
         raw, fields = await take_body(request, self._desk.settings.max_body)
         call = _Call(self._desk, self._form, request, fields)
-        needed = await while_connected(receive, call.needed())
+        too_long = self._desk.overflow.exceeds(call.conversation)
+        needed = await while_connected(receive, too_long)
         changed = call.conversation.state is not None
         engine = self._desk.engine
         if engine.served and not changed and not (needed and await engine.exact()):
@@ -121,10 +122,6 @@ class _Call:
     def __init__(self, desk: Desk, form: Form, request: Request, fields: dict[str, Any]) -> None:
         self._desk, self._form, self._request, self._fields = desk, form, request, fields
         self.conversation = form.read(fields)
-
-    async def needed(self) -> bool:
-        """Whether it exceeds the window."""
-        return await self._desk.overflow.needed(self.conversation, self._request.scope["owner"])
 
     async def answer(self, *, needed: bool) -> Response:
         """The response: at once as a stream, else when all is done.

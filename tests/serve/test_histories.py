@@ -204,6 +204,18 @@ def test_the_same_request_twice_at_once_is_summarised_once(engine: Engine, url: 
     assert len(set(sent := summaries_of(engine))) == len(sent)
 
 
+def test_a_history_that_fits_since_the_window_grew_passes_whole(
+    serve: Serve, engine: Engine
+) -> None:
+    engine.default = summarise
+    for window, shortened in ((WINDOW, True), (16 * WINDOW, False)):
+        engine.be_vllm(window, template=CHATML_TOOLS)
+        with OpenAI(base_url=serve(), api_key="none", max_retries=0) as client:
+            reply: Any = client.chat.completions.create(model=MODEL, messages=long_talk())
+        assert hasattr(reply, "memagent") is shortened
+        assert (len(engine.bodies[-1]["messages"]) < len(long_talk())) is shortened
+
+
 def test_short_messages_are_not_counted_one_by_one(engine: Engine, client: OpenAI) -> None:
     engine.be_vllm(4096, template=CHATML_TOOLS)
     engine.default = summarise
