@@ -11,7 +11,7 @@ from memagent import Message, Result, Usage
 from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
 from memagent.tokens.byte_bound import ByteBound
-from memagent_serve.engine import Engine
+from memagent_serve.engine import BYTES_PER_TOKEN, Engine
 from memagent_serve.histories import Histories, Shortened
 from memagent_serve.long_messages import LongMessage, with_notes
 from memagent_serve.reading import Asked, Reader, Reading
@@ -20,6 +20,8 @@ from memagent_serve.wire import Progress
 
 LEAST_ROOM = 256
 """Tokens kept free for the output of a request that doesn't say how many it wants."""
+SURELY = 2 * BYTES_PER_TOKEN
+"""A bound of so many windows is no exaggeration: bytes, the worst one, are about four per token."""
 NOTHING_NOTED = "(nothing in the document was worth a note)"
 
 
@@ -100,6 +102,18 @@ class Overflow:
             return await self._engine.exceeds(messages, tools, room, limit)
         except ConfigError:
             return False
+
+    async def surely(self, conversation: Conversation) -> bool:
+        """Whether a request that `exceeds` is to be shortened before the engine is asked.
+
+        Not if only an upper bound exceeds the window, unless it does so by far: some engines cut off what is too long
+        without a word. A limit that the request names can't be left to the engine.
+        """
+        window, limit = await self._engine.window(), await self._limit(conversation)
+        if limit is None or limit != window or await self._engine.exact():
+            return True
+        messages, tools = await conversation.read()
+        return await self._engine.exceeds(messages, tools, 0, SURELY * limit)
 
     async def prepare(
         self, conversation: Conversation, asked: Asked, progress: Progress, *, alone: bool

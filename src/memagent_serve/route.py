@@ -61,7 +61,8 @@ class Endpoint:
         needed = await while_connected(receive, too_long)
         changed = call.conversation.state is not None
         engine = self._desk.engine
-        if engine.served and not changed and not (needed and await engine.exact()):
+        sure = needed and await self._desk.overflow.surely(call.conversation)
+        if engine.served and not changed and not sure:
             if await self._pass_on(raw, call.conversation, request, send):
                 return
             needed = True  # the engine has the last word

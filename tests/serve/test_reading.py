@@ -380,6 +380,22 @@ def test_without_exact_counts_the_engine_has_the_last_word(store: RunStore) -> N
             assert reply.memagent["read"][0]["chunks"] > 3
 
 
+def test_what_is_far_too_long_never_reaches_an_engine_that_would_cut_it_off(
+    store: RunStore,
+) -> None:
+    with serving() as engine:
+        engine.others = {}
+        engine.serve_models({"id": MODEL, "max_model_len": 2048})
+        engine.default = read_or_echo
+        with (
+            listening(engine.url, store, reading={"gate": "update"}) as url,
+            OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+        ):
+            reply = ask(client, user([PARTS[0], *PARTS]))
+            assert reply.memagent["read"][0]["chunks"] > 3
+        assert max(len(body["messages"][-1]["content"]) for body in engine.bodies) < len(DOCUMENT)
+
+
 async def test_sampling_reaches_the_reading(engine: Engine, aclient: AsyncOpenAI) -> None:
     given: Any = [user()]
     await aclient.chat.completions.create(model=MODEL, messages=given, temperature=0, top_p=0.5)
