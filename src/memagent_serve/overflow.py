@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memagent import Message, Result, Usage
-from memagent.errors import ConfigError
+from memagent.errors import CompactionFailed, ConfigError, WindowTooSmall
 from memagent.messages import ToolSpec
 from memagent.tokens.byte_bound import ByteBound
 from memagent_serve.engine import BYTES_PER_TOKEN, Engine
@@ -146,15 +146,22 @@ class Overflow:
             fits = replace(conversation, messages=messages)
             if limit is not None and (not readings or await self.exceeds(fits)):
                 progress("the history is being shortened")
-                shortened = await self._histories.shorten(
-                    messages,
-                    conversation.tools,
-                    limit,
-                    room,
-                    given=conversation.messages,
-                    owner=asked.owner,
-                    state=conversation.state,
-                )
+                try:
+                    shortened = await self._histories.shorten(
+                        messages,
+                        conversation.tools,
+                        limit,
+                        room,
+                        given=conversation.messages,
+                        owner=asked.owner,
+                        state=conversation.state,
+                    )
+                except (CompactionFailed, WindowTooSmall):
+                    whole = replace(fits, threshold=None)
+                    fails = conversation.threshold is None or await self.exceeds(whole)
+                    if fails and await self.surely(whole):
+                        raise
+                    return Prepared(messages, None, report, paid, headers, state)
                 state = shortened.state
                 messages, paid = shortened.messages, paid + shortened.paid
                 report["summaries"] = shortened.summaries

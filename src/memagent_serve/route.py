@@ -8,6 +8,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -123,6 +124,8 @@ class _Call:
     def __init__(self, desk: Desk, form: Form, request: Request, fields: dict[str, Any]) -> None:
         self._desk, self._form, self._request, self._fields = desk, form, request, fields
         self.conversation = form.read(fields)
+        if desk.settings.overflow == "refuse":  # only what exceeds the window
+            self.conversation = replace(self.conversation, threshold=None)
 
     async def answer(self, *, needed: bool) -> Response:
         """The response: at once as a stream, else when all is done.
