@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -170,10 +171,17 @@ class Histories:
         await asyncio.to_thread(self._states.keep, digests[fed - 1], state)
 
     def _digests(self, messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
-        """A digest of each beginning of a history: another model's summaries are not this one's."""
+        """A digest of each beginning of a history: another model's summaries are not this one's.
+
+        Numbers in a system message are left out: many prompts hold a clock, and each turn would pay for all summaries
+        again. All else counts: under another task the same history has other summaries.
+        """
         running = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
         digests: list[bytes] = []
         for message in messages:
-            running.update(json.dumps(message, sort_keys=True).encode())
+            text = json.dumps(message, sort_keys=True)
+            if message.get("role") in ("system", "developer"):
+                text = re.sub(r"\d+", "", text)
+            running.update(text.encode())
             digests.append(running.digest())
         return digests

@@ -103,6 +103,28 @@ def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None
     assert player.refused == []
 
 
+@pytest.mark.parametrize(
+    ("prompts", "again"),
+    [
+        (("It is 9:59 on 2026-12-09.", "It is 10:00 on 2026-12-09."), False),
+        (("List the names.", "List the dates."), True),
+    ],
+    ids=["clock", "task"],
+)
+def test_a_clock_in_the_system_message_costs_no_summaries_again(
+    engine: Engine, client: OpenAI, prompts: tuple[str, str], again: bool
+) -> None:
+    engine.default = summarise
+    sent: list[int] = []
+    for prompt in prompts:
+        given: Any = [{"role": "system", "content": prompt}, *long_talk()]
+        client.chat.completions.create(model=MODEL, messages=given)
+        assert prompt in json.dumps(engine.bodies[-1]["messages"])
+        sent.append(len(summaries_of(engine)))
+    assert sent[0] > 0
+    assert (sent[1] > sent[0]) is again
+
+
 def test_other_fields_survive(engine: Engine, client: OpenAI) -> None:
     engine.default = summarise
     reply: Any = client.chat.completions.create(
