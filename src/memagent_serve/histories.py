@@ -16,11 +16,17 @@ from weakref import WeakValueDictionary
 from memagent import ChatRequest, Completion, SummaryBuffer, Usage
 from memagent.errors import CompactionFailed, ConfigError, HistoryChanged
 from memagent.models import ChatModel, Wrapper
+from memagent.prompts.session import SessionPrompts
 from memagent.threads import in_background
 from memagent_serve.states import States
 
 SUMMARIES = 1_000_000
 """Of one conversation; it ends when its client ends it."""
+_SHIPPED = SessionPrompts.load(None)
+WORDING = _SHIPPED.model_copy(
+    update={"clipped": _SHIPPED.clipped.replace("; the whole text is kept as {{ handle }}", "")}
+)
+"""A client has no tool that reads what was left out, so the model isn't told that it is kept."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class Shortened:
     messages: list[dict[str, Any]]
     summaries: int
     """Written for the conversation so far."""
+    clipped: int
+    """Results of tools that are sent without their middle."""
     paid: Usage
     """By this request."""
     state: Mapping[str, Any]
@@ -92,6 +100,7 @@ class Histories:
             "working_context": max(1, window - room),
             "window": window,
             "max_summaries": SUMMARIES,
+            "prompts": WORDING,
         }
         feed = partial(self._feed, messages, tools, Spending(self._model), settings, digests)
         # Who asks again while the first request is at work waits for its summaries.
@@ -125,15 +134,13 @@ class Histories:
             MemagentError: what `SummaryBuffer.feed` and `compact` raise.
         """
         model = Spending(self._model)
-        buffer = SummaryBuffer(
-            model, working_context=window, window=window, max_summaries=SUMMARIES
-        )
-        async with buffer:
+        settings: dict[str, Any] = {"working_context": window, "max_summaries": SUMMARIES}
+        async with SummaryBuffer(model, window=window, prompts=WORDING, **settings) as buffer:
             await buffer.feed(messages, tools=tools)
             with suppress(CompactionFailed):
                 await in_background(buffer.compact(force=True))  # on the loop on which it was fed
             sent = await buffer.feed(messages, tools=tools)  # once more, so that its state knows
-            return Shortened(sent, buffer.summaries, model.usage, buffer.state())
+            return _shortened(sent, buffer, model)
 
     async def _feed(
         self,
@@ -156,7 +163,7 @@ class Histories:
                 if model.usage.calls:  # a request that is dropped or fails has paid for summaries
                     await self._keep_fed(buffer, digests)
                 raise
-            return Shortened(sent, buffer.summaries, model.usage, buffer.state())
+            return _shortened(sent, buffer, model)
 
     async def _keep_fed(self, buffer: SummaryBuffer, digests: Sequence[bytes]) -> None:
         """Keeps the state of a history that was fed in part."""
@@ -185,3 +192,10 @@ class Histories:
             running.update(text.encode())
             digests.append(running.digest())
         return digests
+
+
+def _shortened(sent: list[Any], buffer: SummaryBuffer, model: Spending) -> Shortened:
+    state = buffer.state()
+    results = [result for turn in state["context"]["turns"] for result in turn["results"] if result]
+    clipped = sum(result["handle"] is not None and not result["fixed"] for result in results)
+    return Shortened(sent, buffer.summaries, clipped, model.usage, state)

@@ -164,7 +164,7 @@ class Overflow:
                     return Prepared(messages, None, report, paid, headers, state)
                 state = shortened.state
                 messages, paid = shortened.messages, paid + shortened.paid
-                report["summaries"] = shortened.summaries
+                report |= {"summaries": shortened.summaries, "clipped": shortened.clipped}
                 headers["X-Memagent-Summaries"] = str(shortened.summaries)
         return Prepared(messages, answer, report, paid, headers, state)
 

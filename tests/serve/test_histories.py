@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -87,6 +88,25 @@ def test_results_larger_than_the_window(engine: Engine, client: OpenAI) -> None:
     engine.default = player = Player(book := Book(20, huge=(3, 4, 10)), WINDOW)
     assert Loop(client, book).play() == book.answer
     assert player.refused == []
+
+
+def test_a_clipped_result_is_counted_and_not_said_to_be_kept(
+    engine: Engine, client: OpenAI
+) -> None:
+    engine.default = summarise
+    function = {"name": "look", "arguments": "{}"}
+    call = {"id": "c1", "type": "function", "function": function}
+    given: Any = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "A row of it.\n" * 2000},
+    ]
+    reply: Any = client.chat.completions.create(model=MODEL, messages=given)
+    assert reply.memagent["clipped"] == 1
+    said = engine.bodies[-1]["messages"][-1]["content"]
+    assert re.search(r"\[characters \d+ to \d+ are left out here\]", said)
+    shorter: Any = client.chat.completions.create(model=MODEL, messages=long_talk())
+    assert shorter.memagent["clipped"] == 0
 
 
 def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None:
