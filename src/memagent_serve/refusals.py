@@ -66,7 +66,7 @@ _STATUS: tuple[tuple[type[errors.MemagentError], int, str | None], ...] = (
     (errors.ServerBusy, HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_exceeded"),
     (errors.RequestTimeout, HTTPStatus.GATEWAY_TIMEOUT, None),
     (errors.ModelError, HTTPStatus.BAD_GATEWAY, None),
-    (errors.LimitReached, HTTPStatus.TOO_MANY_REQUESTS, "usage_limit_reached"),
+    (errors.LimitReached, HTTPStatus.FORBIDDEN, "usage_limit_reached"),
     (errors.SessionError, HTTPStatus.BAD_GATEWAY, None),
     (errors.RunBusy, HTTPStatus.CONFLICT, None),
     (errors.MemagentError, HTTPStatus.INTERNAL_SERVER_ERROR, None),

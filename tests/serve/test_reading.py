@@ -9,12 +9,19 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import APIError, AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
+from openai import (
+    APIError,
+    AsyncOpenAI,
+    BadRequestError,
+    NotFoundError,
+    OpenAI,
+    PermissionDeniedError,
+)
 from tests.models.chat_server import CHATML, CHATML_TOOLS, Behaviour, Handler, hang_up, send
 from tests.serve.conftest import MODEL, Serve, listening, listening_with
 from tests.serve.engine import Engine, read_or_echo, refuse, serving
 
-from memagent import RunStore, open_model
+from memagent import Limits, RunStore, open_model
 from memagent.errors import RunMismatch
 from memagent.models import RetryPolicy
 from memagent_serve import wire
@@ -337,6 +344,19 @@ def test_a_failing_engine_stops_the_run_resumably(
         reply = http.post(f"{url}/chat/completions", json=body).json()
     assert reply["memagent"]["read"][0]["run_id"] == run
     assert reply["choices"][0]["message"]["content"] == FACT
+
+
+def test_a_limit_is_not_tried_again(serve: Serve, engine: Engine) -> None:
+    engine.default = read_or_echo
+    url = serve(reading={"gate": "update", "limits": Limits(calls=2)})
+    with (
+        OpenAI(base_url=url, api_key="none", max_retries=2) as client,
+        pytest.raises(PermissionDeniedError, match=r"limit calls=2 is reached") as caught,
+    ):
+        ask(client, user())
+    assert caught.value.code == "limit"
+    assert "send the request again" not in str(caught.value)
+    assert len(engine.bodies) == 2
 
 
 def test_a_reading_outlives_a_chat_template_that_writes_the_date(
