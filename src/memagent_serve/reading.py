@@ -82,10 +82,10 @@ class Reader:
             Refusal: the run stopped without an answer.
         """
         agent = await asyncio.to_thread(self._agent, asked)
-        prefix = f"serve-{asked.owner}"
-        run_id = await asyncio.to_thread(
-            name_run, agent, message.document, message.question, prefix
-        )
+        prefix, plan = f"serve-{asked.owner}", await agent.plan((message.question,))
+        # In another window, or counted otherwise, a run can't be continued: it is another one.
+        what = f"{message.question}\n{plan.window} {plan.counter.name}"
+        run_id = await asyncio.to_thread(name_run, agent, message.document, what, prefix)
         lock = self._locks.setdefault(run_id, asyncio.Lock())
         if lock.locked():
             progress(f"run {run_id} is at work for another request")

@@ -376,6 +376,21 @@ def test_a_run_with_other_settings_is_not_the_endpoints_fault() -> None:
     assert refusal_of(RunMismatch("seed was 0, is 1")).status == 400
 
 
+def test_a_half_done_reading_is_read_anew_in_a_smaller_window(
+    serve: Serve, engine: Engine, http: httpx.Client
+) -> None:
+    engine.default = refuse(400, "broken")
+    engine.replies = [read_or_echo] * 3
+    body, reading = {"model": MODEL, "messages": [user()]}, {"gate": "update"}
+    url = serve(reading=reading)
+    assert http.post(f"{url}/chat/completions", json=body).status_code == 502
+    engine.be_vllm(1024)
+    engine.default = read_or_echo
+    response = http.post(f"{serve(reading=reading)}/chat/completions", json=body)
+    assert response.status_code == 200, response.text
+    assert response.json()["choices"][0]["message"]["content"] == FACT
+
+
 def test_another_model_is_not_read_with_this_one(client: OpenAI) -> None:
     given: Any = [user()]
     with pytest.raises(NotFoundError, match="is not the one"):
