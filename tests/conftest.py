@@ -72,7 +72,7 @@ def blockbuster() -> Iterator[BlockBuster]:
         function.can_block_in("<frozen importlib._bootstrap>", {"_find_and_load"})
     # Building an agent reads a page of settings and wording, also in async code.
     for functions in detector.functions.values():
-        functions.can_block_in("memagent/models/spec.py", {"_look"})
+        functions.can_block_in("memagent/models/spec.py", {"look"})
         functions.can_block_in("memagent/models/spec.py", {"open_nano"})
         functions.can_block_in("memagent/models/policy.py", {"load"})
         functions.can_block_in("memagent_engines/in_process.py", {"find_model"})

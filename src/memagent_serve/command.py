@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,6 +63,7 @@ class Serve(Reading):
 
     def list_keys(self) -> tuple[str, ...]:
         """The keys; a ConfigError if the file can't be read, or the address needs keys and there are none."""
+        from memagent.models.spec import look
         from memagent_serve.settings import is_local
 
         if self.keys is not None:
@@ -72,7 +72,7 @@ class Serve(Reading):
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"--keys {str(self.keys)!r} cannot be read: {error}") from error
         else:
-            lines = os.environ.get(KEYS, "").split(",")
+            lines = next((found.value for found in look(KEYS)), "").split(",")
         found = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
         if self.keys is not None and not found:
             raise ConfigError(f"--keys {str(self.keys)!r} has no key: write one on a line")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,11 +16,17 @@ from weakref import WeakValueDictionary
 from memagent import ChatRequest, Completion, SummaryBuffer, Usage
 from memagent.errors import CompactionFailed, ConfigError, HistoryChanged
 from memagent.models import ChatModel, Wrapper
+from memagent.prompts.session import SessionPrompts
 from memagent.threads import in_background
 from memagent_serve.states import States
 
 SUMMARIES = 1_000_000
 """Of one conversation; it ends when its client ends it."""
+_SHIPPED = SessionPrompts.load(None)
+WORDING = _SHIPPED.model_copy(
+    update={"clipped": _SHIPPED.clipped.replace("; the whole text is kept as {{ handle }}", "")}
+)
+"""A client has no tool that reads what was left out, so the model isn't told that it is kept."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,8 @@ class Shortened:
     messages: list[dict[str, Any]]
     summaries: int
     """Written for the conversation so far."""
+    clipped: int
+    """Results of tools that are sent without their middle."""
     paid: Usage
     """By this request."""
     state: Mapping[str, Any]
@@ -61,12 +70,6 @@ class Histories:
         self._model, self._states = model, states
         self._locks = WeakValueDictionary[bytes, asyncio.Lock]()
 
-    async def continues(self, given: Sequence[Mapping[str, Any]], owner: str) -> bool:
-        """Whether a history continues one that was shortened before: then it needn't be counted."""
-        return await asyncio.to_thread(
-            lambda: self._states.latest(self._digests(given, owner)) is not None
-        )
-
     async def shorten(
         self,
         messages: Sequence[dict[str, Any]],
@@ -97,6 +100,7 @@ class Histories:
             "working_context": max(1, window - room),
             "window": window,
             "max_summaries": SUMMARIES,
+            "prompts": WORDING,
         }
         feed = partial(self._feed, messages, tools, Spending(self._model), settings, digests)
         # Who asks again while the first request is at work waits for its summaries.
@@ -130,15 +134,13 @@ class Histories:
             MemagentError: what `SummaryBuffer.feed` and `compact` raise.
         """
         model = Spending(self._model)
-        buffer = SummaryBuffer(
-            model, working_context=window, window=window, max_summaries=SUMMARIES
-        )
-        async with buffer:
+        settings: dict[str, Any] = {"working_context": window, "max_summaries": SUMMARIES}
+        async with SummaryBuffer(model, window=window, prompts=WORDING, **settings) as buffer:
             await buffer.feed(messages, tools=tools)
             with suppress(CompactionFailed):
                 await in_background(buffer.compact(force=True))  # on the loop on which it was fed
             sent = await buffer.feed(messages, tools=tools)  # once more, so that its state knows
-            return Shortened(sent, buffer.summaries, model.usage, buffer.state())
+            return _shortened(sent, buffer, model)
 
     async def _feed(
         self,
@@ -161,7 +163,7 @@ class Histories:
                 if model.usage.calls:  # a request that is dropped or fails has paid for summaries
                     await self._keep_fed(buffer, digests)
                 raise
-            return Shortened(sent, buffer.summaries, model.usage, buffer.state())
+            return _shortened(sent, buffer, model)
 
     async def _keep_fed(self, buffer: SummaryBuffer, digests: Sequence[bytes]) -> None:
         """Keeps the state of a history that was fed in part."""
@@ -176,10 +178,24 @@ class Histories:
         await asyncio.to_thread(self._states.keep, digests[fed - 1], state)
 
     def _digests(self, messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
-        """A digest of each beginning of a history: another model's summaries are not this one's."""
+        """A digest of each beginning of a history: another model's summaries are not this one's.
+
+        Numbers in a system message are left out: many prompts hold a clock, and each turn would pay for all summaries
+        again. All else counts: under another task the same history has other summaries.
+        """
         running = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
         digests: list[bytes] = []
         for message in messages:
-            running.update(json.dumps(message, sort_keys=True).encode())
+            text = json.dumps(message, sort_keys=True)
+            if message.get("role") in ("system", "developer"):
+                text = re.sub(r"\d+", "", text)
+            running.update(text.encode())
             digests.append(running.digest())
         return digests
+
+
+def _shortened(sent: list[Any], buffer: SummaryBuffer, model: Spending) -> Shortened:
+    state = buffer.state()
+    results = [result for turn in state["context"]["turns"] for result in turn["results"] if result]
+    clipped = sum(result["handle"] is not None and not result["fixed"] for result in results)
+    return Shortened(sent, buffer.summaries, clipped, model.usage, state)

@@ -8,42 +8,30 @@ from typing import Any
 from memagent import ChatRequest, Sampling, Usage
 from memagent.errors import ConfigError, RequestRefused
 from memagent.messages import FinishReason
+from memagent_serve.chat import ChatForm
 from memagent_serve.engine import Engine
 from memagent_serve.forms import Said, limit_of
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
+from memagent_serve.responses import ResponsesForm
 
-NOT_DONE = (
-    "audio",
-    "frequency_penalty",
-    "functions",
-    "guided_choice",
-    "guided_grammar",
-    "guided_json",
-    "guided_regex",
-    "logit_bias",
-    "logprobs",
-    "min_p",
-    "modalities",
-    "presence_penalty",
-    "repetition_penalty",
-    "response_format",
-    "structured_outputs",
-    "text",
-    "tools",
-    "top_k",
-    "top_logprobs",
-    "web_search_options",
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+HONOURED = "instructions stop max_tokens max_completion_tokens max_output_tokens"
+WITHOUT_EFFECT = (
+    "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier "
+    "tool_choice truncation"
 )
-"""Fields that change the answer in ways that such models can't, unless they are empty or as in `IDLE`."""
+TAKEN = ChatForm.readings.union(ResponsesForm.readings, HONOURED.split(), WITHOUT_EFFECT.split())
+"""Fields that such models honour, or that don't change an answer."""
 IDLE: dict[str, Any] = {
     "modalities": ["text"],
+    "n": 1,
     "repetition_penalty": 1,
     "response_format": {"type": "text"},
     "text": {"format": {"type": "text"}},
     "top_k": -1,
 }
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""What all other fields may say, unless they are empty."""
 UNSAID = 1024
 """Tokens of an answer where neither the request nor the model says how many."""
 
@@ -64,13 +52,13 @@ async def complete(
         Refusal: the request asks for what such models don't do.
         MemagentError: the model failed.
     """
-    asked = [name for name in NOT_DONE if fields.get(name) and fields[name] != IDLE.get(name)]
-    if asked or fields.get("n") not in (None, 1):
+    asked = [n for n, value in fields.items() if value and n not in TAKEN and value != IDLE.get(n)]
+    if asked:
         raise Refusal(
             400,
-            f"the endpoint calls the model {engine.name!r} itself, where {', '.join(asked) or 'n'} has no effect: "
+            f"the endpoint calls the model {engine.name!r} itself, where {', '.join(asked)} has no effect: "
             "leave it out, or serve the model with vLLM or SGLang",
-            param=asked[0] if asked else "n",
+            param=asked[0],
         )
     for field in LIMITS:
         if fields.get(field) is not None and limit_of(fields[field]) is None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memagent import Message, Result, Usage
-from memagent.errors import ConfigError
+from memagent.errors import CompactionFailed, ConfigError, WindowTooSmall
 from memagent.messages import ToolSpec
 from memagent.tokens.byte_bound import ByteBound
-from memagent_serve.engine import Engine
+from memagent_serve.engine import BYTES_PER_TOKEN, Engine
 from memagent_serve.histories import Histories, Shortened
 from memagent_serve.long_messages import LongMessage, with_notes
 from memagent_serve.reading import Asked, Reader, Reading
@@ -20,6 +20,8 @@ from memagent_serve.wire import Progress
 
 LEAST_ROOM = 256
 """Tokens kept free for the output of a request that doesn't say how many it wants."""
+SURELY = 2 * BYTES_PER_TOKEN
+"""A bound of so many windows is no exaggeration: bytes, the worst one, are about four per token."""
 NOTHING_NOTED = "(nothing in the document was worth a note)"
 
 
@@ -84,12 +86,6 @@ class Overflow:
             return min(LEAST_ROOM, window // 8)
         return max(1, min(conversation.most, window // 2))
 
-    async def needed(self, conversation: Conversation, owner: str) -> bool:
-        """Whether a request exceeds the window; False if it can't be read: then the engine says what is wrong."""
-        if await self._histories.continues(conversation.messages, owner):
-            return True
-        return await self._exceeds(conversation)
-
     async def _limit(self, conversation: Conversation) -> int | None:
         """Tokens of prompt plus output that the history may take."""
         window = await self._engine.window()
@@ -98,13 +94,26 @@ class Overflow:
             wanted += await self.room(conversation)
         return min((size for size in (window, wanted) if size is not None), default=None)
 
-    async def _exceeds(self, conversation: Conversation) -> bool:
+    async def exceeds(self, conversation: Conversation) -> bool:
+        """Whether a request is too long; False if it can't be read: then the engine says what is wrong."""
         try:
             messages, tools = await conversation.read()
             room, limit = await self.room(conversation), await self._limit(conversation)
             return await self._engine.exceeds(messages, tools, room, limit)
         except ConfigError:
             return False
+
+    async def surely(self, conversation: Conversation) -> bool:
+        """Whether a request that `exceeds` is to be shortened before the engine is asked.
+
+        Not if only an upper bound exceeds the window, unless it does so by far: some engines cut off what is too long
+        without a word. A limit that the request names can't be left to the engine.
+        """
+        window, limit = await self._engine.window(), await self._limit(conversation)
+        if limit is None or limit != window or await self._engine.exact():
+            return True
+        messages, tools = await conversation.read()
+        return await self._engine.exceeds(messages, tools, 0, SURELY * limit)
 
     async def prepare(
         self, conversation: Conversation, asked: Asked, progress: Progress, *, alone: bool
@@ -135,20 +144,27 @@ class Overflow:
         headers, state = _headers(list(readings.values())), conversation.state
         if answer is None:
             fits = replace(conversation, messages=messages)
-            if limit is not None and (not readings or await self._exceeds(fits)):
+            if limit is not None and (not readings or await self.exceeds(fits)):
                 progress("the history is being shortened")
-                shortened = await self._histories.shorten(
-                    messages,
-                    conversation.tools,
-                    limit,
-                    room,
-                    given=conversation.messages,
-                    owner=asked.owner,
-                    state=conversation.state,
-                )
+                try:
+                    shortened = await self._histories.shorten(
+                        messages,
+                        conversation.tools,
+                        limit,
+                        room,
+                        given=conversation.messages,
+                        owner=asked.owner,
+                        state=conversation.state,
+                    )
+                except (CompactionFailed, WindowTooSmall):
+                    whole = replace(fits, threshold=None)
+                    fails = conversation.threshold is None or await self.exceeds(whole)
+                    if fails and await self.surely(whole):
+                        raise
+                    return Prepared(messages, None, report, paid, headers, state)
                 state = shortened.state
                 messages, paid = shortened.messages, paid + shortened.paid
-                report["summaries"] = shortened.summaries
+                report |= {"summaries": shortened.summaries, "clipped": shortened.clipped}
                 headers["X-Memagent-Summaries"] = str(shortened.summaries)
         return Prepared(messages, answer, report, paid, headers, state)
 

@@ -82,10 +82,10 @@ class Reader:
             Refusal: the run stopped without an answer.
         """
         agent = await asyncio.to_thread(self._agent, asked)
-        prefix = f"serve-{asked.owner}"
-        run_id = await asyncio.to_thread(
-            name_run, agent, message.document, message.question, prefix
-        )
+        prefix, plan = f"serve-{asked.owner}", await agent.plan((message.question,))
+        # In another window, or counted otherwise, a run can't be continued: it is another one.
+        what = f"{message.question}\n{plan.window} {plan.counter.name}"
+        run_id = await asyncio.to_thread(name_run, agent, message.document, what, prefix)
         lock = self._locks.setdefault(run_id, asyncio.Lock())
         if lock.locked():
             progress(f"run {run_id} is at work for another request")
@@ -117,10 +117,12 @@ class Reader:
                     progress(f"run {run_id}: chunk {event.chunk + 1}, {plural(tokens, 'token')}")
             result = events.result
         if result.answer is None:
-            status = 429 if result.stop_reason == "limit" else 502
+            # Not a 429, which clients repeat by themselves: that can't help where a limit is reached.
+            limited = result.stop_reason == "limit"
+            again = "" if limited else f". Run {run_id} can be resumed: send the request again"
             raise Refusal(
-                status,
-                f"the reading stopped: {result.detail}. Run {run_id} can be resumed: send the request again",
+                403 if limited else 502,
+                f"the reading stopped: {result.detail}{again}",
                 code=result.stop_reason.value,
                 headers={"X-Memagent-Run": run_id},
             )

@@ -142,7 +142,7 @@ async def compact(desk: Desk, request: Request) -> Response:
             "created_at": int(time.time()),
             "output": [pack(done.messages, done.state, fields)],
             "usage": _usage(done.paid),
-            FIELD: {"summaries": done.summaries},
+            FIELD: {"summaries": done.summaries, "clipped": done.clipped},
         }
     )
 

@@ -8,6 +8,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -57,10 +58,12 @@ class Endpoint:
         request = Request(scope, receive)
         raw, fields = await take_body(request, self._desk.settings.max_body)
         call = _Call(self._desk, self._form, request, fields)
-        needed = await while_connected(receive, call.needed())
+        too_long = self._desk.overflow.exceeds(call.conversation)
+        needed = await while_connected(receive, too_long)
         changed = call.conversation.state is not None
         engine = self._desk.engine
-        if engine.served and not changed and not (needed and await engine.exact()):
+        sure = needed and await self._desk.overflow.surely(call.conversation)
+        if engine.served and not changed and not sure:
             if await self._pass_on(raw, call.conversation, request, send):
                 return
             needed = True  # the engine has the last word
@@ -121,10 +124,8 @@ class _Call:
     def __init__(self, desk: Desk, form: Form, request: Request, fields: dict[str, Any]) -> None:
         self._desk, self._form, self._request, self._fields = desk, form, request, fields
         self.conversation = form.read(fields)
-
-    async def needed(self) -> bool:
-        """Whether it exceeds the window."""
-        return await self._desk.overflow.needed(self.conversation, self._request.scope["owner"])
+        if desk.settings.overflow == "refuse":  # only what exceeds the window
+            self.conversation = replace(self.conversation, threshold=None)
 
     async def answer(self, *, needed: bool) -> Response:
         """The response: at once as a stream, else when all is done.

@@ -46,25 +46,17 @@ class States:
             )
             return _connect(None)
 
-    def latest(self, digests: Sequence[bytes]) -> bytes | None:
-        """The last of the digests that has a state."""
-
-        def look(db: sqlite3.Connection) -> bytes | None:
-            kept = {digest for (digest,) in db.execute("SELECT digest FROM states")}
-            return next((digest for digest in reversed(digests) if digest in kept), None)
-
-        return self._try(look)
-
     def find(self, digests: Sequence[bytes]) -> Mapping[str, Any] | None:
         """The state of the last of the digests that has one."""
-        digest = self.latest(digests)
 
         def read(db: sqlite3.Connection) -> Mapping[str, Any] | None:
+            kept = {digest for (digest,) in db.execute("SELECT digest FROM states")}
+            digest = next((digest for digest in reversed(digests) if digest in kept), None)
             query = "UPDATE states SET used = ? WHERE digest = ? RETURNING state"
             found = db.execute(query, (time.time(), digest)).fetchall()
             return json.loads(found[0][0]) if found else None
 
-        return None if digest is None else self._try(read)
+        return self._try(read)
 
     def keep(self, digest: bytes, state: Mapping[str, Any]) -> None:
         """Keeps a state, and drops those that were not used for longest."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from typing import TypeAlias
 
 import regex
 
-from memagent.cli.changes import sentences
+from memagent.cli.changes import opcodes, sentences
 
 Delta: TypeAlias = "list[int | str]"
 """In the order of the text: `n > 0` keeps n UTF-16 code units (a browser's characters) of the old text, `n < 0` drops
@@ -21,8 +20,6 @@ ALIKE = 0.4
 """Two passages that share less than this part of their characters are shown as one removed and one added."""
 ISLAND = 4
 """A kept part of fewer characters between two changes counts as changed: a shared `of` is chance."""
-MOST_PAIRS = 4_000_000
-"""Of words to compare (two passages of 2,000): more would take seconds, and are shown as removed and added."""
 
 
 def find_delta(old: str, new: str) -> Delta:
@@ -60,8 +57,6 @@ def _parts(old: str, new: str) -> Iterator[Part]:
 
 def _words(old: str, new: str) -> list[Part]:
     before, after = WORDS.findall(old), WORDS.findall(new)
-    if len(before) * len(after) > MOST_PAIRS:
-        return [("", old, new)]
     parts = list(_matches(before, after))
     kept = sum(len(same) for same, _, _ in parts)
     if 2 * kept < ALIKE * (len(old) + len(new)):
@@ -74,7 +69,6 @@ def _words(old: str, new: str) -> list[Part]:
 
 
 def _matches(before: Sequence[str], after: Sequence[str]) -> Iterator[Part]:
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    for kind, i, j, k, m in matcher.get_opcodes():
+    for kind, i, j, k, m in opcodes(before, after):
         removed, added = "".join(before[i:j]), "".join(after[k:m])
         yield (removed, "", "") if kind == "equal" else ("", removed, added)

@@ -1,5 +1,3 @@
-from difflib import SequenceMatcher
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,8 +48,17 @@ def test_unlike_sentences_are_not_shown_as_one_rewritten() -> None:
 
 
 def test_the_gist_of_one_long_sentence_compares_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SequenceMatcher, "quick_ratio", None)
+    monkeypatch.setattr("memagent.cli.changes.WORDS", None)
     assert gist("word " * 9999, "other " * 9999, 12) == "+ other oth…"
+
+
+def test_a_repetitive_text_is_not_compared_for_minutes() -> None:
+    old, new = "the" + " the" * 5000, "the" + " the the the x" * 1250
+    assert changes(old, old) == []
+    assert changes(old, new) == [Change(old, ""), Change("", new)]
+    lines = "- yes.\n- yes.\n- no.\n" * 900
+    assert gist("- yes.\n" * 2700, lines) == "+ - yes."
+    assert mark_changes(lines, lines) == [(line, False) for line in sentences(lines)]
 
 
 def test_gist_prefers_what_came() -> None:

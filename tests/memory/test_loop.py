@@ -334,6 +334,36 @@ def test_a_run_of_a_version_that_could_repeat_text_resumes_if_it_did_not(
     assert agent.ask(TEXT, "Which?", run_id="r1").answer is not None
 
 
+class Dated(ByteBound):
+    """Counts for a chat template that writes the date: "10 Dec" takes more than "9 Dec"."""
+
+    def __init__(self, more: int) -> None:
+        super().__init__()
+        self._more = more
+
+    def count_messages(self, *args: Any, **kwargs: Any) -> int:
+        return super().count_messages(*args, **kwargs) + self._more
+
+
+@pytest.mark.parametrize("more", [-8, 1, 40])
+def test_a_run_resumes_though_the_chat_template_takes_more_or_fewer_tokens(make, more: int) -> None:
+    agent = make()
+    unbroken = agent.ask(TEXT, "Which?")
+    interrupted(make)
+    dated = make(ScriptedModel(hashing, window=WINDOW, counter=Dated(more)))
+    resumed = dated.resume("r1", TEXT)
+    assert isinstance(resumed, Result)
+    assert (resumed.answer, resumed.chunks) == (unbroken.answer, unbroken.chunks)
+    assert [r.messages for r in sent(dated)] == [r.messages for r in sent(agent)[3:]]
+
+
+def test_a_chat_template_that_takes_too_much_stops_a_resumed_run(make) -> None:
+    interrupted(make)
+    with pytest.raises(ContextOverflow, match="chat template"):
+        make(ScriptedModel(hashing, window=WINDOW, counter=Dated(900))).resume("r1", TEXT)
+    assert make().ask(TEXT, "Which?", run_id="r1").answer is not None
+
+
 def test_resume_finds_a_file_again_and_asks_for_other_sources(make, tmp_path: Path) -> None:
     unbroken = make().ask(TEXT, "Which?")
     agent = interrupted(make)

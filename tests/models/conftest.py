@@ -41,7 +41,7 @@ def nobody() -> str:
 def settings_may_be_read(blockbuster: BlockBuster) -> None:
     """Opening a model reads `.env`, a few lines, once."""
     for function in blockbuster.functions.values():
-        function.can_block_in("memagent/models/spec.py", {"_look"})
+        function.can_block_in("memagent/models/spec.py", {"look"})
 
 
 @pytest.fixture

@@ -57,6 +57,14 @@ def test_keys_that_are_none(invoke: Invoke, tmp_path: Path, text: str, why: str)
     assert "a key with blanks" not in done.stderr
 
 
+def test_keys_may_stand_in_the_env_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"{command.KEYS}=one,two\n")
+    monkeypatch.delenv(command.KEYS, raising=False)
+    assert command.Serve(host="0.0.0.0").list_keys() == ("one", "two")
+    monkeypatch.setenv(command.KEYS, "three")
+    assert command.Serve().list_keys() == ("three",)
+
+
 def test_a_file_of_keys_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke("serve", "extractive", "--keys", tmp_path / "none")
     assert done.exit_code == 2

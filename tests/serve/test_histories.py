@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -89,6 +90,25 @@ def test_results_larger_than_the_window(engine: Engine, client: OpenAI) -> None:
     assert player.refused == []
 
 
+def test_a_clipped_result_is_counted_and_not_said_to_be_kept(
+    engine: Engine, client: OpenAI
+) -> None:
+    engine.default = summarise
+    function = {"name": "look", "arguments": "{}"}
+    call = {"id": "c1", "type": "function", "function": function}
+    given: Any = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "A row of it.\n" * 2000},
+    ]
+    reply: Any = client.chat.completions.create(model=MODEL, messages=given)
+    assert reply.memagent["clipped"] == 1
+    said = engine.bodies[-1]["messages"][-1]["content"]
+    assert re.search(r"\[characters \d+ to \d+ are left out here\]", said)
+    shorter: Any = client.chat.completions.create(model=MODEL, messages=long_talk())
+    assert shorter.memagent["clipped"] == 0
+
+
 def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None:
     engine.default = player = Player(book := Book(80), WINDOW)
     loop = Loop(client, book)
@@ -101,6 +121,28 @@ def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None
     loop.history = fork
     assert loop.play() == book.answer
     assert player.refused == []
+
+
+@pytest.mark.parametrize(
+    ("prompts", "again"),
+    [
+        (("It is 9:59 on 2026-12-09.", "It is 10:00 on 2026-12-09."), False),
+        (("List the names.", "List the dates."), True),
+    ],
+    ids=["clock", "task"],
+)
+def test_a_clock_in_the_system_message_costs_no_summaries_again(
+    engine: Engine, client: OpenAI, prompts: tuple[str, str], again: bool
+) -> None:
+    engine.default = summarise
+    sent: list[int] = []
+    for prompt in prompts:
+        given: Any = [{"role": "system", "content": prompt}, *long_talk()]
+        client.chat.completions.create(model=MODEL, messages=given)
+        assert prompt in json.dumps(engine.bodies[-1]["messages"])
+        sent.append(len(summaries_of(engine)))
+    assert sent[0] > 0
+    assert (sent[1] > sent[0]) is again
 
 
 def test_other_fields_survive(engine: Engine, client: OpenAI) -> None:
@@ -202,6 +244,18 @@ def test_the_same_request_twice_at_once_is_summarised_once(engine: Engine, url: 
 
     asyncio.run(both())
     assert len(set(sent := summaries_of(engine))) == len(sent)
+
+
+def test_a_history_that_fits_since_the_window_grew_passes_whole(
+    serve: Serve, engine: Engine
+) -> None:
+    engine.default = summarise
+    for window, shortened in ((WINDOW, True), (16 * WINDOW, False)):
+        engine.be_vllm(window, template=CHATML_TOOLS)
+        with OpenAI(base_url=serve(), api_key="none", max_retries=0) as client:
+            reply: Any = client.chat.completions.create(model=MODEL, messages=long_talk())
+        assert hasattr(reply, "memagent") is shortened
+        assert (len(engine.bodies[-1]["messages"]) < len(long_talk())) is shortened
 
 
 def test_short_messages_are_not_counted_one_by_one(engine: Engine, client: OpenAI) -> None:

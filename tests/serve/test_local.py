@@ -130,7 +130,10 @@ def test_ollama_gets_requests_with_their_window(store: RunStore) -> None:
         {"logprobs": True},
         {"presence_penalty": 2},
         {"response_format": {"type": "json_object"}},
+        {"reasoning_effort": "none"},
         {"extra_body": {"guided_json": {"type": "object"}}},
+        {"extra_body": {"min_tokens": 50}},
+        {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}},
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
     ],
 )
@@ -153,7 +156,12 @@ def test_what_would_change_nothing_is_not_refused(store: RunStore) -> None:
             messages=HELLO,
             presence_penalty=0,
             response_format={"type": "text"},
-            extra_body={"repetition_penalty": 1.0, "top_k": -1},
+            n=1,
+            user="u1",
+            metadata={"a": "b"},
+            store=True,
+            tool_choice="none",
+            extra_body={"repetition_penalty": 1.0, "top_k": -1, "stop_token_ids": []},
         )
         client.responses.create(
             model=model.name, input="Hi", text={"format": {"type": "text"}}, tools=[]

@@ -9,14 +9,23 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import APIError, AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
-from tests.models.chat_server import CHATML_TOOLS, Behaviour, Handler, hang_up, send
+from openai import (
+    APIError,
+    AsyncOpenAI,
+    BadRequestError,
+    NotFoundError,
+    OpenAI,
+    PermissionDeniedError,
+)
+from tests.models.chat_server import CHATML, CHATML_TOOLS, Behaviour, Handler, hang_up, send
 from tests.serve.conftest import MODEL, Serve, listening, listening_with
 from tests.serve.engine import Engine, read_or_echo, refuse, serving
 
-from memagent import RunStore, open_model
+from memagent import Limits, RunStore, open_model
+from memagent.errors import RunMismatch
 from memagent.models import RetryPolicy
 from memagent_serve import wire
+from memagent_serve.refusals import refusal_of
 
 FACT = "Ada Lovelace was born in London in December 1815."
 QUESTION = "Where was Ada Lovelace born?"
@@ -337,6 +346,51 @@ def test_a_failing_engine_stops_the_run_resumably(
     assert reply["choices"][0]["message"]["content"] == FACT
 
 
+def test_a_limit_is_not_tried_again(serve: Serve, engine: Engine) -> None:
+    engine.default = read_or_echo
+    url = serve(reading={"gate": "update", "limits": Limits(calls=2)})
+    with (
+        OpenAI(base_url=url, api_key="none", max_retries=2) as client,
+        pytest.raises(PermissionDeniedError, match=r"limit calls=2 is reached") as caught,
+    ):
+        ask(client, user())
+    assert caught.value.code == "limit"
+    assert "send the request again" not in str(caught.value)
+    assert len(engine.bodies) == 2
+
+
+def test_a_reading_outlives_a_chat_template_that_writes_the_date(
+    serve: Serve, engine: Engine
+) -> None:
+    engine.default = read_or_echo
+    for day, paid in (("9 Dec", True), ("10 Dec", False)):
+        engine.be_vllm(2048, template=f"<|im_start|>system\nToday is {day}<|im_end|>\n{CHATML}")
+        url = serve(reading={"gate": "update"})
+        with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            reply = ask(client, user())
+        assert reply.choices[0].message.content == FACT
+        assert (reply.usage.total_tokens > 0) is paid
+
+
+def test_a_run_with_other_settings_is_not_the_endpoints_fault() -> None:
+    assert refusal_of(RunMismatch("seed was 0, is 1")).status == 400
+
+
+def test_a_half_done_reading_is_read_anew_in_a_smaller_window(
+    serve: Serve, engine: Engine, http: httpx.Client
+) -> None:
+    engine.default = refuse(400, "broken")
+    engine.replies = [read_or_echo] * 3
+    body, reading = {"model": MODEL, "messages": [user()]}, {"gate": "update"}
+    url = serve(reading=reading)
+    assert http.post(f"{url}/chat/completions", json=body).status_code == 502
+    engine.be_vllm(1024)
+    engine.default = read_or_echo
+    response = http.post(f"{serve(reading=reading)}/chat/completions", json=body)
+    assert response.status_code == 200, response.text
+    assert response.json()["choices"][0]["message"]["content"] == FACT
+
+
 def test_another_model_is_not_read_with_this_one(client: OpenAI) -> None:
     given: Any = [user()]
     with pytest.raises(NotFoundError, match="is not the one"):
@@ -359,6 +413,22 @@ def test_without_exact_counts_the_engine_has_the_last_word(store: RunStore) -> N
             engine.replies = [refuse(400, "This model's maximum context length is 2048 tokens.")]
             reply = ask(client, user())
             assert reply.memagent["read"][0]["chunks"] > 3
+
+
+def test_what_is_far_too_long_never_reaches_an_engine_that_would_cut_it_off(
+    store: RunStore,
+) -> None:
+    with serving() as engine:
+        engine.others = {}
+        engine.serve_models({"id": MODEL, "max_model_len": 2048})
+        engine.default = read_or_echo
+        with (
+            listening(engine.url, store, reading={"gate": "update"}) as url,
+            OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+        ):
+            reply = ask(client, user([PARTS[0], *PARTS]))
+            assert reply.memagent["read"][0]["chunks"] > 3
+        assert max(len(body["messages"][-1]["content"]) for body in engine.bodies) < len(DOCUMENT)
 
 
 async def test_sampling_reaches_the_reading(engine: Engine, aclient: AsyncOpenAI) -> None:

@@ -154,6 +154,39 @@ def test_a_loop_that_manages_its_context(engine: Engine, player: Player, client:
     assert not [body for body in sent if "compaction" in json.dumps(body["input"])]
 
 
+def test_a_threshold_holds_though_counts_are_upper_bounds(engine: Engine, serve: Serve) -> None:
+    engine.serve_models({"id": MODEL, "max_model_len": 8192})
+    engine.others = {"/v1/responses": send(200, response_of([text_item("hi")]))}
+    engine.default = send(200, chat("<summary>They talked.</summary>") | {"usage": None})
+    rules = [{"type": "compaction", "compact_threshold": 3000}]
+    with OpenAI(base_url=serve(), api_key="none", max_retries=0) as client:
+        given: Any = {"model": MODEL, "input": talk(60), "context_management": rules}
+        reply: Any = client.responses.create(**given)
+    assert reply.memagent["summaries"] > 0
+    assert reply.output[0].type == "compaction"
+
+
+@pytest.mark.parametrize("overflow", ["read", "refuse"])
+def test_a_threshold_never_fails_what_fits(engine: Engine, serve: Serve, overflow: str) -> None:
+    engine.be_vllm(8192, template=CHATML_TOOLS)
+    engine.others["/v1/responses"] = send(200, response_of([text_item("hi")]))
+    engine.default = send(200, chat("") | {"usage": None})  # no summary
+    url = serve(overflow=overflow)
+    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        for items, threshold in ((talk(60), 500), (talk(60), 1500), (talk(1), 10)):
+            rules: Any = [{"type": "compaction", "compact_threshold": threshold}]
+            reply = client.responses.create(model=MODEL, input=items, context_management=rules)
+            assert reply.output_text == "hi"
+            assert engine.of("/v1/responses")[-1]["input"] == items
+
+
+def talk(turns: int) -> list[Any]:
+    said = [("user", "What of it? "), ("assistant", "Nothing of it. ")] * turns
+    return [{"role": role, "content": text * 3} for role, text in said] + [
+        {"role": "user", "content": "And now?"}
+    ]
+
+
 def test_a_document_is_read(engine: Engine, serve: Serve) -> None:
     engine.default = read_or_echo
     url = serve(reading={"gate": "update"})

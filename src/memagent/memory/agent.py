@@ -24,7 +24,7 @@ from memagent.models.policy import Degenerate, policy_of
 from memagent.prompts import Gate, PromptSet
 from memagent.run.agent import OnEvent, anext_or_none
 from memagent.run.result import Estimate, Result
-from memagent.runstore import RunStore
+from memagent.runstore import RunRecord, RunStore
 from memagent.threads import in_thread, run_sync
 
 
@@ -296,19 +296,20 @@ class MemoryAgent(Jobs):
         pace = Pace(self.settings.read_ahead, self.concurrency)
         return await plan.estimate(source, pace.most(len(questions)))
 
-    async def plan(self, questions: tuple[str, ...], window: int | None = None) -> MemoryPlan:
+    async def plan(self, questions: tuple[str, ...], known: RunRecord | None = None) -> MemoryPlan:
         """Asks the model for its window and counter, and divides the budget.
 
         Args:
             questions: the questions to ask.
-            window: the resumed run's window.
+            known: the run to resume, whose window and chat template count.
 
         Raises:
             BudgetError: see `ContextBudget.divide`.
             ModelError: the server did not answer.
         """
-        found = (MemoryPlan.make, questions, self.settings, self.prompts)
-        return await self._resolve(*found, window="window", resumed=window)
+        budget: dict[str, int] = {} if known is None else known.binding["budget"]
+        found = (MemoryPlan.make, questions, self.settings, self.prompts, budget.get("frame"))
+        return await self._resolve(*found, window="window", resumed=budget.get("window"))
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""

@@ -61,8 +61,7 @@ class MemoryLoop(Calls):
             path = document.path if document.rereadable else None
             self.source = {"name": document.name, "path": path, "options": document.options}
         self._reopens = self.source if known is None else known.source
-        window = None if known is None else known.binding["budget"]["window"]
-        plan = self.plan = await self._make_plan(window)
+        plan = self.plan = await self._make_plan(known)
         self._started = partial(
             RunStarted,
             model=plan.model,

@@ -59,6 +59,7 @@ class MemoryPlan(Plan):
         questions: tuple[str, ...],
         settings: MemorySettings,
         prompts: PromptSet,
+        frame: int | None = None,
         *,
         model: str,
         counter: TokenCounter,
@@ -87,7 +88,7 @@ class MemoryPlan(Plan):
         empty_memory_tokens = counter.count(prompts.empty_memory)
         budget = ContextBudget.divide(
             whole,
-            frame=max(frames.values()),
+            frame=frame or max(frames.values()),  # as before: chunks keep their sizes
             question=max(question_tokens),
             empty_memory=empty_memory_tokens,
             memory=settings.memory_tokens,

@@ -99,7 +99,7 @@ def open_model(
             )
         _refuse(f"the model {spec!r} is already an object", server | {"window": window})
         return spec if tokenizer is None else Counted(spec, tokenizer)
-    settings = _look()
+    settings = look("MEMAGENT_MODEL", *URLS, *KEYS)
     if spec is None:
         spec = next((s.value for s in _find(settings, "MEMAGENT_MODEL")), None)
     scheme, name = _split(spec)
@@ -259,11 +259,10 @@ class _Setting:
     """From `.env`: its author may be whoever made the working directory."""
 
 
-def _look() -> list[_Setting]:
-    """Settings from the environment, then from `.env`."""
+def look(*names: str) -> list[_Setting]:
+    """Settings of these names from the environment, then from `.env`."""
     from dotenv import dotenv_values  # here, so that `import memagent` stays light
 
-    names = ("MEMAGENT_MODEL", *URLS, *KEYS)
     try:
         file = dotenv_values(ENV_FILE, encoding="utf-8-sig", interpolate=False)
     except (OSError, UnicodeDecodeError) as error:

@@ -128,7 +128,7 @@ class Caller:
                 raise ContextOverflow(
                     f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self._window}, which leaves "
                     f"{max(room, 0)} for the reply, which needs {least}: the counter {self._counter.name!r} does "
-                    f"not match this model; name the model's own with --tokenizer",
+                    f"not match this model (name the model's own with --tokenizer), or its chat template has grown",
                     attempts=0,
                 )
         except ModelError as error:  # nothing was sent

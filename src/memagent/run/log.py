@@ -17,7 +17,7 @@ from memagent.threads import in_thread
 
 NOTHING = Usage()
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
-"""Parts of a binding that follow from others, so that listing a difference in them doesn't help."""
+"""Parts of a binding that follow from others, or, like the frame, from a chat template that may write the date."""
 
 Outlet = asyncio.Queue[Event | None]
 """Receives a run's events, then None. The run waits until they are consumed."""
@@ -174,11 +174,10 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
         del before["overlap"]  # the only value that versions without this setting can resume
     # Through JSON, like the stored one: it turns tuples into lists.
     same = {k: v for k, v in binding.items() if k in before or k == "branch"}
-    now = json.loads(json.dumps(same))
-    before, after = _flatten(before), _flatten(now)
+    flat = map(_flatten, (before, json.loads(json.dumps(same))))
+    before, after = ({k: v for k, v in fields.items() if k not in FOLLOWING} for fields in flat)
     if before == after:
         return
-    parts = [{k: v for k, v in fields.items() if k not in FOLLOWING} for fields in (before, after)]
     if before["agent"] == after["agent"] and before["questions"] != after["questions"]:
         asked = ", ".join(map(repr, before["questions"]))
         raise RunMismatch(
@@ -193,7 +192,7 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
         kind = kinds.get(before["agent"], "a reading: resume it with MemoryAgent")
         raise RunMismatch(f"run {record.id!r} is {kind}, or use another run_id= (--run-id)")
     raise RunMismatch(
-        f"run {record.id!r} was made with different settings: {list_differences(*parts)}. "
+        f"run {record.id!r} was made with different settings: {list_differences(before, after)}. "
         f"Use the same ones to resume it, or another run_id= (--run-id)"
     )
 
