@@ -21,7 +21,7 @@ from memagent_serve.wire import Progress
 LEAST_ROOM = 256
 """Tokens kept free for the output of a request that doesn't say how many it wants."""
 SURELY = 2 * BYTES_PER_TOKEN
-"""A bound of so many windows is no exaggeration: bytes, the worst one, are about four per token."""
+"""Windows: what is bounded by more doesn't fit. Bytes, the coarsest bound, are about four per token."""
 NOTHING_NOTED = "(nothing in the document was worth a note)"
 
 
