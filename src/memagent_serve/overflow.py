@@ -161,6 +161,7 @@ class Overflow:
                     fails = conversation.threshold is None or await self.exceeds(whole)
                     if fails and await self.surely(whole):
                         raise
+                    report = report if readings else {}
                     return Prepared(messages, None, report, paid, headers, state)
                 state = shortened.state
                 messages, paid = shortened.messages, paid + shortened.paid
