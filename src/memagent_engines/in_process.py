@@ -23,7 +23,61 @@ from memagent_engines.sharing import Asked, Drawn, Engine, SharedEngine, lease, 
 T = TypeVar("T")
 
 
-class EngineModel(ABC):
+class OwnModel(ABC):
+    """Base of models in this process: a reply is what is drawn for the ids of the messages."""
+
+    name: str
+    _closed = False
+    _tokens: bool
+    """Whether replies include token ids and log-probabilities."""
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Draws a reply.
+
+        Raises:
+            ContextOverflow: prompt plus `max_tokens` exceed the window; nothing was computed.
+            TokenizerError: the chat template rejects the messages.
+            DeviceFull: the prompt is too long for the device.
+            ConfigError: the model cannot be loaded, or the request has pictures or tools to call.
+            EngineFailed: the engine did not start, or died.
+            ModelError: the model failed or refused the request, or is closed.
+        """
+        refuse_unread(self.name, request)
+        counter = await self.counter()
+        ids = await in_thread(
+            counter.prompt_ids,
+            request.messages,
+            thinking=request.thinking,
+            tools=request.tools,
+        )
+        drawn = await self.draw(ids, request)
+        tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
+        return Completion(
+            text=drawn.text,
+            finish_reason=drawn.finish,
+            usage=Usage(
+                calls=1,
+                prompt_tokens=len(ids),
+                completion_tokens=len(drawn.ids),
+                cached_tokens=drawn.cached,
+            ),
+            tokens=tokens if self._tokens else None,
+        )
+
+    @abstractmethod
+    async def counter(self) -> TokenizerFile:
+        """The model's own tokenizer with its chat template: counts are exact. Raises like `complete`."""
+
+    @abstractmethod
+    async def draw(self, ids: Sequence[int], request: ChatRequest) -> Drawn:
+        """Continues P ids instead of the request's messages. Raises like `complete`."""
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
+
+
+class EngineModel(OwnModel):
     """Base of models that run in an engine in this process, which batches calls and caches their prefixes.
 
     The engine starts at the first call. Models with the same source, window and settings share it, from any event
@@ -64,49 +118,18 @@ class EngineModel(ABC):
             settings = self._allow(adapter) | settings
         self.name = name or f"{self.scheme}:{self._source}"
         self._window, self._adapter, self._settings = window, adapter, settings
+        self._tokens = tokens
         self._asked = Asked(tokens, None if adapter is None else str(adapter))
         # With the process, since threads don't survive a fork.
         options = repr(sorted(settings.items()))
         self._key = (os.getpid(), type(self), self._source, window, options)
         self._shared: SharedEngine | None = None
         self._calls = set[Future[Any]]()
-        self._closed = self._checked = False
+        self._checked = False
         self._lock = threading.Lock()
 
-    async def complete(self, request: ChatRequest) -> Completion:
-        """Draws a reply. Cancelling aborts the request in the engine.
-
-        Raises:
-            ContextOverflow: prompt plus `max_tokens` exceed the window; nothing was computed.
-            TokenizerError: the chat template rejects the messages.
-            ConfigError: the model cannot be loaded, or the request has pictures or tools to call.
-            EngineFailed: the engine did not start, or died.
-            ModelError: the engine refused the request, or the model is closed.
-        """
-        refuse_unread(self.name, request)
-        counter = await self.counter()
-        ids = await in_thread(
-            counter.prompt_ids,
-            request.messages,
-            thinking=request.thinking,
-            tools=request.tools,
-        )
-        drawn = await self.draw(ids, request)
-        tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
-        return Completion(
-            text=drawn.text,
-            finish_reason=drawn.finish,
-            usage=Usage(
-                calls=1,
-                prompt_tokens=len(ids),
-                completion_tokens=len(drawn.ids),
-                cached_tokens=drawn.cached,
-            ),
-            tokens=tokens if self._asked.tokens else None,
-        )
-
     async def draw(self, ids: Sequence[int], request: ChatRequest) -> Drawn:
-        """Continues P ids instead of the request's messages. Raises like `complete`."""
+        """See `OwnModel.draw`. Cancelling aborts the request in the engine."""
         shared, (engine, _) = await self._open()
         refuse_overflow(self.name, len(ids), request.max_tokens, engine.window)
         return await self._call(shared, engine.draw(tuple(ids), request, self._asked))
@@ -203,10 +226,6 @@ class EngineModel(ABC):
             last = release(self._key, shared, failed=True)
         if last:
             await asyncio.to_thread(shared.close)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
 
 
 def _check_adapter(source: str, adapter: Path) -> None:

@@ -21,7 +21,7 @@ from memagent_serve.wire import Progress
 LEAST_ROOM = 256
 """Tokens kept free for the output of a request that doesn't say how many it wants."""
 SURELY = 2 * BYTES_PER_TOKEN
-"""A bound of so many windows is no exaggeration: bytes, the worst one, are about four per token."""
+"""Windows: what is bounded by more doesn't fit. Bytes, the coarsest bound, are about four per token."""
 NOTHING_NOTED = "(nothing in the document was worth a note)"
 
 
@@ -161,6 +161,7 @@ class Overflow:
                     fails = conversation.threshold is None or await self.exceeds(whole)
                     if fails and await self.surely(whole):
                         raise
+                    report = report if readings else {}
                     return Prepared(messages, None, report, paid, headers, state)
                 state = shortened.state
                 messages, paid = shortened.messages, paid + shortened.paid

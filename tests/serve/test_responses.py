@@ -177,6 +177,7 @@ def test_a_threshold_never_fails_what_fits(engine: Engine, serve: Serve, overflo
             rules: Any = [{"type": "compaction", "compact_threshold": threshold}]
             reply = client.responses.create(model=MODEL, input=items, context_management=rules)
             assert reply.output_text == "hi"
+            assert not hasattr(reply, "memagent")
             assert engine.of("/v1/responses")[-1]["input"] == items
 
 
