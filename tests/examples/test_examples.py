@@ -69,7 +69,7 @@ def vllm() -> Iterator[Script]:
         send(200, line.encode(), Content_Type="text/plain")(handler)
 
     def reply(handler: Handler) -> None:
-        time.sleep(0.05)  # a server that is done at once is never busier than the other
+        time.sleep(0.3)  # a server that is done at once is never busier than the other
         send(200, chat("In 1813.") | {"usage": None})(handler)
 
     with running() as script:
@@ -173,7 +173,7 @@ def test_06_several_servers(run: Run, model_environment: dict[str, str]) -> None
     assert sum(counts) >= 6 * 2 * 2  # chapters, questions, at least one chunk and the answer
     if not model_environment:
         assert counts == shares
-        assert min(shares) > 0.3 * sum(shares)
+        assert min(shares) > 0.2 * sum(shares)
 
 
 def test_06_says_what_it_needs(run: Run) -> None:
