@@ -8,12 +8,10 @@ from typing import Any
 from memagent import ChatRequest, Sampling, Usage
 from memagent.errors import ConfigError, RequestRefused
 from memagent.messages import FinishReason
-from memagent_serve.chat import ChatForm
 from memagent_serve.engine import Engine
-from memagent_serve.forms import Said, limit_of
+from memagent_serve.forms import Form, Said, limit_of
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
-from memagent_serve.responses import ResponsesForm
 
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 HONOURED = "instructions stop max_tokens max_completion_tokens max_output_tokens"
@@ -21,8 +19,8 @@ WITHOUT_EFFECT = (
     "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier "
     "tool_choice truncation"
 )
-TAKEN = ChatForm.readings.union(ResponsesForm.readings, HONOURED.split(), WITHOUT_EFFECT.split())
-"""Fields that such models honour, or that don't change an answer."""
+TAKEN = frozenset((*HONOURED.split(), *WITHOUT_EFFECT.split()))
+"""Fields that such models honour, or that don't change an answer, besides those that a reading takes."""
 IDLE: dict[str, Any] = {
     "modalities": ["text"],
     "n": 1,
@@ -37,7 +35,12 @@ UNSAID = 1024
 
 
 async def complete(
-    engine: Engine, conversation: Conversation, fields: dict[str, Any], name: str, paid: Usage
+    engine: Engine,
+    conversation: Conversation,
+    fields: dict[str, Any],
+    form: Form,
+    name: str,
+    paid: Usage,
 ) -> Said:
     """Answers a request that fits.
 
@@ -45,6 +48,7 @@ async def complete(
         engine: of a model that takes no bytes.
         conversation: what to answer.
         fields: of the request.
+        form: which it has.
         name: of the request, for the id.
         paid: before.
 
@@ -52,7 +56,8 @@ async def complete(
         Refusal: the request asks for what such models don't do.
         MemagentError: the model failed.
     """
-    asked = [n for n, value in fields.items() if value and n not in TAKEN and value != IDLE.get(n)]
+    given = [(n, value) for n, value in fields.items() if n not in TAKEN | form.readings]
+    asked = [n for n, value in given if value and value != IDLE.get(n)]
     if asked:
         raise Refusal(
             400,

@@ -174,7 +174,8 @@ class _Call:
             return None
         given = self.conversation
         now = Conversation(prepared.messages, given.tools, given.most)
-        return await complete(self._desk.engine, now, self._fields, uuid.uuid4().hex, prepared.paid)
+        fields, name = self._fields, uuid.uuid4().hex
+        return await complete(self._desk.engine, now, fields, self._form, name, prepared.paid)
 
     def _rewritten(self, prepared: Prepared) -> tuple[bytes, dict[str, str]]:
         headers = {n: v for n, v in self._request.headers.items() if n in KEPT_HEADERS}
