@@ -8,6 +8,7 @@ import pytest
 from memagent.cli import chapter
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
+from memagent.tasks.scores import string_match_part
 from memagent_engines.smol import smol_folder
 
 pytestmark = [
@@ -31,6 +32,9 @@ def test_three_questions_about_a_chapter(
         assert result["answer"]
         assert result["chunks"] >= 2
         # So small a model may be wrong: what counts is that it is said.
-        assert result["right"] is asked.is_in(result["answer"])
-        assert (result["fate"] == "kept to the end") is asked.is_in(result["memory"])
+        said_it, has_it = (
+            bool(string_match_part(result[part], asked.answers)) for part in ("answer", "memory")
+        )
+        assert result["right"] is said_it
+        assert (result["fate"] == "kept to the end") is has_it
     assert len(said["results"][0]["said"]) == 1, "the first answer stands near the beginning, once"

@@ -31,11 +31,16 @@ async def pool() -> AsyncIterator[PooledReward]:
 
 def workers() -> set[int]:
     """The pool's processes."""
+
+    def read(path: Path) -> str:
+        try:
+            return path.read_text()
+        except (FileNotFoundError, ProcessLookupError):  # the thread or process has ended meanwhile
+            return ""
+
     tasks = Path("/proc/self/task").iterdir()
-    pids = {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
-    return {
-        pid for pid in pids if "memagent.tools.worker" in Path(f"/proc/{pid}/cmdline").read_text()
-    }
+    pids = {int(pid) for task in tasks for pid in read(task / "children").split()}
+    return {pid for pid in pids if "memagent.tools.worker" in read(Path(f"/proc/{pid}/cmdline"))}
 
 
 def ended(pids: Iterable[int], seconds: float = 10) -> bool:
