@@ -186,10 +186,10 @@ class Histories:
         running = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
         digests: list[bytes] = []
         for message in messages:
-            text = json.dumps(message, sort_keys=True)
+            text = json.dumps(message, sort_keys=True, ensure_ascii=False)  # \u4e01 has no number
             if message.get("role") in ("system", "developer"):
                 text = re.sub(r"\d+", "", text)
-            running.update(text.encode())
+            running.update(text.encode("utf-8", "surrogatepass"))
             digests.append(running.digest())
         return digests
 

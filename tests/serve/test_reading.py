@@ -4,7 +4,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -397,8 +398,9 @@ def test_another_model_is_not_read_with_this_one(client: OpenAI) -> None:
         client.chat.completions.create(model="other", messages=given)
 
 
-def test_without_exact_counts_the_engine_has_the_last_word(store: RunStore) -> None:
-    """Bytes are counted here: a text that may not fit is sent, and read only if the engine says that it's too long."""
+@contextmanager
+def counting_bytes(store: RunStore) -> Generator[tuple[Engine, OpenAI]]:
+    """An engine that counts no tokens, behind an endpoint that counts bytes, and a client."""
     with serving(template=CHATML_TOOLS) as engine:
         engine.others = {}
         engine.serve_models({"id": MODEL, "max_model_len": 2048})
@@ -407,27 +409,26 @@ def test_without_exact_counts_the_engine_has_the_last_word(store: RunStore) -> N
             listening(engine.url, store, reading={"gate": "update"}) as url,
             OpenAI(base_url=url, api_key="none", max_retries=0) as client,
         ):
-            some = "\n".join(LINES[:50])  # 3,000 bytes
-            reply = ask(client, user(f"{QUESTION} {some}"))
-            assert not hasattr(reply, "memagent")
-            engine.replies = [refuse(400, "This model's maximum context length is 2048 tokens.")]
-            reply = ask(client, user())
-            assert reply.memagent["read"][0]["chunks"] > 3
+            yield engine, client
+
+
+def test_without_exact_counts_the_engine_has_the_last_word(store: RunStore) -> None:
+    """A text that may not fit is sent, and read only if the engine says that it's too long."""
+    with counting_bytes(store) as (engine, client):
+        some = "\n".join(LINES[:50])  # 3,000 bytes
+        reply = ask(client, user(f"{QUESTION} {some}"))
+        assert not hasattr(reply, "memagent")
+        engine.replies = [refuse(400, "This model's maximum context length is 2048 tokens.")]
+        reply = ask(client, user())
+        assert reply.memagent["read"][0]["chunks"] > 3
 
 
 def test_what_is_far_too_long_never_reaches_an_engine_that_would_cut_it_off(
     store: RunStore,
 ) -> None:
-    with serving() as engine:
-        engine.others = {}
-        engine.serve_models({"id": MODEL, "max_model_len": 2048})
-        engine.default = read_or_echo
-        with (
-            listening(engine.url, store, reading={"gate": "update"}) as url,
-            OpenAI(base_url=url, api_key="none", max_retries=0) as client,
-        ):
-            reply = ask(client, user([PARTS[0], *PARTS]))
-            assert reply.memagent["read"][0]["chunks"] > 3
+    with counting_bytes(store) as (engine, client):
+        reply = ask(client, user([PARTS[0], *PARTS]))
+        assert reply.memagent["read"][0]["chunks"] > 3
         assert max(len(body["messages"][-1]["content"]) for body in engine.bodies) < len(DOCUMENT)
 
 
