@@ -71,6 +71,17 @@ def test_the_same_text_is_shown_once_as_the_latest() -> None:
     assert session.layout.archive.get(change.handle) == "a" * 90
 
 
+def test_what_stands_for_the_same_text_of_another_call_does_not_become_stale() -> None:
+    session = called("a" * 90, "a" * 90, "a" * 90)
+    once, _ = drop_repetition(session.layout, session.turns)
+    for turns, left in ((session.turns, "[again: look([2])]"), (once, "a" * 90)):
+        session.turns = turns
+        session.add(acts(call("look", "[2]")), result("b" * 90))
+        texts = shown(session)
+        assert "a" * 90 in texts
+        assert texts[2:] == [left, "b" * 90]
+
+
 def test_short_texts_are_alike_by_chance() -> None:
     assert shown(called("a" * 19, "a" * 19, "ok", "ok")) == ["a" * 19, "a" * 19, "ok", "ok"]
     # A line that is no shorter than what it stands for frees nothing.

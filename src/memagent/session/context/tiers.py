@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from memagent.chunking.fitting import ends
-from memagent.compaction import Change, Tier
+from memagent.compaction import Change, Tier, What
 from memagent.errors import UnknownHandle
 from memagent.messages import ToolCall
 from memagent.session.context.anchors import BYTES_PER_TOKEN
@@ -83,6 +83,7 @@ def drop_repetition(
     A failure supersedes only failures with the same text. A turn that waits for results is left alone, and makes
     nothing stale: once they arrive it may be dropped.
     """
+    named = {result.handle for turn in turns for result in turn.results if result and result.fixed}
     calls: set[tuple[str, str]] = set()
     texts: dict[tuple[bool, str], ToolCall] = {}
     changes: list[Change] = []
@@ -96,18 +97,21 @@ def drop_repetition(
             key = (call.name, normalise_json(call.arguments))
             parts = result.extra.get("content")
             text = (result.ok, json.dumps(parts) if parts else result.text)
-            what, later = "duplicate", texts.setdefault(text, call)
             # With other tools each call may return something new: the next page, another roll of a die.
-            if key in calls and call.name in layout.idempotent:
-                what, later = "stale", call
-            elif later is call:
-                what = None
+            stale = key in calls and call.name in layout.idempotent
             if result.ok:
                 calls.add(key)
-            if what is None or (size := layout.size(result.text)) < MIN_DUPLICATE:
+            if not stale and texts.setdefault(text, call) is call:
+                continue
+            if (size := layout.size(result.text)) < MIN_DUPLICATE:
                 continue
             handle = result.handle or layout.archive.put(result.text)
-            said = layout.neutraliser.safe(describe(later))
+            # What stands for an earlier result of the same text stays.
+            later = None if stale and handle not in named else texts.setdefault(text, call)
+            if later is call:
+                continue
+            what: What = "duplicate" if later else "stale"
+            said = layout.neutraliser.safe(describe(later or call))
             line = layout.prompts.render(what, call=said, handle=handle, can_read=layout.can_read)
             if (left := layout.size(line)) < size:
                 changes.append(turns[at].change(what, size, left, handle, place=place))
