@@ -237,17 +237,20 @@ def test_arguments_are_a_text(given: object, text: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "", "no", "[1]", '"a"', "null", '{"a": NaN}', '{"a": "\\ud800"}', "[" * 100_000,
+        "", "no", "[1]", '"a"', "null", '{"a": NaN}', "[" * 100_000, '{"a":' + "[" * 2000 + "]" * 2000 + "}",
         '{"a": ' + "9" * 5000 + "}",
     ],
-    ids=["empty", "words", "list", "text", "null", "nan", "surrogate", "deep", "digits"],
+    ids=["empty", "words", "list", "text", "null", "nan", "deep", "nested", "digits"],
 )  # fmt: skip
 def test_arguments_that_are_no_object_have_no_values(arguments: str) -> None:
     assert ToolCall(id="1", name="f", arguments=arguments).values() == {}
 
 
 def test_arguments_have_values() -> None:
-    assert ToolCall(id="1", name="f", arguments=' {"a": [1, "é"]}\n').values() == {"a": [1, "é"]}
+    for text in (' {"a": [1, "é\n"]}\n', '{"a": 2, "a": [1, "é\\n"]}'):
+        assert ToolCall(id="1", name="f", arguments=text).values() == {"a": [1, "é\n"]}
+    half = ToolCall(id="1", name="f", arguments='{"a": "\\ud800"}')
+    assert half.values() == {"a": "\ufffd"}
 
 
 def test_tools_in_openais_form_keep_the_order_of_their_keys() -> None:

@@ -20,7 +20,7 @@ from pydantic import (
 
 from memagent.errors import ConfigError
 from memagent.served import OtherPart, ServedCall, ServedMessage, read_extra
-from memagent.texts import Extra, Text, describe_problem, quote
+from memagent.texts import Extra, Text, describe_problem, quote, read_object
 
 _SPARSE = ("tool_calls", "tool_call_id", "extra")
 
@@ -77,13 +77,7 @@ class ToolCall(_Sparse):
 
     def values(self) -> dict[str, JsonValue]:
         """The arguments as chat templates take them; empty if they aren't a JSON object, as in vLLM."""
-        try:
-            found: object = json.loads(self.arguments)
-            # Lone surrogates fail here, and so do numbers that JSON doesn't allow.
-            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
-        except (ValueError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        return read_object(self.arguments) or {}
 
     def to_openai(self) -> dict[str, Any]:
         """The call as an element of a message's `tool_calls`."""

@@ -1,5 +1,6 @@
 """Words for values, errors and counts, repairs of texts before they are sent or stored, and a search from the end."""
 
+import json
 import os
 import re
 import reprlib
@@ -122,6 +123,18 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
         items = cast("dict[str, Any]", value).items()
         return {change(name): map_texts(item, change) for name, item in items}
     return value
+
+
+def read_object(
+    text: str, change: Callable[[str], str] = repair_surrogates
+) -> dict[str, JsonValue] | None:
+    """The JSON object that a model wrote, its texts changed; None if it isn't one. Unescaped line ends are accepted."""
+    try:
+        found: Any = map_texts(json.loads(text, strict=False), change)
+        json.dumps(found, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, JsonValue]", found) if isinstance(found, dict) else None
 
 
 def describe_problem(error: ValidationError) -> str:

@@ -77,6 +77,15 @@ def test_arguments_that_no_server_takes_are_sent_as_none(arguments: str) -> None
     assert json.loads(call["function"]["arguments"]) == {}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [('{"x": "a\nb"}', r'{"x": "a\nb"}'), (r'{"x": "\ud800"}', '{"x": "\ufffd"}')],
+)
+def test_arguments_that_a_tool_takes_are_sent_as_strict_json(arguments: str, sent: str) -> None:
+    (call,) = write_message(called(arguments))["tool_calls"]
+    assert call["function"]["arguments"] == sent
+
+
 def test_other_messages_are_sent_as_they_are() -> None:
     for message in (ASK, RESULT, called('{ "far" : 1 }', "I look.")):
         assert write_message(message) == message.to_openai()

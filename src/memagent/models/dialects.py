@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -151,13 +153,16 @@ def merge_fields(fields: Fields, extra: Fields) -> dict[str, object]:
 def write_message(message: Message) -> dict[str, Any]:
     """A message of a request's body.
 
-    Arguments that aren't a JSON object are sent as an empty one: SGLang and llama-server would reject the whole
-    conversation, and vLLM shows the model an empty one too. The call's result says why it was refused.
+    Arguments are sent as strict JSON, and those that aren't an object as an empty one: SGLang and llama-server would
+    reject the whole conversation, and vLLM shows the model an empty one too. The call's result says why it was refused.
     """
     fields = message.to_openai()
     for call, form in zip(message.tool_calls, fields.get("tool_calls", ()), strict=False):
-        if not call.values():
-            form["function"]["arguments"] = "{}"
+        values = call.values()
+        with suppress(ValueError, RecursionError):
+            if json.loads(call.arguments) == values:
+                continue
+        form["function"]["arguments"] = json.dumps(values, ensure_ascii=False)
     return fields
 
 

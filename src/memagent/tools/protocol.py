@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from memagent.messages import ToolCall, ToolSpec
-from memagent.texts import clip, quote
+from memagent.texts import clip, quote, read_object
 
 CALL, RESULT = "call", "result"
 """Names of the tags, which texts shown to a model must not be able to close."""
@@ -87,7 +87,7 @@ def write_call(call: ToolCall) -> str:
     """A call as the model would have written it, without its id: calls are identified by their order."""
     # Arguments that aren't a JSON object are shown as text, which `read_calls` returns unchanged.
     name, text = (json.dumps(one, ensure_ascii=False) for one in (call.name, call.arguments))
-    arguments = call.arguments if _is_object(call.arguments) else text
+    arguments = text if read_object(call.arguments) is None else call.arguments
     return f'<{CALL}>{{"name": {name}, "arguments": {arguments}}}</{CALL}>'
 
 
@@ -263,14 +263,6 @@ def _value(text: str, place: int) -> tuple[Any, int]:
         raise _Unreadable(f"it is not JSON: {error.msg}, near {quote(near)}") from None
     except (ValueError, RecursionError) as error:
         raise _Unreadable(f"its JSON cannot be read: {clip(str(error), 200)}") from None
-
-
-def _is_object(text: str) -> bool:
-    try:
-        value, end = _DECODER.raw_decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and end == len(text)
 
 
 def _problem(before: int, what: str, names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from memagent.messages import ToolCall
 from memagent.prompts import Neutraliser
 from memagent.session.context.turns import Turn
+from memagent.texts import read_object
 from memagent.tokens.base import TokenCounter
 
 ARGUMENT_CHARS = 120
@@ -74,11 +75,9 @@ def describe(call: ToolCall) -> str:
 
 
 def normalise_json(arguments: str) -> str:
-    """JSON arguments in canonical form; anything else unchanged."""
-    try:
-        return json.dumps(json.loads(arguments), sort_keys=True, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return arguments
+    """Arguments in canonical form, if they are a JSON object."""
+    found = read_object(arguments)
+    return arguments if found is None else json.dumps(found, sort_keys=True, ensure_ascii=False)
 
 
 def _short(text: str, chars: int) -> str:

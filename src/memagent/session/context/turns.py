@@ -17,7 +17,7 @@ from memagent.compaction import Change, What
 from memagent.messages import Message, ToolCall
 from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
-from memagent.texts import map_texts, repair_surrogates
+from memagent.texts import map_texts, read_object, repair_surrogates
 from memagent.tools.protocol import read_calls, write_call, write_result
 
 
@@ -170,19 +170,11 @@ def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
 
     Templates may render the values instead of the JSON, so an escaped `<` is treated as one.
     """
-    try:
-        value = json.loads(text)
-        safe = map_texts(value, lambda part: neutraliser.safe(repair_surrogates(part)))
-        if safe != value:
-            text = json.dumps(safe, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return neutraliser.safe(text)
+    safe = read_object(text, lambda part: neutraliser.safe(repair_surrogates(part)))
+    if safe is not None and safe != read_object(text, str):
+        text = json.dumps(safe, ensure_ascii=False)
     whole = neutraliser.safe(text)  # a look-alike may begin in one text and end in the next
-    try:
-        json.loads(whole)
-    except (ValueError, RecursionError):
-        return text
-    return whole
+    return text if safe is not None and read_object(whole) is None else whole
 
 
 def place_message(
