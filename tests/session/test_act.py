@@ -65,6 +65,21 @@ def test_a_call_that_is_whole_is_not_cut_off() -> None:
     assert not read_act(native, native=True, step=0).is_cut_off
 
 
+@pytest.mark.parametrize("arguments", ["", "{}", '{"item": '])
+def test_a_native_call_that_may_lack_arguments_is_cut_off(arguments: str) -> None:
+    half = LOOK.model_copy(update={"id": "b", "arguments": arguments})
+    cut = Completion(text="So:", tool_calls=(half,), finish_reason=FinishReason.LENGTH)
+    act = read_act(cut, native=True, step=0)
+    assert (act.is_cut_off, act.answers) == (True, False)
+    assert read_act(
+        cut.model_copy(update={"tool_calls": (LOOK, half)}), native=True, step=0
+    ).calls == (LOOK,)
+    with pytest.raises(UnusableReply):
+        read_act(cut.model_copy(update={"text": ""}), native=True, step=0)
+    whole = cut.model_copy(update={"finish_reason": FinishReason.STOP})
+    assert read_act(whole, native=True, step=0).calls == (half,)
+
+
 @pytest.mark.parametrize(
     "reply",
     [

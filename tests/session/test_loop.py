@@ -265,6 +265,15 @@ def test_a_reply_that_was_cut_off_is_no_answer_at_once(
     assert [request.thinking for request in model.requests] == [None, False]
 
 
+def test_a_native_call_that_was_cut_off_is_not_run(store: RunStore) -> None:
+    half = cut("").model_copy(
+        update={"tool_calls": (ToolCall(id="a", name="look", arguments="{}"),)}
+    )
+    result, _, events = played(store, [half, "42"], protocol="native")
+    assert (result.answer, result.usage.retries) == ("42", 1)
+    assert kinds(events) == ["session_started", "retried", "acted", "answered"]
+
+
 @pytest.mark.parametrize("protocol", ["native", "text"])
 def test_an_answer_that_does_not_fit_is_given_as_it_is_and_says_so(
     store: RunStore, protocol: str

@@ -24,6 +24,7 @@ INTERRUPTED = (
 )
 AT_ONCE = 32
 """Calls of a reply that run at once: each may take a thread, and models have made 800."""
+LOST = "Your last tool call was cut off by the token limit before its arguments were there, and was not run."
 OVER = "{name} was not run: the session has its answer"
 
 
@@ -69,13 +70,16 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
     """
     cut = completion.finish_reason is FinishReason.LENGTH
     if native:
+        calls, problem = completion.tool_calls, None
+        if cut and calls and not calls[-1].values():
+            calls, problem = calls[:-1], LOST
         try:
             said = visible(completion)
         except UnusableReply:  # beside calls nothing need be said
-            if not completion.tool_calls or completion.finish_reason is FinishReason.OTHER:
+            if not calls or completion.finish_reason is FinishReason.OTHER:
                 raise
             said = ""
-        return Act(said, said, completion.tool_calls, truncated=cut, extra=completion.extra)
+        return Act(said, said, calls, problem, truncated=cut, extra=completion.extra)
     text = visible(completion)
     said, calls, problem = read_calls(text, tools)
     # Ids by the step, so that each is unique within a context.
