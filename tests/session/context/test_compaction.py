@@ -295,6 +295,12 @@ def test_a_users_message_is_kept_and_clipped_if_it_must_be() -> None:
     assert (parts.summary, numbers(parts.kept)) == (False, [0])
 
 
+def test_a_clipped_result_of_no_call_is_not_the_users_word() -> None:
+    parts = divide(laid_out(result("r" * 3000, "gone")))
+    assert parts is not None
+    assert (len(parts.changes), parts.kept[0].own) == (1, False)
+
+
 def test_what_is_shown_again_leaves_before_a_users_message_is_clipped_more() -> None:
     past = Past(1, "sum", again="r" * 700)
     parts = divide(laid_out(user("u" * 3000)), past)

@@ -215,12 +215,12 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
     if not summary:
         most = layout.calm - layout.state(past, ()).tokens
     text, handle = clip_text(layout, bare.content, most)
-    kept = Turn(last.number, bare.model_copy(update={"content": text}))
+    kept = replace(last, head=bare.model_copy(update={"content": text}))
     if media:  # in JSON, the text may take twice as much
         shown, whole = clip_text(layout, last.head.content, most // 2)
         pictures = Message(role="user", content="", extra={"content": media})
         (head,) = join_users([bare.model_copy(update={"content": shown}), pictures])
-        if fits(turn := Turn(last.number, head)):
+        if fits(turn := replace(last, head=head)):
             kept, handle = turn, whole
     before, after = layout.size(last.head.content), layout.size(kept.head.content)
     changes = (last.change("clipped", before, after, handle),) if kept.head != last.head else ()
