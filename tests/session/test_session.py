@@ -596,7 +596,7 @@ def test_a_wrong_answer_is_shown_to_the_model_and_asked_for_again(store: RunStor
 
 def test_three_wrong_answers_are_an_error_and_resuming_asks_again(store: RunStore) -> None:
     session = agent_of(store, [call(1), "a", "b", "c"]).session("chat")
-    with pytest.raises(OutputInvalid, match=r"not of.*3 times in a row; send") as caught:
+    with pytest.raises(OutputInvalid, match=r"(?s)3 .* not of.*type; send.*Invalid JSON") as caught:
         session.send("Which?", Ship)
     assert caught.value.run_id == "chat"
     assert session.history == [("Which?", None)]
@@ -604,6 +604,19 @@ def test_three_wrong_answers_are_an_error_and_resuming_asks_again(store: RunStor
     result = agent.session("chat").send("Which?", Ship)
     assert (result.output, result.steps) == (Ship(name="A", year=1900), 1)
     assert (result.usage.calls, result.usage.retries) == (2, 4)
+
+
+def test_a_wrong_answer_is_shown_to_the_model_after_a_kill_as_well(store: RunStore) -> None:
+    away = agent_of(store, ["The Aurora.", ModelError("away", attempts=1)])
+    with pytest.raises(ModelError, match="away"):
+        away.session("chat").send("Which?", Ship)
+    agent = agent_of(store, ['{"name": "A", "year": 1912}', "Gladly."])
+    session = agent.session("chat")
+    result = session.send("Which?", Ship)
+    assert (result.output, result.usage.retries) == (Ship(name="A", year=1912), 2)
+    assert sent(agent)[0] == sent(away)[1]
+    assert "Invalid JSON" in sent(agent)[0].messages[-1].content
+    assert session.send("Thanks.").answer == "Gladly."
 
 
 def test_a_long_wrong_answer_leaves_room_for_the_right_one(store: RunStore) -> None:

@@ -1,7 +1,8 @@
 """Asks the model of a session what to do next, until its reply can be used."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from memagent.errors import OutputInvalid
 from memagent.events import Acted
@@ -13,7 +14,7 @@ from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.session.plan import ToolPlan
 from memagent.session.step import Act, read_act
-from memagent.texts import clip
+from memagent.texts import MESSAGE_CHARS, clip
 from memagent.trajectory import StopReason
 
 ASK_AGAIN = "send the message again with the same output_type"
@@ -41,24 +42,34 @@ class Asking:
     output: Output | None
     make_room: Callable[[], Awaitable[bool]]
     """Compacts the context although it isn't due, and returns whether anything was done."""
-    rejected: int = 0
-    """Results of final tools that weren't of the output type."""
+    effect: Callable[[str], Awaitable[object]]
+    """What is committed under a key."""
+    rejected: list[str] = field(default_factory=list[str])
+    """What the model was told of answers and results of final tools that weren't of the output type."""
 
     async def next(self, step: int) -> tuple[Act, Usage | None]:
         """The model's next usable reply, added to the context if it calls a tool, and what the server said it took.
 
-        A reply that its token limit cut off before it called a tool is requested again, once, with more room.
+        A reply that its token limit cut off before it called a tool is requested again, once, with more room, and so is
+        an answer that isn't of the output type, after the model is told: neither stays in the context.
         """
-        if self.rejected > UNUSABLE_RETRIES:
-            raise OutputInvalid(f"step {step}: no final tool's result had the form; {ASK_AGAIN}")
-        buffer = self.buffer
-        reply = await self._ask(step, f"act-{step}")
+        buffer, key, tries = self.buffer, f"act-{step}", 0
+        reply = await self._ask(step, key)
         if reply.value.is_cut_off:
             most = min(self.plan.window, 2 * (self.plan.settings.reply_tokens or self.plan.window))
             tight = 2 * buffer.room < most
             made_room = tight and await self.make_room()
-            reply = await self._ask(step, f"act-{step}/room", after=0 if made_room else 1)
-        act = reply.value
+            reply = await self._ask(step, f"{key}/room", after=0 if made_room else 1)
+        while (act := reply.value).answers:
+            again, chars = f"{key}/form{tries}", buffer.room // 4
+            told = self._judge(act.said, chars)
+            # A replay doesn't know the output types of earlier messages.
+            if told is None and await self.effect(again) is None:
+                break
+            pair = (("assistant", clip(act.content, chars)), ("user", told or ""))
+            safe, tries = self.plan.neutraliser.safe, tries + 1
+            more = [Message.from_openai({"role": r, "content": safe(text)}) for r, text in pair]
+            reply = await self._ask(step, again, after=1, more=more)
         # Without reasoning, some templates render another prompt.
         usage = reply.completion.usage if reply.attempt == 0 else None
         if not act.answers:
@@ -66,60 +77,57 @@ class Asking:
         return act, usage
 
     def check(self, answer: str) -> str | None:
-        """What to tell the model of a final tool's result that isn't of the output type; the third is an error."""
+        """What to tell the model of a new answer that isn't of the output type; the third is an error."""
+        told = self._judge(answer)
+        self.rejected += filter(None, (told,))
+        return told
+
+    def _judge(self, answer: str, chars: int = MESSAGE_CHARS) -> str | None:
         try:
             if self.output is not None:
                 self.output.read(answer)
         except UnusableReply as error:
-            self.rejected += 1
-            return self.plan.prompts.render("invalid", problem=clip(str(error)))
+            return self.plan.prompts.render("invalid", problem=clip(str(error), chars))
         return None
 
-    async def _ask(self, step: int, key: str, *, after: int | None = None) -> Reply[Act]:
+    async def _ask(
+        self, step: int, key: str, *, after: int | None = None, more: Sequence[Message] = ()
+    ) -> Reply[Act]:
         """Asks what to do next. After `after` attempts a cut-off reply is accepted: others would be cut off too."""
+        if len(self.rejected) > UNUSABLE_RETRIES:
+            raise OutputInvalid(
+                f"step {step}: {len(self.rejected)} answers, or results of final tools, were not of the output type; "
+                f"{ASK_AGAIN}. The model was told: {self.rejected[-1]}"
+            )
         buffer, final = self.buffer, after is not None
         most = min(buffer.room, self.plan.settings.reply_tokens or buffer.room)
+        why: str | None = None
+
+        def rejects(act: Act) -> str | None:
+            nonlocal why
+            cut = act.is_cut_off and not final
+            why = CUT_OFF if cut else self.check(act.said) if act.answers else None
+            return why
 
         def record(reply: Reply[Act]) -> Record:
             act, usage = reply.value, reply.completion.usage
-            if act.is_cut_off and not final:
+            if why is not None:
                 return {}, ()
             tokens = buffer.tokens
             return {}, [
                 Acted(step=step, text=act.said, calls=act.calls, prompt_tokens=tokens, usage=usage)
             ]
 
-        invalid = False
-
-        def read(completion: Completion) -> Act:
-            nonlocal invalid
-            invalid = False
-            act, output = self._read(completion, step, final=final), self.output
-            if output is None or not act.answers or (act.is_cut_off and not final):
-                return act
-            try:
-                output.read(act.said)
-            except UnusableReply as error:
-                # The model is shown what is wrong. It stays out of the context, as all unusable replies do.
-                invalid, safe, chars = True, self.plan.neutraliser.safe, buffer.room // 4
-                told = self.plan.prompts.render("invalid", problem=clip(str(error), chars))
-                pair = (("assistant", clip(act.content, chars)), ("user", told))
-                more = [Message.from_openai({"role": r, "content": safe(text)}) for r, text in pair]
-                exchange.messages = (*buffer.messages, *more)
-                exchange.bound = None
-                raise UnusableReply(f"the answer is not of the output type: {error}") from error
-            return act
-
         exchange = Exchange(
             key=key,
             kind="act",
-            messages=buffer.messages,
-            read=read,
+            messages=(*buffer.messages, *more),
+            read=partial(self._read, step=step, final=final),
             attempts=after or 0,
-            rejects=lambda act: CUT_OFF if act.is_cut_off and not final else None,
+            rejects=rejects,
             most=max(1, most),
             least=1,
-            bound=buffer.tokens,
+            bound=None if more else buffer.tokens,
             near=0,
             count=buffer.count,
             tools=buffer.tools,
@@ -129,8 +137,6 @@ class Asking:
         try:
             return await self.caller.ask(exchange)
         except (Unusable, UnusableReply) as error:
-            if invalid:
-                raise OutputInvalid(f"step {step}: {error}; {ASK_AGAIN}") from error
             raise Stop(StopReason.UNUSABLE_REPLY, f"step {step}: {error}") from error
 
     def _read(self, completion: Completion, step: int, *, final: bool) -> Act:

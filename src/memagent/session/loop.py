@@ -167,7 +167,6 @@ class ToolLoop(Loop[SessionResult]):
             sent = MessageSent(number=self._number, text=self._text, tools=named)
             await log.commit(key, said.model_dump(mode="json"), events=[sent])
         self._said = said
-        self._given = await log.effect(f"answer-{self._number}/q0")
         most = self.plan.settings.max_summaries if self._is_last else sys.maxsize
         buffer.max_summaries = said.stage + most
         stops = await in_thread(count_stops, log.store, log.run_id, said)
@@ -216,7 +215,7 @@ class ToolLoop(Loop[SessionResult]):
         output = self._output if self._is_last else None
         room = partial(self._compact, force=True)
         given = (self.plan, self._said.text, self._caller, buffer)
-        asking = Asking(*given, tuple(self._tools), output, room)
+        asking = Asking(*given, tuple(self._tools), output, room, self._log.effect)
         calls = ToolCalls(self._tools, self._log, self.plan.neutraliser, asking.check)
         while True:
             made, most = self._steps - self._said.step, self.plan.settings.max_steps
@@ -249,10 +248,7 @@ class ToolLoop(Loop[SessionResult]):
                 (Message(role="tool", content=o.text, tool_call_id=c.id), o.ok, None)
                 for c, o in results
             ]
-            final = (o.text for c, o in results if calls.ends(c, o) and not asking.check(o.text))
-            # Stores from before rejected results were failures have some that look like answers.
-            answers = [a for a in final if self._given is None or self._given["answer"] == a]
-            if answers:
+            if answers := [output.text for call, output in results if calls.ends(call, output)]:
                 self._left = told
                 return await self._end(buffer.messages, answers[0], truncated=False)
             for call, output in results:
