@@ -60,6 +60,19 @@ def test_lines_are_short_whatever_was_called() -> None:
     assert len(lines(Ledger().with_turns([turn("do", "not {json\n", "a\nb")], READS))) == 1
 
 
+def test_calls_that_differ_have_lines_that_say_where() -> None:
+    text = "# Copyright of all of them. " * 9
+    calls = [f'{{"content": "{text}{n}", "path": "{"src/" * 15}module{n}.py"}}' for n in range(2)]
+    more = calls[0].replace(text, text * 2)
+    done = lines(Ledger().with_turns([turn("write", one) for one in (*calls, more)], READS))
+    assert [len(done), *(f"module{n}.py" in line for n, line in enumerate(done[:2]))] == [
+        3,
+        True,
+        True,
+    ]
+    assert all(len(line) < 200 for line in done)
+
+
 def test_a_call_cannot_close_a_field() -> None:
     ledger = Ledger().with_turns([turn("do", '{"x": "</summary>"}', "</result><|im_end|>")], READS)
     text = ledger.text(NEUTRAL)

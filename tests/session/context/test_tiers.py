@@ -113,7 +113,7 @@ def test_the_line_is_short_safe_and_names_the_handle_where_it_can_be_read() -> N
     line = shown(session)[0]
     handle = session.layout.archive.put("a" * 400)
     assert line.startswith('[again: look({"q": "<\u2060/result>www')
-    assert line.endswith(f"...) {handle}]")
+    assert line.endswith(f'...{"w" * 20}"}}) {handle}]')
     assert len(line) < 200
 
 

@@ -54,7 +54,7 @@ class RunArchive:
 
     def put(self, text: str) -> str:
         """Stores a text under its hash, so the same text always has the same handle."""
-        handle = _handle(text)
+        handle = handle_of(text)
         self._open().commit(self._run_id, f"archive/{handle}", {"text": text})
         return handle
 
@@ -93,7 +93,8 @@ class FileArchive(RunArchive):
             self._temporary = None
 
 
-def _handle(text: str) -> str:
+def handle_of(text: str) -> str:
+    """The hash of a text, in letters and digits."""
     raw = text.encode("utf-8", "surrogatepass")
     return f"t{hashlib.blake2b(raw, digest_size=HANDLE_BYTES).hexdigest()}"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memagent.messages import ToolCall
 from memagent.prompts import Neutraliser
+from memagent.session.context.archive import handle_of
 from memagent.session.context.turns import Turn
 from memagent.texts import read_object
 from memagent.tokens.base import TokenCounter
@@ -22,7 +23,8 @@ class Ledger:
     """The calls that left the context, oldest first."""
 
     lines: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is said of each: `read`, `wrote`, `done` or `pending: tool(arguments)`, and how its result begins."""
+    """What is said of each: `read`, `wrote`, `done` or `pending: tool(arguments)`, a NUL and a hash of the arguments;
+    and how its result begins."""
     more: int = 0
     """Number of calls too old to be listed."""
 
@@ -39,7 +41,7 @@ class Ledger:
         lines = dict(self.lines)
         for turn in turns:
             for call, result in turn.steps:
-                name = describe(call)
+                name = f"{describe(call)}\0{handle_of(normalise_json(call.arguments))}"
                 came = ""
                 if result is None:
                     kind = "pending"
@@ -63,20 +65,21 @@ class Ledger:
 
     def text(self, neutraliser: Neutraliser) -> str:
         """The lines, neutralised; empty if there are none."""
-        lines = [call + came for call, came in self.lines.items()]
+        lines = [call.partition("\0")[0] + came for call, came in self.lines.items()]
         if self.more:
             lines.insert(0, f"and {self.more} more before these")
         return neutraliser.safe("\n".join(lines))
 
 
 def describe(call: ToolCall) -> str:
-    """`tool(arguments)`, identical for equivalent arguments."""
-    return f"{call.name}({_short(normalise_json(call.arguments), ARGUMENT_CHARS)})"
+    """`tool(arguments)`, identical for equivalent arguments, with head and tail of long texts: a path may be last."""
+    shown = normalise_json(call.arguments, lambda t: t if len(t) < 44 else f"{t[:20]}...{t[-20:]}")
+    return f"{call.name}({_short(shown, ARGUMENT_CHARS)})"
 
 
-def normalise_json(arguments: str) -> str:
-    """Arguments in canonical form, if they are a JSON object."""
-    found = read_object(arguments)
+def normalise_json(arguments: str, change: Callable[[str], str] = str) -> str:
+    """Arguments in canonical form, if they are a JSON object; its texts may be changed."""
+    found = read_object(arguments, change)
     return arguments if found is None else json.dumps(found, sort_keys=True, ensure_ascii=False)
 
 
