@@ -121,7 +121,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
         return [map_texts(item, change) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return {change(name): map_texts(item, change) for name, item in items}
+        return {map_texts(name, change): map_texts(item, change) for name, item in items}
     return value
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import Enum, StrEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,8 +169,12 @@ class Pair:
         (Point(x=1, at=date(2026, 1, 2)), '{"x":1,"at":"2026-01-02"}'),
         (Pair(Decimal("1.50"), (1, 2)), '{"a":"1.50","b":[1,2]}'),
         ({1, 2}, "[1,2]"),
+        (
+            {"caf\udce9": ("caf\udce9", math.inf), 1: Path("\udce9")},
+            '{"caf\ufffd":["caf\ufffd",Infinity],"1":"\ufffd"}',
+        ),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_text_is_as_it_is_and_other_values_are_json(value: Any, text: str) -> None:
     assert as_text(value) == text
@@ -189,6 +194,7 @@ def test_what_has_no_json_form_is_told_of(value: Any) -> None:
     ) as error:
         as_text(value)
     assert len(str(error.value)) < 500
+    assert ("bytes are not text" in str(error.value)) == isinstance(value, bytes | dict)
 
 
 async def test_a_function_that_is_not_async_runs_in_a_thread() -> None:

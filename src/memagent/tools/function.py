@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any, TypedDict, Unpack, cast, overload
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
-from memagent.texts import clip
+from memagent.texts import clip, map_texts, repair_surrogates
 from memagent.threads import in_own_thread
 from memagent.tools import processes
 from memagent.tools.base import Tool, ToolContext
@@ -20,6 +20,7 @@ from memagent.tools.signature import Signature, summary
 
 NOTHING = "(done, nothing returned)"
 """What a model gets for None: an empty result would look lost."""
+BYTES = "bytes are not text"
 
 
 class _Options(TypedDict, total=False):
@@ -153,12 +154,17 @@ def as_text(value: Any) -> str:
         return NOTHING
     try:
         if isinstance(value, (bytes, bytearray, memoryview)):
-            raise TypeError("bytes are not text")  # noqa: TRY301 - reported like pydantic's own errors
-        return to_json(value).decode()
+            raise TypeError(BYTES)  # noqa: TRY301 - reported like pydantic's own errors
+        try:
+            return to_json(value).decode()
+        except PydanticSerializationError:  # names of files may be halves of characters
+            plain = to_jsonable_python(map_texts(value, repair_surrogates))
+            return to_json(map_texts(plain, repair_surrogates)).decode()
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         kind = type(cast("object", value)).__name__
+        why = BYTES if isinstance(error, UnicodeDecodeError) else clip(str(error), 300)
         raise ToolError(
-            f"it ran, but returned a value of type {kind} that cannot be shown as JSON: {clip(str(error), 300)}"
+            f"it ran, but returned a value of type {kind} that cannot be shown as JSON: {why}"
         ) from error
 
 
