@@ -93,6 +93,19 @@ async def test_other_calls_run_one_after_the_other(store: RunStore) -> None:
     ]
 
 
+async def test_what_follows_the_answer_is_not_run_even_if_it_only_reads(store: RunStore) -> None:
+    ran: list[str] = []
+
+    async def look() -> str:
+        ran.append("look")
+        return "page"
+
+    answer = runs("end", look, read_only=True, final=True)
+    running, _ = opened(store, answer, runs("look", look, read_only=True))
+    assert [output.ok for output in await outputs(running, 0, "end", "look")] == [True, False]
+    assert len(ran) == 1
+
+
 async def test_writes_that_may_be_repeated_run_in_order(store: RunStore) -> None:
     """A folder is there before the file in it, and the file before it is read."""
     files: dict[str, str] = {}

@@ -97,11 +97,12 @@ class ToolCalls:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
-        """Runs the calls of one reply: concurrently if none of them changes anything, else one after the other.
+        """Runs the calls of one reply: concurrently if none of them changes or ends anything, else one after the other.
 
         Those after the answer are not run.
         """
-        if all(c.name not in self._tools or self._tools[c.name].read_only for c in calls):
+        tools = map(self._tools.get, (call.name for call in calls))
+        if all(tool is None or (tool.read_only and not tool.final) for tool in tools):
             return await together(self._once(step, *numbered) for numbered in enumerate(calls))
         outputs: list[ToolOutput] = []
         over = False
