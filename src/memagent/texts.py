@@ -126,11 +126,11 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def read_object(
-    text: str, change: Callable[[str], str] = repair_surrogates
+    text: str, change: Callable[[str], str] = repair_surrogates, *, strict: bool = False
 ) -> dict[str, JsonValue] | None:
-    """The JSON object that a model wrote, its texts changed; None if it isn't one. Unescaped line ends are accepted."""
+    """The JSON object that a model wrote, its texts changed; None if it isn't one, or if `strict` has raw line ends."""
     try:
-        found: Any = map_texts(json.loads(text, strict=False), change)
+        found: Any = map_texts(json.loads(text, strict=strict), change)
         json.dumps(found, allow_nan=False)
     except (ValueError, RecursionError):
         return None

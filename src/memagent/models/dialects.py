@@ -6,12 +6,12 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from memagent.messages import ChatRequest, Message
 from memagent.models.openai_errors import CLIP, Endpoint, is_refusal, overflows, server_message
+from memagent.texts import read_object
 
 if TYPE_CHECKING:
     import openai
@@ -159,10 +159,8 @@ def write_message(message: Message) -> dict[str, Any]:
     fields = message.to_openai()
     for call, form in zip(message.tool_calls, fields.get("tool_calls", ()), strict=False):
         values = call.values()
-        with suppress(ValueError, RecursionError):
-            if json.loads(call.arguments) == values:
-                continue
-        form["function"]["arguments"] = json.dumps(values, ensure_ascii=False)
+        if read_object(call.arguments, str, strict=True) != values:
+            form["function"]["arguments"] = json.dumps(values, ensure_ascii=False)
     return fields
 
 

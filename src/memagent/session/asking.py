@@ -17,7 +17,6 @@ from memagent.session.step import Act, read_act
 from memagent.texts import MESSAGE_CHARS, clip
 from memagent.trajectory import StopReason
 
-ASK_AGAIN = "send the message again with the same output_type"
 CUT_OFF = "the reply was cut off by its token limit"
 
 
@@ -57,8 +56,7 @@ class Asking:
         reply = await self._ask(step, key)
         if reply.value.is_cut_off:
             most = min(self.plan.window, 2 * (self.plan.settings.reply_tokens or self.plan.window))
-            tight = 2 * buffer.room < most
-            made_room = tight and await self.make_room()
+            made_room = 2 * buffer.room < most and await self.make_room()
             reply = await self._ask(step, f"{key}/room", after=0 if made_room else 1)
         while (act := reply.value).answers:
             again, chars = f"{key}/form{tries}", buffer.room // 4
@@ -66,10 +64,10 @@ class Asking:
             # A replay doesn't know the output types of earlier messages.
             if told is None and await self.effect(again) is None:
                 break
-            pair = (("assistant", clip(act.content, chars)), ("user", told or ""))
             safe, tries = self.plan.neutraliser.safe, tries + 1
-            more = [Message.from_openai({"role": r, "content": safe(text)}) for r, text in pair]
-            reply = await self._ask(step, again, after=1, more=more)
+            said = Message(role="assistant", content=safe(clip(act.content, chars)))
+            pair = (said, Message(role="user", content=safe(told or "")))
+            reply = await self._ask(step, again, after=1, more=pair)
         # Without reasoning, some templates render another prompt.
         usage = reply.completion.usage if reply.attempt == 0 else None
         if not act.answers:
@@ -97,10 +95,9 @@ class Asking:
         if len(self.rejected) > UNUSABLE_RETRIES:
             raise OutputInvalid(
                 f"step {step}: {len(self.rejected)} answers, or results of final tools, were not of the output type; "
-                f"{ASK_AGAIN}. The model was told: {self.rejected[-1]}"
+                f"send the message again with the same output_type. The model was told: {self.rejected[-1]}"
             )
         buffer, final = self.buffer, after is not None
-        most = min(buffer.room, self.plan.settings.reply_tokens or buffer.room)
         why: str | None = None
 
         def rejects(act: Act) -> str | None:
@@ -111,12 +108,10 @@ class Asking:
 
         def record(reply: Reply[Act]) -> Record:
             act, usage = reply.value, reply.completion.usage
-            if why is not None:
-                return {}, ()
-            tokens = buffer.tokens
-            return {}, [
-                Acted(step=step, text=act.said, calls=act.calls, prompt_tokens=tokens, usage=usage)
-            ]
+            acted = Acted(
+                step=step, text=act.said, calls=act.calls, prompt_tokens=buffer.tokens, usage=usage
+            )
+            return {}, () if why else (acted,)
 
         exchange = Exchange(
             key=key,
@@ -125,7 +120,7 @@ class Asking:
             read=partial(self._read, step=step, final=final),
             attempts=after or 0,
             rejects=rejects,
-            most=max(1, most),
+            most=max(1, min(buffer.room, self.plan.settings.reply_tokens or buffer.room)),
             least=1,
             bound=None if more else buffer.tokens,
             near=0,

@@ -251,9 +251,8 @@ class ToolLoop(Loop[SessionResult]):
             if answers := [output.text for call, output in results if calls.ends(call, output)]:
                 self._left = told
                 return await self._end(buffer.messages, answers[0], truncated=False)
-            for call, output in results:
+            for (call, output), (message, ok, _) in zip(results, told, strict=True):
                 self._progress.note(call, output)
-            for message, ok, _ in told:
                 await buffer.append(message, ok=ok)
             if act.problem is not None:
                 await buffer.append(Message(role="user", content=act.problem), ok=False)

@@ -202,18 +202,14 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
     summary, media = bool(older or past.again), split_media(last.head.extra)[1]
 
     def fits(turn: Turn) -> bool:
-        if not summary:
-            return layout.state(past, (turn,)).tokens < layout.limit
-        if media:
+        if summary:
             return _fits_behind(layout, past, (*older, last), turn)
-        size = layout.state(Past(), (turn,)).tokens - layout.count(layout.prompt)
-        return layout.base + size <= layout.limit - layout.progress
+        return layout.state(past, (turn,)).tokens < layout.limit
 
     if summary and fits(last):
         return Split(summarised=older, kept=(last,))
-    most, bare = layout.again, without_media(last.head)
-    if not summary:
-        most = layout.calm - layout.state(past, ()).tokens
+    bare = without_media(last.head)
+    most = layout.again if summary else layout.calm - layout.state(past, ()).tokens
     text, handle = clip_text(layout, bare.content, most)
     kept = replace(last, head=bare.model_copy(update={"content": text}))
     if media:  # in JSON, the text may take twice as much
@@ -225,7 +221,6 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
     before, after = layout.size(last.head.content), layout.size(kept.head.content)
     changes = (last.change("clipped", before, after, handle),) if kept.head != last.head else ()
     tiers: tuple[Tier, ...] = () if summary else ("clip",)
-    kept = kept if changes else last
     return Split(summarised=older, kept=(kept,), changes=changes, tiers=tiers, summary=summary)
 
 

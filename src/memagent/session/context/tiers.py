@@ -95,15 +95,13 @@ def drop_repetition(
             if result is None or result.fixed:
                 continue
             key = (call.name, normalise_json(call.arguments))
-            parts = result.extra.get("content")
-            text = (result.ok, json.dumps(parts) if parts else result.text)
+            text = (result.ok, json.dumps(result.extra.get("content") or result.text))
             # With other tools each call may return something new: the next page, another roll of a die.
             stale = key in calls and call.name in layout.idempotent
             if result.ok:
                 calls.add(key)
-            if not stale and texts.setdefault(text, call) is call:
-                continue
-            if (size := layout.size(result.text)) < MIN_DUPLICATE:
+            new = not stale and texts.setdefault(text, call) is call
+            if new or (size := layout.size(result.text)) < MIN_DUPLICATE:
                 continue
             handle = result.handle or layout.archive.put(result.text)
             # What stands for an earlier result of the same text stays.
