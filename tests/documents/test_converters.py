@@ -83,6 +83,14 @@ def test_a_scan_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+@pytest.mark.parametrize("beside", ["", "\t\t\t\tCropped"])
+def test_cells_of_a_pdf_are_kept_apart(tmp_path: Path, beside: str) -> None:
+    table = made.pdf([f"Lift\t12\t9{beside}\nRent\t5\t7", "Anna rents the\nboat."])
+    text, places = read(write(tmp_path / "a.pdf", table))
+    assert text.split() == ["Lift", "12", "9", "Rent", "5", "7", "Anna", "rents", "the", "boat."]
+    assert [label for label, _ in places] == ["p. 1", "p. 2"]
+
+
 def test_a_pdf_may_begin_with_other_bytes(tmp_path: Path) -> None:
     content = b"\n" * 100 + made.pdf(["Anna rents the boat."])
     for name in ("a.pdf", "a.bin"):

@@ -46,7 +46,7 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
                     closing(document[number - 1]) as page,
                     closing(page.get_textpage()) as words,
                 ):
-                    text = words.get_text_bounded(errors="replace").translate(_CLEAN)
+                    text = _text(page, words)
                     notes = "\n".join(_notes(page, document.formenv)).translate(_CLEAN)
                 if not text.strip():
                     empty.append(number)
@@ -67,6 +67,29 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
         _log.warning("%r: no text on %s of %d pages: %s", name, len(empty), count, _ranges(empty))
 
 
+def _text(page: Any, words: Any) -> str:
+    """What stands on a page, with the breaks between cells; PDFium's text within bounds is without them."""
+    raw: Any = import_module("pypdfium2.raw")
+    units = (raw.FPDF_WCHAR * (words.count_chars() + 1))()
+    raw.FPDFText_GetText(words, 0, len(units) - 1, units)
+    text = _decode(units).translate(_CLEAN)
+    within = words.get_text_bounded(errors="replace").translate(_CLEAN)
+    if "".join(text.split()) == "".join(within.split()):
+        return text
+    left, bottom, right, top = page.get_bbox()  # what was cropped away is text, too
+    shown: list[str] = []
+    for at in range(len(units) - 1):
+        x, y, far, high = words.get_charbox(at)
+        outside = x > right or far < left or y > top or high < bottom
+        if raw.FPDFText_IsGenerated(words, at) == 1 or not outside:
+            shown.append(chr(raw.FPDFText_GetUnicode(words, at)))
+    return _decode("".join(shown).encode("utf-16-le", "surrogatepass")).translate(_CLEAN)
+
+
+def _decode(units: Any) -> str:
+    return bytes(units).decode("utf-16-le", "replace").rstrip("\0")
+
+
 def _notes(page: Any, form: Any) -> list[str]:
     """What is filled into a page's form, each after the field's name, and its comments."""
     raw: Any = import_module("pypdfium2.raw")
@@ -75,7 +98,7 @@ def _notes(page: Any, form: Any) -> list[str]:
         get = getattr(raw, f"FPDFAnnot_Get{what}")
         buffer = (raw.FPDF_WCHAR * (get(*of, None, 0) // 2))()
         get(*of, buffer, len(buffer) * 2)
-        return bytes(buffer).decode("utf-16-le", "replace").rstrip("\0")
+        return _decode(buffer)
 
     found: dict[str, None] = {}  # radio buttons share a field
     for number in range(raw.FPDFPage_GetAnnotCount(page)):
