@@ -6,16 +6,22 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import pairwise, starmap
 from typing import Any, cast
 
+from memagent.chunking.cuts import LINE_END
 from memagent.documents import Document
 from memagent.texts import words
 
 MIN_SCORE = 0.5
 """At least half of a sentence's words, weighted by rarity, have to be in its quote."""
-# A stop with white space after it ends a sentence, and so does an empty line, but not the line break of wrapped text.
+# A stop with white space after it ends a sentence, and so does an empty line.
 _END = r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|\Z)|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
 _SENTENCE = re.compile(rf"(?:(?!{_END})[\s\S])++(?:{_END})?\s*+|(?:{_END})\s*+")
+_LINE = re.compile(rf"(?:(?!{LINE_END})[\s\S])*+(?:{LINE_END}|\Z)")
+_WORD = re.compile(r"[\"'“‘«(]*[^\W\d_]+")
+WRAPPED = 40, 0.8
+"""Lines of prose are at least so long, and filled to such a share: the rest is for letters of different width."""
 MOST_CHARS = 2000
 """A longer sentence is looked at in parts."""
 
@@ -75,8 +81,26 @@ async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
 
 def split(text: str) -> list[str]:
     """The sentences of a text, with the white space after them."""
-    found = (match[0] for match in _SENTENCE.finditer(text))
+    found = (line for match in _SENTENCE.finditer(text) for line in _lines(match[0]))
     return [part[at : at + MOST_CHARS] for part in found for at in range(0, len(part), MOST_CHARS)]
+
+
+def _lines(sentence: str) -> list[str]:
+    """The rows, entries or items in what ends with a stop; wrapped text is one, whatever its lines begin with."""
+    whole = _LINE.findall(body := sentence.rstrip())[:-1]
+    lines = body.splitlines()
+    least, share = WRAPPED
+    width = max(map(len, lines), default=0)
+
+    def is_full(line: str, following: str) -> bool:
+        word = _WORD.match(following)
+        return word is not None and len(line) + len(word[0]) > share * width
+
+    # The first line may have begun before the sentence. Of five lines of prose, some begin in lower case.
+    prose = width > least and (len(whole) < 5 or len(whole) < len(lines))
+    if not whole[1:] or (prose and all(starmap(is_full, pairwise(lines[1:])))):
+        return [sentence]
+    return [*whole[:-1], whole[-1] + sentence[len(body) :]]
 
 
 async def _read(document: Document) -> AsyncGenerator[tuple[int, str]]:
