@@ -109,6 +109,18 @@ def test_swapped_arguments_are_noticed(invoke: Invoke, book: Path, command: str)
     assert given.exit_code == 0, given.output
 
 
+@pytest.mark.parametrize("more", [(), ("-q", QUESTION)])
+def test_a_pattern_without_quotes_is_noticed(
+    invoke: Invoke, book: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    other = tmp_path / "other.md"
+    other.write_text("Another one.", encoding="utf-8")
+    done = invoke("ask", book, other, *more, *EXTRACTIVE)
+    assert done.exit_code == 2
+    assert f"the question {str(other)!r} is the name of a file" in done.stderr
+    assert "a pattern in quotes" in done.stderr
+
+
 def test_a_run_id_names_the_run_and_finds_it_again(invoke: Invoke, book: Path, made: str) -> None:
     again = ("ask", book, QUESTION, *EXTRACTIVE, "--gate", "update", "--run-id", made)
     done = invoke(*again)

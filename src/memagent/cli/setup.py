@@ -157,12 +157,17 @@ class Ask(Reading):
     json: opt.Json = False
 
     def list_questions(self) -> tuple[str, ...]:
-        """The questions in command-line order; raises a ConfigError if there is none, or it is the document."""
+        """The questions in command-line order; raises a ConfigError if there is none, or it is a document."""
         first = () if self.question is None else (self.question,)
         exists = os.path.exists  # False for what cannot be a path, where `Path.exists` raises
         if self.doc != "-" and self.question and exists(self.question) and not exists(self.doc):
             raise ConfigError(
                 f"there is no file {self.doc!r}, but there is {self.question!r}: did you swap DOC and QUESTION?"
+            )
+        if self.doc != "-" and self.question and os.path.isfile(self.question):  # noqa: PTH113 - never raises
+            raise ConfigError(
+                f"the question {self.question!r} is the name of a file: to read several files as one document, give "
+                f"their folder, or a pattern in quotes ('*.md')"
             )
         if not self.doc:
             raise DocumentNotFound("the document's path is empty")
