@@ -230,6 +230,9 @@ def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
             "<p>One.<!-- no --!><p>Two.<!--><p>Three.<!---><p>Four.",
             ["One.", "Two.", "Three.", "Four."],
         ),
+        # Exponents and notes are told from the number before them.
+        ("In 1812<sup><a>3</a></sup> 10<sup> −6</sup>", ["In 1812^3 10^−6"]),
+        ("1<sup>st</sup> 2<sup hidden>no</sup> 3 <sup></sup>4 CO<sub>2</sub>", ["1st 2 3 4 CO2"]),
         # Labels of drawings.
         (
             "One.<svg><title>no</title><text>Costs</text><text>4<tspan>m</tspan></text></svg>Two.",
@@ -503,7 +506,39 @@ def test_docx_keeps_the_cells_around_a_table_in_a_table(tmp_path: Path) -> None:
     inner = row(made.paragraph("b"), made.paragraph("c"))
     body = row(made.paragraph("a"), inner + made.paragraph("d"), made.paragraph("e"))
     text, _ = read(made.docx(tmp_path / "a.docx", body + made.paragraph("end")))
-    assert text == "a\tb\tc\td\te\nend\n\n"
+    assert text == "a\tb\tc d\te\nend\n\n"
+
+
+def test_docx_keeps_exponents_symbols_and_columns(tmp_path: Path) -> None:
+    def run(text: str, kind: str = "") -> str:
+        kind = f'<w:rPr><w:vertAlign w:val="{kind}"/></w:rPr>' if kind else ""
+        return f"<w:r>{kind}{text}</w:r>"
+
+    def said(text: str, kind: str = "") -> str:
+        return run(f"<w:t>{text}</w:t>", kind)
+
+    def symbol(font: str, code: str) -> str:
+        return run(f'<w:sym w:font="{font}" w:char="{code}"/>')
+
+    up = "superscript"
+    notes = said("In 1812") + said("3", up) + said(" the 1") + said("st", up) + said(" had 10")
+    notes += said("-", up) + said("6", up) + said("; CO") + said("2", "subscript")
+    symbols = "".join(symbol("Symbol", code) for code in ("F061", "F0b1", "F0D8", "F022"))
+    symbols += symbol("Wingdings", "F0FC") + symbol("Other", "F0FC")
+    cells = ("Ann", "late</w:t></w:r></w:p><w:p/><w:p><w:r><w:t>sorry", "", "5")
+    row = "".join(f"<w:tc>{made.paragraph(cell)}</w:tc>" for cell in cells)
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    power = (
+        f"<m:sSup {math}><m:r><m:t>10</m:t></m:r><m:sup><m:r><m:t>6</m:t></m:r></m:sup></m:sSup>"
+    )
+    body = (
+        f"<w:p>{notes}</w:p><w:p>{symbols}</w:p><w:tbl><w:tr>{row}</w:tr></w:tbl><w:p>{power}</w:p>"
+    )
+    text, _ = read(made.docx(tmp_path / "a.docx", body))
+    assert text.split("\n") == [
+        *("In 1812^3 the 1st had 10^-6; CO2", "", "α±¬\ufffd✓\ufffd", ""),
+        *("Ann\tlate sorry\t\t5", "10^6", "", ""),
+    ]
 
 
 def test_docx_shows_what_word_shows_once(tmp_path: Path) -> None:
