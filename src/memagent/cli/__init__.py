@@ -1,5 +1,7 @@
 """The `memagent` command: `main` runs it. `memagent.cli.exits` documents the exit codes."""
 
+import codecs
+import json
 import os
 import sys
 from importlib import import_module
@@ -19,8 +21,8 @@ def launch(module: str) -> None:
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A terminal that can't show a character gets an escape, not a traceback.
-            stream.reconfigure(errors="backslashreplace")
+            # A terminal that can't show a character gets an escape, which JSON has too, not a traceback.
+            stream.reconfigure(errors="escape")
     try:
         import_module(module).app()
     except KeyboardInterrupt:
@@ -29,6 +31,15 @@ def launch(module: str) -> None:
         if stop.code in (130, 143):
             _leave(int(stop.code or 0))
         raise
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+codecs.register_error("escape", _escape)
 
 
 def _open_streams() -> None:
