@@ -892,6 +892,15 @@ def test_files_that_match_a_pattern_are_one_document(
             read(Path(none))
 
 
+def test_small_files_keep_their_lines(tmp_path: Path) -> None:
+    for number in range(200):
+        write(tmp_path / f"{number:03}.txt", f"\nRoom {number}.\n")
+    _, places = read(tmp_path)
+    assert [label for label, text in places if "Room" in text] == [
+        f"{n:03}.txt:2" for n in range(200)
+    ]
+
+
 @pytest.mark.parametrize("pattern", ["", "**", "**/*.txt", "*/**/*.txt"])
 def test_links_are_followed_once(tmp_path: Path, pattern: str) -> None:
     folder, other = tmp_path / "folder", tmp_path / "other"
