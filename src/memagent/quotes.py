@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import pairwise, starmap
+from itertools import pairwise
 from typing import Any, cast
 
-from memagent.chunking.cuts import LINE_END
 from memagent.documents import Document
-from memagent.texts import words
+from memagent.texts import LINE_END, words
 
 MIN_SCORE = 0.5
 """At least half of a sentence's words, weighted by rarity, have to be in its quote."""
 # A stop with white space after it ends a sentence, and so does an empty line.
 _END = r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|\Z)|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
 _SENTENCE = re.compile(rf"(?:(?!{_END})[\s\S])++(?:{_END})?\s*+|(?:{_END})\s*+")
-_LINE = re.compile(rf"(?:(?!{LINE_END})[\s\S])*+(?:{LINE_END}|\Z)")
+_ROW_END = rf"{LINE_END}(?=[ \t]*+\S)"
+_ROW = re.compile(rf"(?:(?!{_ROW_END})[\s\S])*+(?:{_ROW_END}|\Z)")
 _WORD = re.compile(r"[\"'“‘«(]*[^\W\d_]+")
 WRAPPED = 40, 0.8
 """Lines of prose are at least so long, and filled to such a share: the rest is for letters of different width."""
@@ -81,26 +81,25 @@ async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
 
 def split(text: str) -> list[str]:
     """The sentences of a text, with the white space after them."""
-    found = (line for match in _SENTENCE.finditer(text) for line in _lines(match[0]))
+    found = (row for match in _SENTENCE.finditer(text) for row in _rows(match[0]))
     return [part[at : at + MOST_CHARS] for part in found for at in range(0, len(part), MOST_CHARS)]
 
 
-def _lines(sentence: str) -> list[str]:
+def _rows(sentence: str) -> list[str]:
     """The rows, entries or items in what ends with a stop; wrapped text is one, whatever its lines begin with."""
-    whole = _LINE.findall(body := sentence.rstrip())[:-1]
-    lines = body.splitlines()
+    rows = [match[0] for match in _ROW.finditer(sentence) if match[0]]
+    lines = sentence.strip().splitlines()
     least, share = WRAPPED
     width = max(map(len, lines), default=0)
-
-    def is_full(line: str, following: str) -> bool:
-        word = _WORD.match(following)
-        return word is not None and len(line) + len(word[0]) > share * width
-
-    # The first line may have begun before the sentence. Of five lines of prose, some begin in lower case.
-    prose = width > least and (len(whole) < 5 or len(whole) < len(lines))
-    if not whole[1:] or (prose and all(starmap(is_full, pairwise(lines[1:])))):
-        return [sentence]
-    return [*whole[:-1], whole[-1] + sentence[len(body) :]]
+    # Of five lines of prose, some begin in lower case.
+    if width > least and (len(rows) < 5 or len(rows) < len(lines)):
+        full = (
+            (word := _WORD.match(following)) and len(line) + len(word[0]) > share * width
+            for line, following in pairwise(lines[1:])  # the first may begin before the sentence
+        )
+        if all(full):
+            return [sentence]
+    return rows
 
 
 async def _read(document: Document) -> AsyncGenerator[tuple[int, str]]:

@@ -131,8 +131,8 @@ def test_a_pattern_without_quotes_is_noticed(
     other.write_text("Another one.", encoding="utf-8")
     done = invoke("ask", book, other, *more, *EXTRACTIVE)
     assert done.exit_code == 2
-    assert f"the question {str(other)!r} is the name of a file" in done.stderr
-    assert "a pattern in quotes" in done.stderr
+    assert f"the question {str(other)!r} is a file or folder: " in done.stderr
+    assert "Several files need a pattern in quotes" in done.stderr
 
 
 def test_a_run_id_names_the_run_and_finds_it_again(invoke: Invoke, book: Path, made: str) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import regex
 
-from memagent.texts import last_end
+from memagent.texts import LINE_END, last_end
 
 Cuts = Literal["sentence", "exact"]
 """`sentence` prefers the end of a paragraph, sentence or word; `exact` takes everything that fits."""
@@ -27,8 +27,6 @@ LOOK = 512
 _LINE = r"(?>\r\n|\r|\n)"
 _CLOSING = "\"'”’»)\\]}"
 _CJK_CLOSING = "\"'”’」』】）》〉"
-LINE_END = rf"{_LINE}(?![a-zß-öø-ÿα-ωа-я])"
-"""A line that continues in lower case is wrapped text."""
 
 _PARAGRAPH = re.compile(rf"(?=(?P<end>)){_LINE}[ \t\f\v]*+{_LINE}")
 _SENTENCE = re.compile(

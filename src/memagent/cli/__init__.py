@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 __all__ = ["launch", "main"]
 
@@ -33,9 +34,7 @@ def launch(module: str) -> None:
         raise
 
 
-def _escape(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
+def _escape(error: Any) -> tuple[str, int]:
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
