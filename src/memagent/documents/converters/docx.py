@@ -109,8 +109,7 @@ def _paragraphs(
 
 def _text(paragraph: Element, w: str) -> str:
     """Its text, with that of equations, whose namespace ends in `/math`."""
-    text = ""
-    raised = before = False
+    text, raised, before = "", False, False
     for e in paragraph.iter():
         tag, said = e.tag.removeprefix(w).rpartition("/math}")[2], e.text or ""
         if tag == "r":

@@ -72,22 +72,18 @@ def _text(page: Any, words: Any) -> str:
     raw: Any = import_module("pypdfium2.raw")
     units = (raw.FPDF_WCHAR * (words.count_chars() + 1))()
     raw.FPDFText_GetText(words, 0, len(units) - 1, units)
-    text = _decode(units).translate(_CLEAN)
+    text = bytes(units).decode("utf-16-le", "replace").rstrip("\0").translate(_CLEAN)
     within = words.get_text_bounded(errors="replace").translate(_CLEAN)
     if "".join(text.split()) == "".join(within.split()):
         return text
     left, bottom, right, top = page.get_bbox()  # what was cropped away is text, too
-    shown: list[str] = []
+    shown = ""
     for at in range(len(units) - 1):
         x, y, far, high = words.get_charbox(at)
-        outside = x > right or far < left or y > top or high < bottom
-        if raw.FPDFText_IsGenerated(words, at) == 1 or not outside:
-            shown.append(chr(raw.FPDFText_GetUnicode(words, at)))
-    return _decode("".join(shown).encode("utf-16-le", "surrogatepass")).translate(_CLEAN)
-
-
-def _decode(units: Any) -> str:
-    return bytes(units).decode("utf-16-le", "replace").rstrip("\0")
+        is_inside = x <= right and far >= left and y <= top and high >= bottom
+        if is_inside or raw.FPDFText_IsGenerated(words, at) == 1:
+            shown += chr(raw.FPDFText_GetUnicode(words, at))
+    return shown.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_CLEAN)
 
 
 def _notes(page: Any, form: Any) -> list[str]:
@@ -98,7 +94,7 @@ def _notes(page: Any, form: Any) -> list[str]:
         get = getattr(raw, f"FPDFAnnot_Get{what}")
         buffer = (raw.FPDF_WCHAR * (get(*of, None, 0) // 2))()
         get(*of, buffer, len(buffer) * 2)
-        return _decode(buffer)
+        return bytes(buffer).decode("utf-16-le", "replace").rstrip("\0")
 
     found: dict[str, None] = {}  # radio buttons share a field
     for number in range(raw.FPDFPage_GetAnnotCount(page)):
