@@ -1,13 +1,13 @@
 """The `memagent` command: `main` runs it. `memagent.cli.exits` documents the exit codes."""
 
 import codecs
-import json
 import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+
+from memagent.terminal import escape
 
 __all__ = ["launch", "main"]
 
@@ -20,6 +20,7 @@ def main() -> None:
 def launch(module: str) -> None:
     """Runs a module's typer app `app` as `main` does; errors during its import are reported the same way."""
     _open_streams()
+    codecs.register_error("escape", escape)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that can't show a character gets an escape, which JSON has too, not a traceback.
@@ -32,13 +33,6 @@ def launch(module: str) -> None:
         if stop.code in (130, 143):
             _leave(int(stop.code or 0))
         raise
-
-
-def _escape(error: Any) -> tuple[str, int]:
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
-
-
-codecs.register_error("escape", _escape)
 
 
 def _open_streams() -> None:

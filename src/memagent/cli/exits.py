@@ -39,12 +39,7 @@ CODES: dict[type[errors.MemagentError], int] = {
     errors.StoreError: 5,
     errors.LimitReached: NO_ANSWER,
 }
-LASTING = (
-    errors.ConfigError,
-    errors.StoreError,
-    errors.ModelNotFound,
-    errors.ContextOverflow,
-)
+LASTING = (errors.ConfigError, errors.StoreError, errors.ModelNotFound, errors.ContextOverflow)
 """Errors that a resumed run would hit again: its model, window and counter are fixed."""
 
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
