@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import textwrap
 import time
 import unicodedata
 from pathlib import Path
@@ -50,6 +51,35 @@ def test_a_part_of_a_word_is_another_word(said: str) -> None:
     text = "In all 13 people died in the fire of 1871. The repair costs 2300 euros. She is here."
     (found,) = quotes(text, said)
     assert found.score < 1
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_row_is_quoted_by_itself(end: str) -> None:
+    names = ["Ann", "Bob", "Cid", "Dan", "Eve", "Fay", "Gus", "Hal", "Ida", "Jon", "Kim", "Leo"]
+    table = end.join(["name,owes", *(f"{name},{n}00" for n, name in enumerate(names, 1))])
+    log = end.join(
+        f"INFO server{n:03} {'down' if n == 7 else 'up'} disk {n:050}" for n in range(90)
+    )
+    for text in (table, log, f"The list.\n\n{table}\n\n{log}"):
+        for said in ("Ann owes 700.", "INFO server008 down"):
+            (found,) = quotes(text, said)
+            assert found.score < 0.8
+            assert len(found.text.splitlines()) < 2
+    (found,) = quotes(table, "Gus,700")
+    assert (found.text, found.score) == ("Gus,700", 1)
+    assert table[found.start : found.end].strip() == "Gus,700"
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_a_sentence_may_be_wrapped_before_a_name(width: int) -> None:
+    sentence = "Ms Okafor of Leeds and Mr Brown of York reset the Boiler of the House in May. "
+    text = textwrap.fill(
+        f"Anna rents the boat. {sentence * 20}The Lift of Ann Lee costs 900 Euros in All, the Owner says.",
+        width,
+    )
+    for said in (sentence, "The Lift of Ann Lee costs 900 Euros in All, the Owner says."):
+        (found,) = quotes(text, said)
+        assert found.score == 1
 
 
 def test_rare_words_count_more() -> None:

@@ -6,16 +6,22 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 from memagent.documents import Document
-from memagent.texts import words
+from memagent.texts import LINE_END, words
 
 MIN_SCORE = 0.5
 """At least half of a sentence's words, weighted by rarity, have to be in its quote."""
-# A stop with white space after it ends a sentence, and so does an empty line, but not the line break of wrapped text.
+# A stop with white space after it ends a sentence, and so does an empty line.
 _END = r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|\Z)|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
 _SENTENCE = re.compile(rf"(?:(?!{_END})[\s\S])++(?:{_END})?\s*+|(?:{_END})\s*+")
+_ROW_END = rf"{LINE_END}(?=[ \t]*+\S)"
+_ROW = re.compile(rf"(?:(?!{_ROW_END})[\s\S])*+(?:{_ROW_END}|\Z)")
+_WORD = re.compile(r"[\"'“‘«(]*[^\W\d_]+")
+WRAPPED = 40, 0.8
+"""Lines of prose are at least so long, and filled to such a share: the rest is for letters of different width."""
 MOST_CHARS = 2000
 """A longer sentence is looked at in parts."""
 
@@ -75,8 +81,25 @@ async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
 
 def split(text: str) -> list[str]:
     """The sentences of a text, with the white space after them."""
-    found = (match[0] for match in _SENTENCE.finditer(text))
+    found = (row for match in _SENTENCE.finditer(text) for row in _rows(match[0]))
     return [part[at : at + MOST_CHARS] for part in found for at in range(0, len(part), MOST_CHARS)]
+
+
+def _rows(sentence: str) -> list[str]:
+    """The rows, entries or items in what ends with a stop; wrapped text is one, whatever its lines begin with."""
+    rows = [match[0] for match in _ROW.finditer(sentence) if match[0]]
+    lines = sentence.strip().splitlines()
+    least, share = WRAPPED
+    width = max(map(len, lines), default=0)
+    # Of five lines of prose, some begin in lower case.
+    if width > least and (len(rows) < 5 or len(rows) < len(lines)):
+        full = (
+            (word := _WORD.match(following)) and len(line) + len(word[0]) > share * width
+            for line, following in pairwise(lines[1:])  # the first may begin before the sentence
+        )
+        if all(full):
+            return [sentence]
+    return rows
 
 
 async def _read(document: Document) -> AsyncGenerator[tuple[int, str]]:

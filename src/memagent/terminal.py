@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import time
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -22,6 +23,11 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 Part: TypeAlias = "str | tuple[str, str]"
 """Text, or text with a style of rich."""
+
+
+def escape(error: Any) -> tuple[str, int]:
+    """What a stream gets for characters that it can't show: the escapes that JSON has."""
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def clean(text: str) -> str:

@@ -16,6 +16,9 @@ VALUE_CHARS = 100
 MESSAGE_CHARS = 2000
 """Maximum characters of an error for a model: a long message, but little of a small window (600 tokens)."""
 
+LINE_END = r"(?>\r\n|\r|\n)(?![a-zß-öø-ÿα-ωа-я])"
+"""A line that continues in lower case is wrapped text."""
+
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS
 _SURROGATES = re.compile("[\ud800-\udfff]")

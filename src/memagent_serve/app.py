@@ -51,7 +51,8 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
     engine = Engine(model, settings.window)
     limited = ConcurrencyLimit(model, CALLS)
     states = States(store.path and store.path.with_name(f"{store.path.name}-histories"))
-    overflow = Overflow(engine, Reader(limited, settings, store), Histories(limited, states))
+    histories = Histories(limited, states, settings.reading.get("sampling"))
+    overflow = Overflow(engine, Reader(limited, settings, store), histories)
     desk = Desk(settings, engine, overflow)
 
     @asynccontextmanager

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from memagent import ChatRequest, Completion, SummaryBuffer, Usage
+from memagent import ChatRequest, Completion, Sampling, SummaryBuffer, Usage
 from memagent.errors import CompactionFailed, ConfigError, HistoryChanged
 from memagent.models import ChatModel, Wrapper
 from memagent.prompts.session import SessionPrompts
@@ -64,10 +64,16 @@ class Histories:
     Args:
         model: writes the summaries.
         states: of the histories that were fed, by their digests.
+        sampling: of the summaries.
     """
 
-    def __init__(self, model: ChatModel, states: States) -> None:
+    def __init__(self, model: ChatModel, states: States, sampling: Sampling | None = None) -> None:
         self._model, self._states = model, states
+        self._settings: dict[str, Any] = {
+            "max_summaries": SUMMARIES,
+            "prompts": WORDING,
+            "sampling": sampling,
+        }
         self._locks = WeakValueDictionary[bytes, asyncio.Lock]()
 
     async def shorten(
@@ -96,12 +102,7 @@ class Histories:
             MemagentError: what `SummaryBuffer.feed` raises.
         """
         digests = await asyncio.to_thread(self._digests, given, owner)
-        settings: dict[str, Any] = {
-            "working_context": max(1, window - room),
-            "window": window,
-            "max_summaries": SUMMARIES,
-            "prompts": WORDING,
-        }
+        settings = self._settings | {"working_context": max(1, window - room), "window": window}
         feed = partial(self._feed, messages, tools, Spending(self._model), settings, digests)
         # Who asks again while the first request is at work waits for its summaries.
         async with self._locks.setdefault(digests[-1], asyncio.Lock()):
@@ -134,8 +135,8 @@ class Histories:
             MemagentError: what `SummaryBuffer.feed` and `compact` raise.
         """
         model = Spending(self._model)
-        settings: dict[str, Any] = {"working_context": window, "max_summaries": SUMMARIES}
-        async with SummaryBuffer(model, window=window, prompts=WORDING, **settings) as buffer:
+        sizes = {"working_context": window, "window": window}
+        async with SummaryBuffer(model, **self._settings, **sizes) as buffer:
             await buffer.feed(messages, tools=tools)
             with suppress(CompactionFailed):
                 await in_background(buffer.compact(force=True))  # on the loop on which it was fed

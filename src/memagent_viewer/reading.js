@@ -42,10 +42,11 @@ class ChunkEntry {
     render() {
         const [start, end, tokens, place] = this.chunk
         const where = [place, "characters " + count(start) + " to " + count(end), plural(tokens, "token")]
+        const chunks = this.view.isAnswered() ? count(this.data.chunks.length) : count(this.steps.length) + " read"
         const modes = {changes: "Changes", origins: "Where from"}
         const size = this.tokens ? make("small", {}, " " + plural(this.tokens, "token")) : null
         return [
-            make("h3", {}, "Chunk " + this.step.chunk, make("small", {}, " of " + count(this.data.chunks.length))),
+            make("h3", {}, "Chunk " + this.step.chunk, make("small", {}, " of " + chunks)),
             said("p", where.filter(Boolean).join(" · "), "soft"),
             tellCost(this.step.cost),
             tellNotes(this.notes),
@@ -122,7 +123,7 @@ class AnswerEntry {
     constructor(answer) {
         this.answer = answer
         this.id = "answer"
-        this.label = "✓"
+        this.label = answer.text === null ? "–" : "✓"
         this.changed = false
         this.stands = true
         this.how = answer.text === null ? "no answer" : "answer"

@@ -32,6 +32,10 @@ class RunView {
         return this.entries.length - (waits ? 2 : 1)
     }
 
+    isAnswered() {
+        return this.entries.at(-1).how === "answer"
+    }
+
     render({keep}) {
         const about = this.element.querySelector("details")?.open
         const [scrolled, focused] = [this.list?.scrollTop ?? 0, this.list?.contains(document.activeElement)]

@@ -42,13 +42,13 @@ function tellFound(view) {
     const more = spans.length > MOST_SPANS ? " …" : "."
     if (view.data.kind === "reading") {
         if (!total) return ["Never in the memory."]
-        const stays = hits.length - 2
+        const end = view.isAnswered() ? ", stays to the end" : ", still there"
         return [
             "In the memory after " + plural(total, "chunk") + " of " + count(hits.length - 1) + ": ",
             shown.map(([first, last], number) => [
                 number ? "; appears with " : "appears with ",
                 linkTo(view, first),
-                last >= stays ? ", stays to the end" : [", gone with ", linkTo(view, last + 1)],
+                last >= hits.length - 2 ? end : [", gone with ", linkTo(view, last + 1)],
             ]),
             more,
         ]
@@ -68,21 +68,24 @@ function linkTo(view, place) {
     return link(entry.place ? label + " (" + entry.place + ")" : label, () => view.open(place, {focus: true}))
 }
 
-/** Says in which chunks the text stands, as far as the page holds them; null when another search has begun. */
+/** Says in which chunks the text, or its end, stands, as far as the page holds them; null in another search. */
 async function tellSources(view) {
     if (LIVE || view.data.kind !== "reading") return []
     const needle = find.needle
     const places = []
     let missing = 0
+    let before = ""
     for (const [place, entry] of view.entries.entries()) {
         if (!entry.textKey) continue
         const text = await readText(entry.textKey)
         if (find.needle !== needle) return null
         if (text === null) missing++
-        else {
-            entry.foldedSource ??= fold(text)
-            if (entry.foldedSource.includes(needle)) places.push(place)
-        }
+        else entry.foldedSource ??= fold(text)
+        const source = text === null ? "" : entry.foldedSource
+        const cut = needle.length - 1
+        const across = before.slice(Math.max(0, before.length - cut)) + source.slice(0, cut)
+        if (source.includes(needle) || fold(across).includes(needle)) places.push(place)
+        before = source
     }
     const list = places.slice(0, MOST_SPANS).map((place, number) => [number ? ", " : "", linkTo(view, place)])
     const rest = missing ? " (" + plural(missing, "chunk") + " not searched: their text is not in this page)" : ""

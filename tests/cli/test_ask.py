@@ -109,6 +109,32 @@ def test_swapped_arguments_are_noticed(invoke: Invoke, book: Path, command: str)
     assert given.exit_code == 0, given.output
 
 
+@pytest.mark.parametrize("how", [("--encoding", "latin-1"), ("--errors", "replace")])
+def test_a_late_byte_of_another_encoding_does_not_end_a_run(
+    invoke: Invoke, book: Path, how: tuple[str, str]
+) -> None:
+    path = book.with_name("long.txt")
+    path.write_bytes(book.read_bytes() * 6 + "The café is far.".encode("latin-1"))
+    ask = ("ask", path, QUESTION, *EXTRACTIVE, "--display", "none", "--run-id", "late")
+    done = invoke(*ask)
+    assert done.exit_code == 3
+    told = "resume with: memagent ask ... --run-id late --encoding NAME, or --errors replace"
+    assert told in done.stderr
+    assert invoke(*ask, *how).stdout == f"{FACT}\n"
+
+
+@pytest.mark.parametrize("more", [(), ("-q", QUESTION)])
+def test_a_pattern_without_quotes_is_noticed(
+    invoke: Invoke, book: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    other = tmp_path / "other.md"
+    other.write_text("Another one.", encoding="utf-8")
+    done = invoke("ask", book, other, *more, *EXTRACTIVE)
+    assert done.exit_code == 2
+    assert f"the question {str(other)!r} is a file or folder: " in done.stderr
+    assert "Several files need a pattern in quotes" in done.stderr
+
+
 def test_a_run_id_names_the_run_and_finds_it_again(invoke: Invoke, book: Path, made: str) -> None:
     again = ("ask", book, QUESTION, *EXTRACTIVE, "--gate", "update", "--run-id", made)
     done = invoke(*again)

@@ -1,4 +1,5 @@
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -172,8 +173,24 @@ def test_a_terminal_that_knows_no_unicode(memagent: Process, book: Path) -> None
     ask = ("ask", book, "What is the café?", "--model", "extractive")
     done = memagent(*ask, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
-    assert "\\xb7" in done.stdout
+    assert "\\u00b7" in done.stdout
     assert sys.stdout is not None
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_json_is_valid_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("The café is 🎉 open.\n", encoding="utf-8")
+    ask = ("ask", path, "Is the cafe open?", "--model", "extractive", "--run-id", "a", "--json")
+    for args in (ask, ("show", "a", "--json"), ("runs", "--json")):
+        done = subprocess.run(
+            [sys.executable, "-m", "memagent", *map(str, args)],
+            capture_output=True,
+            env=os.environ | {"PYTHONIOENCODING": encoding},
+            check=True,
+        )
+        said = json.dumps(json.loads(done.stdout.decode(encoding)), ensure_ascii=False)
+        assert args[0] == "runs" or "café is 🎉 open" in said
 
 
 def test_a_certificate_file_that_is_not_there_is_not_the_outputs_fault(

@@ -67,11 +67,15 @@ def test_it_continues_where_it_stopped(invoke: Invoke, docs: Path, tmp_path: Pat
     (docs / "1.txt").write_text("Natasha did marry Pierre1.\n")
     whole = out.read_text()
     out.write_text(whole + '{"document": "torn')  # killed while it wrote
+    out.chmod(0o600)
+    (beside := tmp_path / "r.jsonl.new").write_text("precious")
     second = invoke("map", str(docs / "*.txt"), QUESTION, *given, "--out", str(out))
     assert second.exit_code == 0
     assert "2 of 3 have an answer" in second.stderr + second.stdout
     assert len(rows(out)) == 3
     assert all(row["answer"] for row in rows(out))
+    assert (out.stat().st_mode & 0o777, beside.read_text()) == (0o600, "precious")
+    assert not [path for path in tmp_path.glob(".*") if path.name != ".r.jsonl.lock"]
 
 
 @pytest.mark.parametrize("line", ["not JSON", "[1]", "{}"])

@@ -11,6 +11,8 @@ from pathlib import Path
 def pdf(pages: Sequence[str], *notes: str) -> bytes:
     """A PDF of pages of Latin text, 8 points a line; an empty string is a page without text.
 
+    A tab begins a cell, 100 points after the one before; the seventh lies outside of the page.
+
     Args:
         notes: the annotations of each of the first pages; those of the first one are the fields of a form.
     """
@@ -22,8 +24,13 @@ def pdf(pages: Sequence[str], *notes: str) -> bytes:
     ]
     kids: list[int] = []
     for number, text in enumerate(pages):
-        shown = text.replace("(", r"\(").replace(")", r"\)").replace("\n", ") Tj 0 -8 Td (")
-        stream = f"BT /F1 12 Tf 72 720 Td ({shown}) Tj ET".encode("latin-1") if text else b""
+        shown = text.replace("(", r"\(").replace(")", r"\)")
+        cells = (
+            f" 1 0 0 1 {72 + 100 * column} {720 - 8 * row} Tm ({cell}) Tj"
+            for row, line in enumerate(shown.split("\n"))
+            for column, cell in enumerate(line.split("\t"))
+        )
+        stream = f"BT /F1 12 Tf{''.join(cells)} ET".encode("latin-1") if text else b""
         objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
         objects.append(
             b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Resources<</Font<</F1 3 0 R>>>>/Contents %d 0 R"

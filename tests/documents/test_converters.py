@@ -83,6 +83,14 @@ def test_a_scan_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+@pytest.mark.parametrize("beside", ["", "\t\t\t\tCropped"])
+def test_cells_of_a_pdf_are_kept_apart(tmp_path: Path, beside: str) -> None:
+    table = made.pdf([f"Lift\t12\t9{beside}\nRent\t5\t7", "Anna rents the\nboat."])
+    text, places = read(write(tmp_path / "a.pdf", table))
+    assert text.split() == ["Lift", "12", "9", "Rent", "5", "7", "Anna", "rents", "the", "boat."]
+    assert [label for label, _ in places] == ["p. 1", "p. 2"]
+
+
 def test_a_pdf_may_begin_with_other_bytes(tmp_path: Path) -> None:
     content = b"\n" * 100 + made.pdf(["Anna rents the boat."])
     for name in ("a.pdf", "a.bin"):
@@ -222,6 +230,9 @@ def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
             "<p>One.<!-- no --!><p>Two.<!--><p>Three.<!---><p>Four.",
             ["One.", "Two.", "Three.", "Four."],
         ),
+        # Exponents and notes are told from the number before them.
+        ("In 1812<sup><a>3</a></sup> 10<sup> −6</sup>", ["In 1812^3 10^−6"]),
+        ("1<sup>st</sup> 2<sup hidden>no</sup> 3 <sup></sup>4 CO<sub>2</sub>", ["1st 2 3 4 CO2"]),
         # Labels of drawings.
         (
             "One.<svg><title>no</title><text>Costs</text><text>4<tspan>m</tspan></text></svg>Two.",
@@ -495,7 +506,39 @@ def test_docx_keeps_the_cells_around_a_table_in_a_table(tmp_path: Path) -> None:
     inner = row(made.paragraph("b"), made.paragraph("c"))
     body = row(made.paragraph("a"), inner + made.paragraph("d"), made.paragraph("e"))
     text, _ = read(made.docx(tmp_path / "a.docx", body + made.paragraph("end")))
-    assert text == "a\tb\tc\td\te\nend\n\n"
+    assert text == "a\tb\tc d\te\nend\n\n"
+
+
+def test_docx_keeps_exponents_symbols_and_columns(tmp_path: Path) -> None:
+    def run(text: str, kind: str = "") -> str:
+        kind = f'<w:rPr><w:vertAlign w:val="{kind}"/></w:rPr>' if kind else ""
+        return f"<w:r>{kind}{text}</w:r>"
+
+    def said(text: str, kind: str = "") -> str:
+        return run(f"<w:t>{text}</w:t>", kind)
+
+    def symbol(font: str, code: str) -> str:
+        return run(f'<w:sym w:font="{font}" w:char="{code}"/>')
+
+    up = "superscript"
+    notes = said("In 1812") + said("3", up) + said(" the 1") + said("st", up) + said(" had 10")
+    notes += said("-", up) + said("6", up) + said("; CO") + said("2", "subscript")
+    symbols = "".join(symbol("Symbol", code) for code in ("F061", "F0b1", "F0D8", "F022"))
+    symbols += symbol("Wingdings", "F0FC") + symbol("Other", "F0FC")
+    cells = ("Ann", "late</w:t></w:r></w:p><w:p/><w:p><w:r><w:t>sorry", "", "5")
+    row = "".join(f"<w:tc>{made.paragraph(cell)}</w:tc>" for cell in cells)
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    power = (
+        f"<m:sSup {math}><m:r><m:t>10</m:t></m:r><m:sup><m:r><m:t>6</m:t></m:r></m:sup></m:sSup>"
+    )
+    body = (
+        f"<w:p>{notes}</w:p><w:p>{symbols}</w:p><w:tbl><w:tr>{row}</w:tr></w:tbl><w:p>{power}</w:p>"
+    )
+    text, _ = read(made.docx(tmp_path / "a.docx", body))
+    assert text.split("\n") == [
+        *("In 1812^3 the 1st had 10^-6; CO2", "", "α±¬\ufffd✓\ufffd", ""),
+        *("Ann\tlate sorry\t\t5", "10^6", "", ""),
+    ]
 
 
 def test_docx_shows_what_word_shows_once(tmp_path: Path) -> None:
@@ -847,6 +890,15 @@ def test_files_that_match_a_pattern_are_one_document(
     for none in ("*.pdf", "none/*.txt"):
         with pytest.raises(DocumentNotFound, match=re.escape(f"no file matches '{none}'")):
             read(Path(none))
+
+
+def test_small_files_keep_their_lines(tmp_path: Path) -> None:
+    for number in range(200):
+        write(tmp_path / f"{number:03}.txt", f"\nRoom {number}.\n")
+    _, places = read(tmp_path)
+    assert [label for label, text in places if "Room" in text] == [
+        f"{n:03}.txt:2" for n in range(200)
+    ]
 
 
 @pytest.mark.parametrize("pattern", ["", "**", "**/*.txt", "*/**/*.txt"])

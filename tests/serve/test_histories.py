@@ -14,6 +14,8 @@ from tests.models.chat_server import CHATML_TOOLS, Handler, chat, send, slow
 from tests.serve.conftest import MODEL, Serve
 from tests.serve.engine import WINDOW, Engine, read_or_echo, refuse
 
+from memagent import Sampling
+
 START = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": TASK}]
 
 
@@ -271,6 +273,15 @@ def test_short_messages_are_not_counted_one_by_one(engine: Engine, client: OpenA
     )
     pairs = [body for body in engine.of("/tokenize") if len(body.get("messages", ())) == 2]
     assert sum(body["messages"][1]["content"].startswith("Question") for body in pairs) < 5
+
+
+def test_sampling_reaches_the_summaries(serve: Serve, engine: Engine) -> None:
+    engine.default = player = Player(book := Book(60), WINDOW)
+    reading = {"sampling": Sampling(temperature=0.0, top_p=0.5)}
+    with OpenAI(base_url=serve(reading=reading), api_key="none", max_retries=0) as client:
+        Loop(client, book).play()
+    own = [(body["temperature"], body["top_p"]) for body in engine.bodies if "temperature" in body]
+    assert own == [(0.0, 0.5)] * player.summaries
 
 
 def test_histories_can_be_refused(serve: Serve, engine: Engine) -> None:

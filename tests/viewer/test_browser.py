@@ -20,6 +20,7 @@ from tests.bench.report import browser
 from tests.viewer import made
 
 from memagent import RunStore, ScriptedModel, ToolAgent
+from memagent.cli.fact import trace
 from memagent_viewer.command import write_page
 from memagent_viewer.live import LiveServer
 from memagent_viewer.view import View
@@ -43,6 +44,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "read": [made.read(store)],
         "work": [made.work(store)],
         "hostile": [made.hostile(store)],
+        "part": [made.read(store, "part", chunks=9)],
     }
     runs["two"] = ["read", made.read(store, "whole", respond=made.keep)]
     for name, ids in runs.items():
@@ -145,6 +147,29 @@ def test_the_search_says_when_a_fact_was_in_the_memory(drive: Drive) -> None:
     assert (cleared["found"], cleared["hits"]) == ("", [])
     *_, never = drive("read.html", "find:Atlantis")
     assert never["found"] == "Never in the memory. In the document: not found."
+
+
+def test_the_search_and_the_command_agree(drive: Drive, pages: Path) -> None:
+    store = RunStore(pages / "runs.sqlite")
+    texts = [(store.effect("read", f"chunk-{number}") or {})["text"] for number in (3, 4)]
+    across = " ".join((texts[0][-30:] + texts[1][:20]).split())
+    assert trace(store, "read", 0, across).chunks == [4]
+    store.close()
+    *_, found = drive("read.html", f"find:{across}")
+    assert found["found"].endswith("In the document: chunk 4.")
+
+
+def test_a_run_that_was_stopped(drive: Drive) -> None:
+    first, found, last = drive("part.html", "find:clerk of Emden", "key:G")
+    assert first["headings"] == ["Chunk 0 of 9 read"]
+    assert found["found"] == (
+        "In the memory after 3 chunks of 9: appears with 6, still there. In the document: chunk 6."
+    )
+    assert last["current"] == ["–"]
+
+
+def test_lines_of_either_direction_keep_it(pages: Path) -> None:
+    assert ".said { unicode-bidi: plaintext;" in (pages / "read.html").read_text(encoding="utf-8")
 
 
 def test_the_selected_text_is_searched_for(drive: Drive) -> None:

@@ -30,6 +30,7 @@ def test_two_runs(invoke: Invoke, made: str, tmp_path: Path) -> None:
     [
         (["--html", "x.html", "--live"], "give one of them"),
         (["--beside", "made"], "--beside needs one of them"),
+        (["--html", "x.html", "--question", "0"], "a page and --question can't be shown together"),
         (["--html", "no/such/folder/x.html"], "cannot write --html 'no/such/folder/x.html'"),
     ],
 )

@@ -45,7 +45,7 @@ class Perf:
 def perf(given: Perf) -> None:
     """Measure memagent beside LangChain, LlamaIndex and a plain script: time, tokens, memory.
 
-    All read the same documents, in processes of their own, in turns. Needs memagent[peers]. Exits with 6 if memagent
+    All read the same documents, in processes of their own, in turns. Needs the extra `peers`. Exits with 6 if memagent
     misses a target.
     """
     with report_errors(Outcome(Display.PLAIN)):

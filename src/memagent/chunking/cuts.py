@@ -9,7 +9,7 @@ from typing import Literal
 
 import regex
 
-from memagent.texts import last_end
+from memagent.texts import LINE_END, last_end
 
 Cuts = Literal["sentence", "exact"]
 """`sentence` prefers the end of a paragraph, sentence or word; `exact` takes everything that fits."""
@@ -27,14 +27,12 @@ LOOK = 512
 _LINE = r"(?>\r\n|\r|\n)"
 _CLOSING = "\"'”’»)\\]}"
 _CJK_CLOSING = "\"'”’」』】）》〉"
-# A line that continues in lower case is wrapped text, not an end.
-_LOWER = "a-zß-öø-ÿα-ωа-я"
 
 _PARAGRAPH = re.compile(rf"(?=(?P<end>)){_LINE}[ \t\f\v]*+{_LINE}")
 _SENTENCE = re.compile(
     rf"(?<![.!?…])[.!?…]++[{_CLOSING}]*+(?=(?P<latin>)(?:\s|\Z))"
     rf"|[。！？｡]++[{_CJK_CLOSING}]*+(?P<cjk>)"
-    rf"|(?P<line>){_LINE}(?![{_LOWER}])"
+    rf"|(?P<line>){LINE_END}"
 )
 _WORD = re.compile(r"(?P<end>)\s++")
 _CLUSTER = regex.compile(r"\X")

@@ -1,10 +1,13 @@
 """The `memagent` command: `main` runs it. `memagent.cli.exits` documents the exit codes."""
 
+import codecs
 import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
+
+from memagent.terminal import escape
 
 __all__ = ["launch", "main"]
 
@@ -17,10 +20,11 @@ def main() -> None:
 def launch(module: str) -> None:
     """Runs a module's typer app `app` as `main` does; errors during its import are reported the same way."""
     _open_streams()
+    codecs.register_error("escape", escape)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A terminal that can't show a character gets an escape, not a traceback.
-            stream.reconfigure(errors="backslashreplace")
+            # A terminal that can't show a character gets an escape, which JSON has too, not a traceback.
+            stream.reconfigure(errors="escape")
     try:
         import_module(module).app()
     except KeyboardInterrupt:

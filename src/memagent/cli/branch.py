@@ -17,7 +17,9 @@ class Branch(Reading):
     """The options of `branch`."""
 
     run_id: opt.RunArgument
-    before: Annotated[int, option("The first chunk to read, from 1.", "N", low=1)]
+    before: Annotated[
+        int, option("The first chunk to read, as `show` numbers them; at least 1.", "N", low=1)
+    ]
     questions: Annotated[
         list[str] | None,
         option("New wording of the question, of each if there are several.", "QUESTION", "-q", "--question"),

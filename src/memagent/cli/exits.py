@@ -39,14 +39,8 @@ CODES: dict[type[errors.MemagentError], int] = {
     errors.StoreError: 5,
     errors.LimitReached: NO_ANSWER,
 }
-LASTING = (
-    errors.ConfigError,
-    errors.DecodingError,
-    errors.StoreError,
-    errors.ModelNotFound,
-    errors.ContextOverflow,
-)
-"""Errors that a resumed run would hit again: its encoding, model, window and counter are fixed."""
+LASTING = (errors.ConfigError, errors.StoreError, errors.ModelNotFound, errors.ContextOverflow)
+"""Errors that a resumed run would hit again: its model, window and counter are fixed."""
 
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """Errors from writing to standard output; the library translates errors of its own files where they occur."""
@@ -101,7 +95,7 @@ class Outcome:
         if self.display is Display.JSON and not self.told:
             self.tell({"error": {"type": kind, "message": message, "run_id": run_id}})
 
-    def resume_command(self, run_id: str | None) -> str | None:
+    def resume_command(self, run_id: str | None, *, decoding: bool = False) -> str | None:
         """The command that resumes the run; None if it isn't stored, is finished, or needs a Python program."""
         try:
             record = None if self.store is None or run_id is None else self.store.find(run_id)
@@ -109,8 +103,11 @@ class Outcome:
             return None
         if record is None or record.status == "finished" or record.binding["agent"] == "tools":
             return None
-        if record.binding["agent"] == "extract":  # the store doesn't have the class of its rows
-            return f"memagent extract ... --run-id {record.id}"
+        # The store doesn't have the class of rows, and keeps the encoding.
+        if (agent := record.binding["agent"]) == "extract" or decoding:
+            command = "extract" if agent == "extract" else "ask"
+            more = " --encoding NAME, or --errors replace" if decoding else ""
+            return f"memagent {command} ... --run-id {record.id}{more}"
         flags = [
             f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
             for name, value in self.again
@@ -119,12 +116,14 @@ class Outcome:
         flags += [] if record.source.get("path") else ["--document FILE"]
         return " ".join(["memagent resume", record.id, *flags])
 
-    def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
-        """Prints how to resume the run, if possible; `at_limit`: the same `--max-calls` would stop it at once."""
+    def say_resume(
+        self, run_id: str | None, *, at_limit: bool = False, decoding: bool = False
+    ) -> None:
+        """Prints how to resume the run, if possible; `at_limit`, `decoding`: `--max-calls`, its encoding stopped it."""
         again = [flag for flag in self.again if flag[0] != "max-calls" or not at_limit]
         without = "" if again == list(self.again) else " (no limit; --max-calls N sets one)"
         self.again = again
-        if (command := self.resume_command(run_id)) is not None:
+        if (command := self.resume_command(run_id, decoding=decoding)) is not None:
             say("resume with:", command + without, style="dim")
 
 
@@ -137,7 +136,7 @@ def report_errors(outcome: Outcome) -> Generator[None]:
     except errors.MemagentError as error:
         _report(error, str(error), error.run_id, outcome)
         if isinstance(error, errors.StoreFull) or not isinstance(error, LASTING):
-            outcome.say_resume(error.run_id)
+            outcome.say_resume(error.run_id, decoding=isinstance(error, errors.DecodingError))
         raise typer.Exit(code_of(error)) from error
     # Outside of the event loop Ctrl-C is the second, and at a question, as Ctrl-D, the last.
     except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:

@@ -153,14 +153,10 @@ def turns_of(history: Iterable[events.Event]) -> list[int]:
             turns += [*said, -1]
         elif isinstance(event, events.Acted):
             said = [] if event.calls else [event.step]
-        if isinstance(event, events.Acted) and event.calls:
-            turns.append(event.step)
-        elif (
-            isinstance(event, events.Acted)
-            and following
-            and not isinstance(following, events.Answered)
-        ):
-            turns += [event.step, event.step]  # the reply, and what the model was told
+            if event.calls:
+                turns.append(event.step)
+            elif following and not isinstance(following, events.Answered):
+                turns += [event.step, event.step]  # the reply, and what the model was told
     return turns
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -115,14 +117,13 @@ async def _map(
 
 
 def find(pattern: str, out: Path | None) -> list[str]:
-    """The files of a folder (at any depth) or a pattern, sorted; without the output file and what is beside it.
+    """The files of a folder (at any depth) or a pattern, sorted; without the output file.
 
     Raises:
         DocumentNotFound: there are none.
     """
     _, found = list_files(expand(pattern))
-    own = [out.with_name(out.name + end).resolve() for end in ("", ".lock", ".new")] if out else []
-    files = [str(path) for path in found if path.resolve() not in own]
+    files = [str(path) for path in found if path.resolve() != out]
     if not files:
         raise DocumentNotFound(
             f"{pattern!r} matches no file: give a folder, or a pattern in quotes"
@@ -159,8 +160,10 @@ def clear(out: Path, runs: Collection[str]) -> set[str]:
             raise ConfigError(
                 f"line {number} of {str(out)!r} is not a row of memagent map: name another file with --out"
             ) from error
-    fresh = out.with_name(out.name + ".new")
-    text = "".join(f"{line}\n" for line in kept.values())
-    fresh.write_text(text, encoding="utf-8", errors="surrogateescape")
-    fresh.replace(out)
+    if lines != [*kept.values(), ""]:
+        coding = {"encoding": "utf-8", "errors": "surrogateescape"}
+        with NamedTemporaryFile("w", **coding, dir=out.parent, prefix=".", delete=False) as fresh:
+            fresh.writelines(f"{line}\n" for line in kept.values())
+        shutil.copymode(out, fresh.name)
+        Path(fresh.name).replace(out)
     return set(kept)

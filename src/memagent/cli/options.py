@@ -83,7 +83,7 @@ MEMORY_HELP = "Tokens of the memory, and of one reply. Default: about 1000 of 81
 CUTS_HELP = "Cut at sentence ends, or exactly at the limit. Default: as the model was trained, else sentence."
 PROMPTS_HELP = "plain, boxed, shared, small, summary, or a TOML file. Default: as the model was trained, else plain."
 DISPLAY_HELP = (
-    "full is for a terminal, plain prints lines, json one object, none only the answer. Default: full on a terminal, "
+    "full is for a terminal, plain prints lines, json one object, none only the result. Default: full on a terminal, "
     "else plain."
 )
 
@@ -126,7 +126,8 @@ Durable = Annotated[
     bool, _of_run("Survive a power cut without losing a step; slower.", "", "--durable")
 ]
 MaxCalls = Annotated[
-    int | None, _of_run("Stop after N calls in all; can be resumed. Default: no limit.", "N", low=1)
+    int | None,
+    _of_run("Stop a run after N calls in all, resumably. Default: no limit.", "N", low=1),
 ]
 DisplayOption = Annotated[Display | None, _of_run(DISPLAY_HELP)]
 Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]

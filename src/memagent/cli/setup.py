@@ -157,12 +157,14 @@ class Ask(Reading):
     json: opt.Json = False
 
     def list_questions(self) -> tuple[str, ...]:
-        """The questions in command-line order; raises a ConfigError if there is none, or it is the document."""
+        """The questions in command-line order; raises a ConfigError if there is none, or it is a document."""
         first = () if self.question is None else (self.question,)
-        exists = os.path.exists  # False for what cannot be a path, where `Path.exists` raises
-        if self.doc != "-" and self.question and exists(self.question) and not exists(self.doc):
+        asked, path = self.question or "", os.path  # False for what is no path: pathlib raises
+        is_path = path.isfile(asked) or (path.exists(asked) and not path.exists(self.doc))
+        if is_path and self.doc != "-":
             raise ConfigError(
-                f"there is no file {self.doc!r}, but there is {self.question!r}: did you swap DOC and QUESTION?"
+                f"the question {asked!r} is a file or folder: did you swap DOC and QUESTION? Several files need a "
+                f"pattern in quotes ('*.md')"
             )
         if not self.doc:
             raise DocumentNotFound("the document's path is empty")

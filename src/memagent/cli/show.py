@@ -67,6 +67,7 @@ def show(
         chosen = asked if question is None else [question]
         page = live or html is not None or beside is not None
         given = {"--chunk": chunk, "--step": step, "--fact": fact, "a page": page or None}
+        given["--question"] = question if page else None  # there, the page's reader chooses
         if len(views := [name for name, value in given.items() if value is not None]) > 1:
             raise ConfigError(f"{' and '.join(views)} can't be shown together: give one of them")
         if page:

@@ -67,16 +67,14 @@ class PlainWatcher:
                     return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
             case events.MemoryKept() if not self._changes_only:
                 return f"{self._where(event)}kept"
-            case events.MemoryDegenerate() | events.Retried():
-                return f"{self._where(event)}{shorten(tell(event))}"
             case events.Neutralised():
                 return f"chunk {event.chunk:<5} {tell(event)}"
             case events.Rereading():
                 return tell(event)
-            case events.RowsFound() if event.invalid:
-                return f"{self._where(event)}{tell(event)}"
             case events.Settled():
                 return f"{self._where(event)}settled: the rest is not read"
+            case _ if (said := tell(event)) and getattr(event, "invalid", True):
+                return f"{self._where(event)}{shorten(said)}"
             case _:
                 pass
         return ""

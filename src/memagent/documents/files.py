@@ -19,9 +19,9 @@ from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import BinaryDocument, DocumentNotFound, EmptyDocument, MemagentError
 from memagent.texts import expand, name_error
 
-KEPT = 128
-"""Pieces of text whose lines can be told apart: readers work on one that was read before, but not long before. A chunk
-for a window of two million tokens has about a hundred."""
+KEPT = 2**23
+"""Characters whose lines can be told apart: readers work on what was read before, but not long before. A chunk for a
+window of two million tokens has about as many."""
 
 
 class Places:
@@ -33,6 +33,7 @@ class Places:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._places: list[tuple[str, int, Sequence[int]]] = []  # label, line, where lines end
+        self._without_lines = 0
 
     def begin(self, at: int, passage: Passage) -> None:
         """A place begins at a character, after all others so far."""
@@ -40,13 +41,15 @@ class Places:
         self._starts.append(at)
         ends = array("I", (end.start() for end in re.finditer("\n", text))) if line else ()
         self._places.append((place or "", line, ends))
-        if len(self._places) > KEPT:
-            self._places[-KEPT - 1] = (self._places[-KEPT - 1][0], 0, ())
+        while self._starts[old := self._without_lines] < at - KEPT:
+            self._places[old] = (self._places[old][0], 0, ())
+            self._without_lines += 1
 
     def find(self, start: int, end: int) -> str:
         """The place of the text from `start` to `end`, as `p. 3`, `p. 3 to p. 5` or `a.txt:31-40`; empty if none."""
         first = max(bisect_right(self._starts, start) - 1, 0)
         del self._starts[:first], self._places[:first]
+        self._without_lines = max(self._without_lines - first, 0)
         last = bisect_left(self._starts, end) - 1
         if last < 0:
             return ""

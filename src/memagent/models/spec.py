@@ -34,8 +34,8 @@ LOCAL_URLS = {
 }
 """Where these servers listen unless told otherwise."""
 EXAMPLES = (
-    "'vllm:NAME', 'sglang:NAME', 'ollama:NAME', 'openai:NAME', 'transformers:FOLDER', 'smol', 'nano' or 'extractive' "
-    "(the last four need no server)"
+    "'vllm:NAME', 'sglang:NAME', 'ollama:NAME', 'openai:NAME', or without a server 'transformers:FOLDER', "
+    "'vllm-engine:FOLDER', 'sglang-engine:FOLDER', 'smol', 'nano' or 'extractive'"
 )
 IN_PROCESS = ("transformers", "vllm-engine", "sglang-engine", "smol", "nano", "extractive")
 """Need no server."""

@@ -35,8 +35,7 @@ class ToolAgent(Agent[ToolSettings]):
     When the context is full, the model replaces its older part with a summary (see `SummaryBuffer`).
 
     Args:
-        model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`), any `ChatModel`, or None for
-            `MEMAGENT_MODEL`.
+        model: a spec, as in `open_model` (`vllm:NAME`), any `ChatModel`, or None for `MEMAGENT_MODEL`.
         tools: functions with type hints, or `Tool`s (`memagent.tools.tool`, an MCP server's).
         working_context: maximum tokens of prompt plus output per call; default the smaller of the model's window and
             8192.

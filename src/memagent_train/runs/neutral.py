@@ -1,6 +1,6 @@
 """The neutral record: a conversation per line, for any trainer of trajectories with several contexts.
 
-`{group_id, rollout_id, traj_idx, prompt_ids, response_ids, loss_mask, logprobs, reward, is_final, overlong}`
+`{group_id, rollout_id, traj_idx, prompt_ids, response_ids, loss_mask, spans, logprobs, reward, is_final, overlong}`
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ FIELDS = (
     "prompt_ids",
     "response_ids",
     "loss_mask",
+    "spans",
     "logprobs",
     "reward",
     "is_final",
@@ -34,7 +35,7 @@ def records(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """
     for row in rows:
         if row["traj_idx"] is not None:
-            yield {name: row[name] for name in FIELDS}
+            yield {name: row.get(name) for name in FIELDS}
 
 
 def write_records(file: Path, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from memagent_train.data.columns import BadRow
 from memagent_train.data.jsonl import JsonlFile
 from memagent_train.errors import DataError
 from memagent_train.rollout.template import Template
+from memagent_train.rollouts import Span
 from memagent_train.runs.rollout_log import read_rollouts
 
 L = TypeVar("L", bound=BaseModel)
@@ -35,6 +36,8 @@ class _Record(BaseModel):
     prompt_ids: list[int]
     response_ids: list[int]
     loss_mask: list[int]
+    spans: list[Span] | None = None
+    """Records of other trainers have none."""
     reward: float | None = None
 
 
@@ -185,9 +188,7 @@ def _from_records(file: Path, min_reward: float | None) -> Iterator[TraceRow]:
                 f"and {len(record.loss_mask)} values of loss_mask do not match"
             )
         if record.reward is not None and (min_reward is None or record.reward >= min_reward):
-            yield TraceRow(
-                tuple(record.prompt_ids), tuple(record.response_ids), tuple(record.loss_mask)
-            )
+            yield _logged(record.model_dump())
 
 
 def _parse_line(kind: type[L], lines: JsonlFile, place: int) -> L:
@@ -205,12 +206,16 @@ def _from_rollouts(path: Path, min_reward: float) -> Iterator[TraceRow]:
     for row in read_rollouts(path):
         reward = row["reward"]
         if row["traj_idx"] is not None and reward is not None and reward >= min_reward:
-            mask = row["loss_mask"]
-            for span in row.get("spans") or ():  # earlier logs have none
-                if span["rejected"]:
-                    start, end = span["start"], span["end"]
-                    mask[start:end] = [0.0] * (end - start)
-            yield TraceRow(tuple(row["prompt_ids"]), tuple(row["response_ids"]), tuple(mask))
+            yield _logged(row)
+
+
+def _logged(row: Mapping[str, Any]) -> TraceRow:
+    mask = row["loss_mask"]
+    for span in row.get("spans") or ():  # logs of earlier versions have none
+        if span["rejected"]:
+            start, end = span["start"], span["end"]
+            mask[start:end] = [0] * (end - start)
+    return TraceRow(tuple(row["prompt_ids"]), tuple(row["response_ids"]), tuple(mask))
 
 
 def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[TraceRow]:

@@ -26,6 +26,7 @@ def test_a_line_a_conversation(tmp_path: Path) -> None:
         "prompt_ids": [1, 2],
         "response_ids": [3, 4],
         "loss_mask": [1, 1],
+        "spans": [],
         "logprobs": [-0.5, -0.25],
         "reward": 1.0,
         "is_final": False,

@@ -29,7 +29,8 @@ from memagent_train.errors import DataError
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Span
-from memagent_train.runs.rollout_log import log_path, write_rollouts
+from memagent_train.runs.neutral import write_records
+from memagent_train.runs.rollout_log import log_path, read_rollouts, write_rollouts
 from memagent_train.runs.traces import TraceRow, Traces, check_ids, read_traces
 from memagent_train.smoke.model import tiny_model
 from memagent_train.smoke.tokenizer import word_tokenizer
@@ -161,6 +162,9 @@ def test_replies_that_the_agent_rejected_are_not_imitated(tmp_path: Path) -> Non
     write_rollouts(log_path(tmp_path, 1), 1, log, advantages={}, decode=decode)
     (row,) = read(RolloutSource(kind="rollouts", path=tmp_path, min_reward=0.5)).rows
     assert row.loss_mask == (0, 0, 0, 1)
+    exported = tmp_path / "trajectories.jsonl"
+    write_records(exported, read_rollouts(tmp_path))
+    assert read(RecordSource(kind="record", files=(exported,))).rows == (row,)
 
 
 def test_finished_runs_of_any_model_are_traces(tmp_path: Path) -> None:

@@ -9,8 +9,16 @@ from xml.etree.ElementTree import Element, iterparse
 
 from memagent.documents.converters import Passage
 from memagent.documents.converters.archive import Archive
+from memagent.documents.converters.html import RAISED
 
-_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_MARKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^"}
+"""The last one is an exponent in an equation."""
+_SYMBOLS = {
+    "Symbol": dict(enumerate("ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ", 0x41))
+    | dict(enumerate("′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐─↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬", 0xA2)),
+    "Wingdings": {0xA8: "☐", 0xFB: "✗", 0xFC: "✓", 0xFE: "☑"},
+}
+"""Letters and signs by font and code; others become U+FFFD."""
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _HIDDEN = {"moveFrom", "tabs", f"{_MC}Fallback"}
 """Moved from here, where tabs would stop, and the same again for old programs."""
@@ -71,6 +79,8 @@ def _paragraphs(
             hidden += tag in _HIDDEN
             if tag == "tr" and not hidden:
                 rows.append([])
+            elif tag == "tc" and rows and not hidden:
+                rows[-1].append("")
             continue
         open_elements.pop()
         if hidden:
@@ -85,7 +95,7 @@ def _paragraphs(
         elif tag in ("p", "tr"):
             text = "\t".join(rows.pop()) if tag == "tr" else _text(element, w)
             if rows:
-                rows[-1].append(text)
+                rows[-1][-1:] = [" ".join(filter(None, [*rows[-1][-1:], text]))]
             elif tag == "tr":
                 yield Passage(f"{text}\n")
             elif text.strip():
@@ -99,5 +109,18 @@ def _paragraphs(
 
 def _text(paragraph: Element, w: str) -> str:
     """Its text, with that of equations, whose namespace ends in `/math`."""
-    tags = ((e.tag.removeprefix(w).rpartition("/math}")[2], e.text or "") for e in paragraph.iter())
-    return "".join(text if tag == "t" else _BREAKS.get(tag, "") for tag, text in tags)
+    text, raised, before = "", False, False
+    for e in paragraph.iter():
+        tag, said = e.tag.removeprefix(w).rpartition("/math}")[2], e.text or ""
+        if tag == "r":
+            raised, before = False, raised
+        elif tag == "vertAlign":
+            raised = e.get(f"{w}val") == "superscript"
+        elif tag == "sym":
+            signs = _SYMBOLS.get(e.get(f"{w}font", ""), {})
+            text += signs.get(int(e.get(f"{w}char", "0"), 16) % 256, "\ufffd")
+        elif tag == "t":
+            text += f"^{said}" if raised and not before and RAISED.match(said) else said
+        else:
+            text += _MARKS.get(tag, "")
+    return text

@@ -32,6 +32,8 @@ _OPEN = re.compile("<[a-zA-Z/!?]")
 """Begins a tag or a comment, which lasts until a `>` at least."""
 _COMMENT_END = re.compile(r"--!?\s*>")
 _BLANKS = re.compile(r"[ \t\n\r\f]+")
+RAISED = re.compile(r"\s*[-+−–\d]")
+"""A superscript that would read as part of the number before it; ordinals don't (`1st`)."""
 
 
 class _Reader(HTMLParser):
@@ -45,6 +47,7 @@ class _Reader(HTMLParser):
         self._xml = False
         self._verbatim = 0
         self._heading = False
+        self._raised = False  # a superscript begins
         self._line: list[str] = []
         self._said = False  # the line, or its last cell, has text
         self._ended = False  # its block has ended, but a cell may follow
@@ -69,6 +72,7 @@ class _Reader(HTMLParser):
             self._said = self._ended = False
         elif tag in ("br", "tspan"):
             self._line.append("\n")
+        self._raised |= tag == "sup"
         given = {} if _NEVER_HIDDEN.fullmatch(tag) else dict(attrs)
         if tag in _HIDDEN or "hidden" in given or _NOT_SHOWN.search(given.get("style") or ""):
             self._hidden = tag
@@ -82,6 +86,7 @@ class _Reader(HTMLParser):
                 return
             self._hidden = ""
         self._open[tag] -= self._open[tag] > 0
+        self._raised &= tag != "sup"
         if _BLOCK.fullmatch(tag):
             self._bound(tag)
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
@@ -94,6 +99,9 @@ class _Reader(HTMLParser):
             if self._ended:
                 self.end_block()
             self._said = True
+            if self._raised and RAISED.match(text):
+                text = f"^{text.lstrip()}"
+            self._raised = False
         if self._line or self._said or self._verbatim:
             self._line.append(text)
 

@@ -46,7 +46,7 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
                     closing(document[number - 1]) as page,
                     closing(page.get_textpage()) as words,
                 ):
-                    text = words.get_text_bounded(errors="replace").translate(_CLEAN)
+                    text = _text(page, words)
                     notes = "\n".join(_notes(page, document.formenv)).translate(_CLEAN)
                 if not text.strip():
                     empty.append(number)
@@ -65,6 +65,25 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
         )
     if empty:
         _log.warning("%r: no text on %s of %d pages: %s", name, len(empty), count, _ranges(empty))
+
+
+def _text(page: Any, words: Any) -> str:
+    """What stands on a page, with the breaks between cells; PDFium's text within bounds is without them."""
+    raw: Any = import_module("pypdfium2.raw")
+    units = (raw.FPDF_WCHAR * (words.count_chars() + 1))()
+    raw.FPDFText_GetText(words, 0, len(units) - 1, units)
+    text = bytes(units).decode("utf-16-le", "replace").rstrip("\0").translate(_CLEAN)
+    within = words.get_text_bounded(errors="replace").translate(_CLEAN)
+    if "".join(text.split()) == "".join(within.split()):
+        return text
+    left, bottom, right, top = page.get_bbox()  # what was cropped away is text, too
+    shown = ""
+    for at in range(len(units) - 1):
+        x, y, far, high = words.get_charbox(at)
+        is_inside = x <= right and far >= left and y <= top and high >= bottom
+        if is_inside or raw.FPDFText_IsGenerated(words, at) == 1:
+            shown += chr(raw.FPDFText_GetUnicode(words, at))
+    return shown.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_CLEAN)
 
 
 def _notes(page: Any, form: Any) -> list[str]:
