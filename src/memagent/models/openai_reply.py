@@ -34,13 +34,12 @@ T = TypeVar("T")
 _WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
 """Finish reasons of filtered texts (OpenAI, Gemini, Anthropic gateways)."""
 _FINISH: dict[str, FinishReason] = {
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
+    **dict.fromkeys(("length", "max_tokens", "model_length"), FinishReason.LENGTH),
     **dict.fromkeys(_WITHHELD, FinishReason.OTHER),
 }
 """Any other reason is an ordinary end of turn: servers call it `stop`, `eos_token`, `end_turn`, or leave it out."""
-_BROKEN_OFF = {"abort", "error"}
-"""vLLM and SGLang report an aborted generation with status 200 and one of these."""
+_BROKEN_OFF = {"abort", "error", "insufficient_system_resource", "time_limit", "cancelled"}
+"""vLLM, SGLang, DeepSeek and watsonx report an aborted generation with status 200 and one of these."""
 
 
 def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object:
@@ -176,7 +175,8 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
             f"{endpoint}: the reply is not a chat completion: {_excerpt(body, endpoint)}; "
             f"is the base URL that of an OpenAI-compatible server?"
         ) from endpoint.cause(error)
-    if reply.finish_reason in _BROKEN_OFF:
+    finish = (reply.finish_reason or "").lower()
+    if finish in _BROKEN_OFF:
         raise ServerFailed(
             f"{endpoint}: the engine aborted the reply (finish_reason {reply.finish_reason!r}); "
             f"see its log"
@@ -203,7 +203,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         tool_calls=calls,
         reasoning=next((text for text in reasoning if isinstance(text, str) and text), ""),
         extra=extra,
-        finish_reason=_FINISH.get((reply.finish_reason or "").lower(), FinishReason.STOP),
+        finish_reason=_FINISH.get(finish, FinishReason.STOP),
         usage=Usage(
             calls=1,
             prompt_tokens=reply.prompt_tokens or 0,
