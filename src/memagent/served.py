@@ -25,12 +25,16 @@ class ServedCall(BaseModel):
 class TextPart(BaseModel):
     """A part of a message that is text."""
 
+    model_config = ConfigDict(extra="allow")
+
     type: Literal["text", "input_text", "output_text"] = "text"
     text: str
 
 
 class OtherPart(BaseModel):
     """A part that isn't."""
+
+    model_config = ConfigDict(extra="allow")
 
     type: str
 

@@ -64,6 +64,7 @@ def test_a_broken_off_generation_is_no_reply(reported: str) -> None:
         (None, ""),
         ("", ""),
         ([{"type": "text", "text": "a"}, {"type": "thinking"}, {"text": "b"}], "ab"),
+        ([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "a"}], "a"),
     ],
 )
 def test_content(content: Any, text: str) -> None:

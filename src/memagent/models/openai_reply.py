@@ -23,7 +23,7 @@ from pydantic import (
 from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import ChatRequest, Completion, FinishReason, TokenIds, Usage, read_calls
 from memagent.models.openai_errors import Endpoint, server_message, translate
-from memagent.served import ServedCall, read_extra
+from memagent.served import OtherPart, ServedCall, TextPart, read_extra
 from memagent.texts import map_texts, repair_surrogates
 
 if TYPE_CHECKING:
@@ -57,17 +57,10 @@ _Count = Annotated[Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None, _l
 _Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    type: str = "text"
-    text: str = ""
-
-
 class _Said(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    content: str | list[_Part] | None = None
+    content: str | list[TextPart | OtherPart] | None = None
     tool_calls: list[ServedCall] | None = None
     refusal: _Name = None
 
@@ -183,12 +176,12 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         )
     said = reply.message
     extra = read_extra(said, "role")
-    if isinstance(said.content, list) and any(part.type != "text" for part in said.content):
-        extra["content"] = [part.model_dump(exclude_unset=True) for part in said.content]
+    parts = said.content if isinstance(said.content, list) else [TextPart(text=said.content or "")]
+    if any(isinstance(part, OtherPart) for part in parts):
+        extra["content"] = [part.model_dump(exclude_unset=True) for part in parts]
     reasoning = (extra.get("reasoning"), extra.get("reasoning_content"))
     calls = read_calls(said.tool_calls or ())
-    parts = said.content if isinstance(said.content, list) else [_Part(text=said.content or "")]
-    text = "".join(part.text for part in parts)
+    text = "".join(part.text for part in parts if isinstance(part, TextPart))
     # Asking again would cost money and get the same answer.
     if not text.strip() and said.refusal:
         raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(said.refusal)!r}")
