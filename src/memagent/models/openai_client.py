@@ -154,7 +154,10 @@ class Clients:
             timeout=self.timeout(self.endpoint.timeout),
             max_retries=0,
         )
-        weakref.finalize(client, _drop, loop, http).atexit = False
+        weakref.finalize(  # closes the connections of a client that nobody closed
+            client,
+            lambda: loop.is_running() and asyncio.run_coroutine_threadsafe(http.aclose(), loop),
+        ).atexit = False
         return client
 
 
@@ -200,12 +203,6 @@ async def _limit_size(endpoint: Endpoint, response: Any) -> None:
             yield piece
 
     response.aiter_bytes = pieces
-
-
-def _drop(loop: asyncio.AbstractEventLoop, http: Any) -> None:
-    """Closes the connections of a client that nobody closed."""
-    if loop.is_running():
-        asyncio.run_coroutine_threadsafe(http.aclose(), loop)
 
 
 def speaks_tls(url: str) -> bool:

@@ -11,7 +11,6 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
-    ConfigDict,
     Field,
     JsonValue,
     TypeAdapter,
@@ -57,9 +56,7 @@ _Count = Annotated[Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None, _l
 _Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
-class _Said(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
+class _Said(BaseModel, extra="allow"):
     content: str | list[TextPart | OtherPart] | None = None
     tool_calls: list[ServedCall] | None = None
     refusal: _Name = None

@@ -15,7 +15,6 @@ from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.counting import Counted
 from memagent.models.dialects import DialectName
-from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
 from memagent.tokens.base import TokenCounter
 
@@ -117,7 +116,11 @@ def open_model(
             model = Counted(model, tokenizer)
     else:
         key = _key(scheme, url, server, settings)
-        served = _served(scheme)(
+        if scheme == "ollama":
+            from memagent_engines.ollama import OllamaModel as Served
+        else:
+            from memagent.models.openai import OpenAIModel as Served
+        served = Served(
             name,
             base_url=urls,
             api_key=key,
@@ -152,35 +155,23 @@ def open_nano(window: int | None = None) -> ChatModel:
 
 def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
     # Here, since they know memagent's models: either may be imported first.
-    if scheme == "transformers":
-        from memagent_engines.transformers.model import TransformersModel
+    if scheme == "nano":
+        return open_nano(window)
+    if scheme == "extractive":
+        from memagent_engines.extractive import ExtractiveModel
 
-        return TransformersModel(name, window=window)
-    if scheme == "vllm-engine":
-        from memagent_engines.vllm import VllmModel
-
-        return VllmModel(name, window=window)
-    if scheme == "sglang-engine":
-        from memagent_engines.sglang import SglangModel
-
-        return SglangModel(name, window=window)
+        return ExtractiveModel() if window is None else ExtractiveModel(window=window)
     if scheme == "smol":
         from memagent_engines.smol import open_smol
 
         return open_smol(name, window)
-    if scheme == "nano":
-        return open_nano(window)
-    from memagent_engines.extractive import ExtractiveModel
-
-    return ExtractiveModel() if window is None else ExtractiveModel(window=window)
-
-
-def _served(scheme: str) -> type[OpenAIModel]:
-    if scheme == "ollama":
-        from memagent_engines.ollama import OllamaModel
-
-        return OllamaModel
-    return OpenAIModel
+    if scheme == "transformers":
+        from memagent_engines.transformers.model import TransformersModel as Own
+    elif scheme == "vllm-engine":
+        from memagent_engines.vllm import VllmModel as Own
+    else:
+        from memagent_engines.sglang import SglangModel as Own
+    return Own(name, window=window)
 
 
 def _dialect(scheme: str, name: str, urls: tuple[str, ...], key: str | None) -> DialectName:
