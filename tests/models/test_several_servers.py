@@ -99,7 +99,7 @@ async def test_a_server_of_another_model_is_not_asked(
     server: Script, second: Script, owner: str
 ) -> None:
     server.serve_models({"id": "tiny", "owned_by": owner, "max_model_len": 2048})
-    server.others = counts()
+    server.others, server.default = counts(), slow(0.5)  # so that the second one is chosen too
     second.serve_models({"id": "another", "owned_by": owner, "max_model_len": 2048})
     model = OpenAIModel("tiny", base_url=[server.url, second.url])
     said = await asyncio.gather(
@@ -125,6 +125,8 @@ async def test_a_server_that_came_back_with_another_model_is_not_asked(server: S
     with pytest.raises(ModelNotFound, match="it serves 'another'"):
         await model.complete(asking("c"))
     assert len(server.bodies) == 1
+    server.serve_models({"id": "tiny", "owned_by": "sglang", "max_model_len": 2048})
+    assert (await model.complete(asking("d"))).text == "hello"
     await model.aclose()
 
 

@@ -159,6 +159,7 @@ class Server:
         strict = owners <= STRICT or self.endpoint.base_url.startswith(OPENAI)
         if guess or strict or (await self.dialect()).any_name:
             there = where_models_are(self.endpoint, self._names)
+            self.forget()  # it may come back with the right one
             raise ModelNotFound(f"{self.endpoint}: no model of that name; {there}")
 
     async def _ask_list(self) -> tuple[ServedModel, ...] | None:
