@@ -295,7 +295,7 @@ class ParallelAgent(Agent[MemorySettings]):
             (question,),
             self.settings,
             self.prompts,
-            model=self.model.name,
+            model=self.model,
             counter=await self.model.counter(),
             window=await self.reported_window(self.settings.window),
         )

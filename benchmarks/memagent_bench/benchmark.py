@@ -164,7 +164,7 @@ def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
         folder: an open one.
         plan: of a nominal question. The runs of a system with a separate model have another model or window.
     """
-    total, shared = folder.spent, (plan.model, plan.counter.name, plan.budget.window)
+    total, shared = folder.spent, (plan.model.name, plan.counter.name, plan.budget.window)
     kept: set[str] = set()
     for run in folder.store.runs():
         kept.add(run.id)

@@ -144,7 +144,7 @@ def binding_of(
     """
     settings = plan.settings
     return {
-        "model": plan.model,
+        "model": plan.model.name,
         "counter": plan.counter.name,
         "prompts": f"{plan.prompts.name}:{plan.prompts.hash}",
         "window": plan.budget.window,

@@ -181,12 +181,12 @@ class Message(_Sparse):
                 raise ConfigError(f"{quote(fields)}: only an assistant may have tool_calls")
             extra = read_extra(served, "function_call")
             parts = served.content if isinstance(served.content, list) else [served.content or ""]
-            if any(isinstance(part, OtherPart) for part in parts):
+            plain = [part for part in parts if not isinstance(part, OtherPart)]
+            if len(plain) < len(parts):
                 extra["content"] = fields["content"]
-            texts = (p if isinstance(p, str) else getattr(p, "text", None) for p in parts)
             return cls(
                 role="system" if served.role == "developer" else served.role,
-                content="\n".join(text for text in texts if text is not None),
+                content="\n".join(p if isinstance(p, str) else p.text for p in plain),
                 tool_calls=read_calls(served.tool_calls or ()),
                 tool_call_id=served.tool_call_id,
                 extra=extra,

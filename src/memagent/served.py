@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 
 class ServedFunction(BaseModel):
@@ -13,32 +13,28 @@ class ServedFunction(BaseModel):
     """JSON text, or the object itself, as a few servers send it."""
 
 
-class ServedCall(BaseModel):
+class ServedCall(BaseModel, extra="allow"):
     """A tool call as OpenAI-compatible servers send it, well-formed or not."""
-
-    model_config = ConfigDict(extra="allow")
 
     id: str | None = None
     function: ServedFunction
 
 
-class TextPart(BaseModel):
+class TextPart(BaseModel, extra="allow"):
     """A part of a message that is text."""
 
     type: Literal["text", "input_text", "output_text"] = "text"
     text: str
 
 
-class OtherPart(BaseModel):
+class OtherPart(BaseModel, extra="allow"):
     """A part that isn't."""
 
     type: str
 
 
-class ServedMessage(BaseModel):
+class ServedMessage(BaseModel, extra="allow"):
     """A message as clients and servers send it."""
-
-    model_config = ConfigDict(extra="allow")
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[str | TextPart | OtherPart] | None = None

@@ -120,9 +120,7 @@ class EngineModel(OwnModel):
         self._window, self._adapter, self._settings = window, adapter, settings
         self._tokens = tokens
         self._asked = Asked(tokens, None if adapter is None else str(adapter))
-        # With the process, since threads don't survive a fork.
-        options = repr(sorted(settings.items()))
-        self._key = (os.getpid(), type(self), self._source, window, options)
+        self._key = (0, type(self), self._source, window, repr(sorted(settings.items())))
         self._shared: SharedEngine | None = None
         self._calls = set[Future[Any]]()
         self._checked = False
@@ -187,7 +185,10 @@ class EngineModel(OwnModel):
             self._checked = True
         with self._lock:
             self._check_open()
-            shared = self._shared = self._shared or lease(self._key, self._source, self._start)
+            if self._shared is None or self._key[0] != os.getpid():  # threads don't survive a fork
+                self._key = (os.getpid(), *self._key[1:])
+                self._shared = lease(self._key, self._source, self._start)
+            shared = self._shared
         try:
             # shield: a caller that is cancelled must not cancel the start for the others.
             return shared, await asyncio.shield(asyncio.wrap_future(shared.started))

@@ -149,7 +149,7 @@ class SharedEngine:
         with self._submitting:
             self._closing = True
         with self._ending:  # who comes second waits until it has ended
-            if self._loop.is_closed():
+            if self._loop.is_closed() or not self._thread.is_alive():  # it is a parent process's
                 return
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)

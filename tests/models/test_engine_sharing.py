@@ -64,6 +64,20 @@ async def test_calls_of_an_engine_that_dies_are_drawn_by_another(
     await model.aclose()
 
 
+async def test_a_forked_process_has_an_engine_of_its_own(
+    started: list[StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = StandInModel("nobody/forked")
+    assert (await draw(model)).text == "drawn by 1"
+    parents = model._shared
+    monkeypatch.setattr("memagent_engines.in_process.os.getpid", lambda: -1)
+    assert (await draw(model)).text == "drawn by 2"
+    await model.aclose()
+    assert StandIn.events == ["start 1", "start 2", "stop 2"], "the first is the parent's"
+    assert parents is not None
+    await asyncio.to_thread(parents.close)
+
+
 async def test_a_call_that_comes_while_its_engine_ends_fails_at_once(
     started: list[StandIn],
 ) -> None:

@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
-from tests.models.chat_server import Script
+from tests.models.chat_server import Handler, Script, send
 
 from memagent import open_model
 from memagent.errors import ConfigError, ConnectionFailed
+from memagent.messages import ChatRequest, Message
 from memagent.models import openai_client
 from memagent.models.openai import OpenAIModel
 from memagent.models.openai_client import Clients
@@ -113,6 +114,36 @@ async def test_closing_is_no_end(server: Script) -> None:
         await asyncio.to_thread(ask, holder)
         await holder.aclose()
     assert server.connections == 4
+
+
+@pytest.mark.parametrize("team", ["X-Team", "x-team"])
+async def test_headers_that_openai_finds_in_the_environment_are_not_sent(
+    server: Script, monkeypatch: pytest.MonkeyPatch, team: str
+) -> None:
+    ours = {"Authorization": "Bearer hers", "X-Gateway": "word", team: "red", "OpenAI-Project": "p"}
+    lines = "\n".join(f"{name}: {value}" for name, value in ours.items())
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", lines)
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+    listed: list[dict[str, str]] = []
+
+    def models(handler: Handler) -> None:
+        listed.append({name.lower(): value for name, value in handler.headers.items()})
+        send(200, {"data": [{"id": "m"}]})(handler)
+
+    server.models = models
+    given = {"X-Team": "blue", "openai-organization": "org-2"}
+    for base, headers in ((server.url, given), (server.url.removesuffix("/v1"), {})):
+        model = OpenAIModel("m", base_url=base, api_key="mine", default_headers=headers)
+        await model.window()
+        asked = Message(role="user", content="x")
+        await model.complete(ChatRequest(messages=(asked,), max_tokens=9))
+        await model.aclose()
+        for sent in (listed[-1], server.headers[-1]):
+            assert sent["authorization"] == "Bearer mine"
+            assert sent.get("x-team") == headers.get("X-Team")
+            assert sent.get("openai-organization") == headers.get("openai-organization")
+            assert not {"x-gateway", "openai-project"} & sent.keys()
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def read(body: Any, asked: ChatRequest = WITH_TOOLS):
         (None, FinishReason.STOP),
         ("length", FinishReason.LENGTH),
         ("MAX_TOKENS", FinishReason.LENGTH),
+        ("model_length", FinishReason.LENGTH),
         ("end_turn", FinishReason.STOP),
         ("something new", FinishReason.STOP),
         ("content_filter", FinishReason.OTHER),
@@ -47,7 +48,9 @@ def test_finish_reasons(reported: str | None, reason: FinishReason) -> None:
     assert read(chat(finish=reported)).finish_reason is reason
 
 
-@pytest.mark.parametrize("reported", ["abort", "error"])
+@pytest.mark.parametrize(
+    "reported", ["abort", "ERROR", "insufficient_system_resource", "time_limit", "cancelled"]
+)
 def test_a_broken_off_generation_is_no_reply(reported: str) -> None:
     with pytest.raises(ServerFailed, match=reported):
         read(chat("half a mem", finish=reported))
@@ -61,6 +64,7 @@ def test_a_broken_off_generation_is_no_reply(reported: str) -> None:
         (None, ""),
         ("", ""),
         ([{"type": "text", "text": "a"}, {"type": "thinking"}, {"text": "b"}], "ab"),
+        ([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "a"}], "a"),
     ],
 )
 def test_content(content: Any, text: str) -> None:

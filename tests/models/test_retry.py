@@ -1,6 +1,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,10 +18,14 @@ from memagent.errors import (
     ServerBusy,
     ServerFailed,
 )
+from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import ChatRequest, Completion, Failure, Message, Usage
+from memagent.models.limit import ConcurrencyLimit
 from memagent.models.openai import OpenAIModel
-from memagent.models.retry import FAILURES_KEPT, LOST_WAIT, Retry, patiently
+from memagent.models.retry import FAILURES_KEPT, LOST_WAIT, Retry, count_in_thread, patiently
 from memagent.models.scripted import ScriptedModel
+from memagent.prompts import PromptSet
+from memagent.tokens.byte_bound import ByteBound
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x"),), max_tokens=5)
 
@@ -373,6 +378,29 @@ async def test_what_counts_at_a_server_waits_for_it(clock: Clock) -> None:
         with pytest.raises(type(error)) as caught:
             await patiently(call, name="counts")
         assert caught.value is error
+
+
+async def test_what_counts_at_a_server_has_the_patience_of_its_model(clock: Clock) -> None:
+    tries: list[int] = []
+
+    def count() -> int:
+        tries.append(1)
+        raise ConnectionFailed("gone")
+
+    model = ConcurrencyLimit(Retry(ScriptedModel([]), attempts=3, patience=0), 2)
+    plan = MemoryPlan.make(
+        ("Why?",),
+        MemorySettings(),
+        PromptSet.load("plain"),
+        model=model,
+        counter=ByteBound(),
+        window=8192,
+    )
+    for counting in (partial(count_in_thread, model), plan.counting):
+        tries.clear()
+        with pytest.raises(ConnectionFailed):
+            await counting(count)
+        assert len(tries) == 1 + 3
 
 
 async def test_what_counts_at_a_server_gives_up_with_the_last_error(clock: Clock) -> None:

@@ -17,8 +17,8 @@ from tests.models.chat_server import (
 from tests.models.routes import Clock, MakeRouter
 from tests.models.test_openai import KEY, request
 
-from memagent.errors import BadResponse, ConnectionFailed, ServerFailed
-from memagent.messages import ChatRequest
+from memagent.errors import BadResponse, ConnectionFailed, ModelNotFound, ServerFailed
+from memagent.messages import ChatRequest, Completion
 from memagent.models.dialects import DialectName
 from memagent.models.openai import OpenAIModel
 
@@ -91,6 +91,42 @@ async def test_the_others_count_if_the_first_server_does_not(
     server.models = server.others["/tokenize"] = answer
     model = OpenAIModel("tiny", base_url=[server.url, second.url], dialect=dialect)
     assert (await model.counter()).name.startswith("server:")
+    await model.aclose()
+
+
+@pytest.mark.parametrize("owner", ["sglang", "vllm"])
+async def test_a_server_of_another_model_is_not_asked(
+    server: Script, second: Script, owner: str
+) -> None:
+    server.serve_models({"id": "tiny", "owned_by": owner, "max_model_len": 2048})
+    server.others, server.default = counts(), slow(0.5)  # so that the second one is chosen too
+    second.serve_models({"id": "another", "owned_by": owner, "max_model_len": 2048})
+    model = OpenAIModel("tiny", base_url=[server.url, second.url])
+    said = await asyncio.gather(
+        *(model.complete(asking(str(n))) for n in range(4)), return_exceptions=True
+    )
+    assert {type(one) for one in said} == {Completion, ModelNotFound}
+    assert server.bodies
+    assert not second.bodies
+    await model.aclose()
+
+
+async def test_a_server_that_came_back_with_another_model_is_not_asked(server: Script) -> None:
+    model = OpenAIModel("tiny", base_url=server.url)
+    server.serve_models({"id": "tiny", "owned_by": "sglang", "max_model_len": 2048})
+    server.others = alive = counts()
+    await model.complete(asking("a"))
+    default = server.default
+    server.die()
+    with pytest.raises(ConnectionFailed):
+        await model.complete(asking("b"))
+    server.default, server.others = default, alive
+    server.serve_models({"id": "another", "owned_by": "sglang", "max_model_len": 2048})
+    with pytest.raises(ModelNotFound, match="it serves 'another'"):
+        await model.complete(asking("c"))
+    assert len(server.bodies) == 1
+    server.serve_models({"id": "tiny", "owned_by": "sglang", "max_model_len": 2048})
+    assert (await model.complete(asking("d"))).text == "hello"
     await model.aclose()
 
 

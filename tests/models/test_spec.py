@@ -230,6 +230,19 @@ async def test_a_key_of_the_environment_goes_nowhere_that_only_a_file_names(
 
 
 @pytest.mark.parametrize(
+    "name", ["Authorization", "proxy-authorization", "api-key", "X-Auth-Token", "Cookie"]
+)
+def test_a_header_with_a_key_goes_nowhere_that_only_a_file_names(folder: Path, name: str) -> None:
+    (folder / ".env").write_text("MEMAGENT_BASE_URL=http://host/v1\n")
+    headers = {"X-Team": "blue", name: "sk-argument"}
+    with pytest.raises(ConfigError, match=f"the header '{name}' would be sent to") as caught:
+        open_model("vllm:m", headers=headers)
+    assert "sk-argument" not in str(caught.value)
+    open_model("vllm:m", headers={"X-Team": "blue"})
+    open_model("vllm:m", headers=headers, base_url="http://host/v1")
+
+
+@pytest.mark.parametrize(
     ("url", "key"),
     [("http://host/${OPENAI_API_KEY}/v1", "k"), ("http://host", "${OPENAI_API_KEY}")],
 )

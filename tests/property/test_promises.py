@@ -106,7 +106,7 @@ def test_a_memory_never_passes_its_budget(
         ("Why?",),
         MemorySettings(memory_tokens=memory),
         PromptSet.load("plain"),
-        model="m",
+        model=ScriptedModel([], name="m"),
         counter=COUNTERS[counter],
         window=8192,
     )

@@ -227,6 +227,18 @@ async def test_what_it_costs_adds_up_with_what_led_to_nothing() -> None:
     assert sent.reasons == ["the reply is empty", "ServerBusy: busy"]
 
 
+async def test_a_paid_reply_is_kept_where_its_tokens_cannot_be_counted() -> None:
+    class Away(Counter):
+        def count(self, text: str) -> int:
+            raise ServerBusy("full")
+
+    caller, model = calling([Completion(text="fine")], Away())
+    sent = asking(bound=PROMPT)
+    assert (await caller.ask(sent)).value == "fine"
+    assert sent.usage == Usage(calls=1, prompt_tokens=PROMPT, completion_tokens=4)
+    assert len(model.requests) == 1
+
+
 def test_a_wasted_reply_counts_as_a_retry() -> None:
     usage = Usage(calls=1, prompt_tokens=10, completion_tokens=5, retries=1, retry_tokens=3)
     assert waste(usage) == Usage(retries=2, retry_tokens=18)

@@ -30,7 +30,7 @@ def plan(task: Any = "Find it.", window: int | None = None, **settings: Any) -> 
         ToolSettings.choose({}, **settings),
         PROMPTS,
         Toolset([look]),
-        model="m",
+        model=ScriptedModel([], name="m"),
         counter=ByteBound(),
         window=window,
     )
@@ -131,7 +131,7 @@ def test_a_run_is_bound_to_what_shapes_it() -> None:
     assert plan("Find me.", 8192).binding() != base
     other = Toolset([tool(look, idempotent=True)])
     settings = (ToolSettings(), PROMPTS)
-    made = ToolPlan.make(
-        "Find it.", *settings, other, model="m", counter=ByteBound(), window=8192
-    ).binding()
+    model = ScriptedModel([], name="m")
+    known: dict[str, Any] = {"model": model, "counter": ByteBound(), "window": 8192}
+    made = ToolPlan.make("Find it.", *settings, other, **known).binding()
     assert {key for key in base if made[key] != base[key]} == {"tools"}

@@ -100,7 +100,7 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
     caller = Caller(seat.model, context.counter, window, sampling=Sampling(), seed=seat.seed)
     turns: tuple[Turn, ...] = ()
     for step in range(seat.max_steps):
-        turns, output = await count_in_thread(seat.model.name, context.fit, turns)
+        turns, output = await count_in_thread(seat.model, context.fit, turns)
         exchange = Exchange(
             key=f"act-{step}",
             kind="act",

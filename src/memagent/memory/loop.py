@@ -64,7 +64,7 @@ class MemoryLoop(Calls):
         plan = self.plan = await self._make_plan(known)
         self._started = partial(
             RunStarted,
-            model=plan.model,
+            model=plan.model.name,
             document=self.source["name"],
             questions=plan.questions,
             counter=plan.counter.name,

@@ -13,6 +13,7 @@ from memagent.documents import Document
 from memagent.errors import ConfigError
 from memagent.memory.ranking import rank
 from memagent.messages import CallKind, Message
+from memagent.models.base import ChatModel
 from memagent.models.policy import ReadingSettings
 from memagent.prompts import Neutraliser, PromptSet
 from memagent.prompts.promptset import WORDS_PER_TOKEN
@@ -61,7 +62,7 @@ class MemoryPlan(Plan):
         prompts: PromptSet,
         frame: int | None = None,
         *,
-        model: str,
+        model: ChatModel,
         counter: TokenCounter,
         window: int | None,
     ) -> Self:
@@ -77,7 +78,7 @@ class MemoryPlan(Plan):
             check_text(f"question {place}" if questions[1:] else "the question", question)
         if settings.reread:
             rank((), "", 1)  # now, not after a long reading: this SQLite may be unable to search
-        whole = choose_window(model, settings.window, window)
+        whole = choose_window(model.name, settings.window, window)
         tags = prompts.tags if settings.trust == "neutral" else None
         neutraliser = Neutraliser(tags, counter.control_tokens)
         frames: dict[CallKind, int] = {"update": 0, "answer": 0}
@@ -114,7 +115,7 @@ class MemoryPlan(Plan):
         settings = self.settings.model_dump(mode="json", include=bound)
         return {
             "questions": list(self.questions),
-            "model": self.model,
+            "model": self.model.name,
             "prompts": f"{self.prompts.name}:{self.prompts.hash}",
             "counter": self.counter.name,
             "budget": self.budget.model_dump(mode="json"),

@@ -112,9 +112,10 @@ class Metered(Wrapper):
         if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) > 0:
             return completion
         try:
-            return await in_thread(complete_usage, request, completion, await self.inner.counter())
-        except (ModelError, TokenizerError):  # the reply is here, and paid for
-            return await in_thread(complete_usage, request, completion, ByteBound())
+            counter = await self.inner.counter()
+        except (ModelError, TokenizerError):
+            counter = ByteBound()
+        return await in_thread(complete_usage, request, completion, counter)
 
 
 def complete_usage(
@@ -122,19 +123,21 @@ def complete_usage(
 ) -> Completion:
     """The reply to `request` with both usage figures, filled in with the model's `counter`. Blocks.
 
-    `request.prompt_tokens`, if given, saves counting the prompt. Raises what the counter raises.
+    `request.prompt_tokens`, if given, saves counting the prompt. If the counter fails, bytes are counted.
     """
     usage = completion.usage
     prompt, output = usage.prompt_tokens, usage.completion_tokens
-    if prompt <= 0:
-        prompt = request.prompt_tokens or counter.count_messages(
-            request.messages, thinking=request.thinking, tools=request.tools
-        )
-    if output <= 0:
-        texts = [completion.text, completion.reasoning]
-        for call in completion.tool_calls:
-            texts += [call.name, call.arguments]
-        output = sum(map(counter.count, texts))
+    texts = [completion.text, completion.reasoning]
+    for call in completion.tool_calls:
+        texts += [call.name, call.arguments]
+    try:
+        if prompt <= 0:
+            prompt = request.prompt_tokens or counter.count_messages(
+                request.messages, thinking=request.thinking, tools=request.tools
+            )
+        output = output if output > 0 else sum(map(counter.count, texts))
+    except (ModelError, TokenizerError):  # the reply is here, and paid for
+        return complete_usage(request, completion, ByteBound())
     both = usage.model_copy(update={"prompt_tokens": prompt, "completion_tokens": output})
     return completion.model_copy(update={"usage": both})
 

@@ -179,6 +179,7 @@ class OpenAIModel:
         self, request: ChatRequest, prompt: int | None, server: Server
     ) -> dict[str, object]:
         """The request's body. Raises a `ContextOverflow` if it does not fit this server's window."""
+        await server.check_name()  # a server that ignores it would answer with another model
         dialect = await server.dialect()
         fields: dict[str, object] = {
             "model": self.model,

@@ -69,7 +69,8 @@ class Clients:
             if not _NAME.fullmatch(header):
                 raise ConfigError(f"{header!r} can't be a header's name: give one such as 'X-Team'")
             _check_sendable(value, f"the header {header!r} (its value", around=" around it")
-        self._headers = {**_basic_authorisation(parts), **headers}
+        bearer = {"Authorization": f"Bearer {self._api_key}"}
+        self._headers = {**bearer, **_basic_authorisation(parts), **headers}
         secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
         for value in self._headers.values():
             # A server may echo the credentials with or without their scheme ("Bearer", "Basic").
@@ -141,15 +142,22 @@ class Clients:
             http = openai.DefaultAsyncHttpxClient(**options)
         except (ImportError, OSError, ValueError) as error:
             raise ConfigError(_explain(error)) from None
+        # The client would add headers of the environment, whatever server this is.
+        lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+        names = ["OpenAI-Organization", "OpenAI-Project", *(n.partition(":")[0] for n in lines)]
+        unsent: dict[str, Any] = {name.strip(): openai.Omit() for name in names}
         client = openai.AsyncOpenAI(
             http_client=http,
             base_url=self.endpoint.base_url,
             api_key=self._api_key,
-            default_headers=self._headers,
+            default_headers=unsent | self._headers,
             timeout=self.timeout(self.endpoint.timeout),
             max_retries=0,
         )
-        weakref.finalize(client, _drop, loop, http).atexit = False
+        weakref.finalize(  # closes the connections of a client that nobody closed
+            client,
+            lambda: loop.is_running() and asyncio.run_coroutine_threadsafe(http.aclose(), loop),
+        ).atexit = False
         return client
 
 
@@ -195,12 +203,6 @@ async def _limit_size(endpoint: Endpoint, response: Any) -> None:
             yield piece
 
     response.aiter_bytes = pieces
-
-
-def _drop(loop: asyncio.AbstractEventLoop, http: Any) -> None:
-    """Closes the connections of a client that nobody closed."""
-    if loop.is_running():
-        asyncio.run_coroutine_threadsafe(http.aclose(), loop)
 
 
 def speaks_tls(url: str) -> bool:

@@ -11,7 +11,6 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
-    ConfigDict,
     Field,
     JsonValue,
     TypeAdapter,
@@ -23,7 +22,7 @@ from pydantic import (
 from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import ChatRequest, Completion, FinishReason, TokenIds, Usage, read_calls
 from memagent.models.openai_errors import Endpoint, server_message, translate
-from memagent.served import ServedCall, read_extra
+from memagent.served import OtherPart, ServedCall, TextPart, read_extra
 from memagent.texts import map_texts, repair_surrogates
 
 if TYPE_CHECKING:
@@ -34,13 +33,12 @@ T = TypeVar("T")
 _WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
 """Finish reasons of filtered texts (OpenAI, Gemini, Anthropic gateways)."""
 _FINISH: dict[str, FinishReason] = {
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
+    **dict.fromkeys(("length", "max_tokens", "model_length"), FinishReason.LENGTH),
     **dict.fromkeys(_WITHHELD, FinishReason.OTHER),
 }
 """Any other reason is an ordinary end of turn: servers call it `stop`, `eos_token`, `end_turn`, or leave it out."""
-_BROKEN_OFF = {"abort", "error"}
-"""vLLM and SGLang report an aborted generation with status 200 and one of these."""
+_BROKEN_OFF = {"abort", "error", "insufficient_system_resource", "time_limit", "cancelled"}
+"""vLLM, SGLang, DeepSeek and watsonx report an aborted generation with status 200 and one of these."""
 
 
 def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object:
@@ -58,17 +56,8 @@ _Count = Annotated[Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None, _l
 _Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    type: str = "text"
-    text: str = ""
-
-
-class _Said(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    content: str | list[_Part] | None = None
+class _Said(BaseModel, extra="allow"):
+    content: str | list[TextPart | OtherPart] | None = None
     tool_calls: list[ServedCall] | None = None
     refusal: _Name = None
 
@@ -176,19 +165,20 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
             f"{endpoint}: the reply is not a chat completion: {_excerpt(body, endpoint)}; "
             f"is the base URL that of an OpenAI-compatible server?"
         ) from endpoint.cause(error)
-    if reply.finish_reason in _BROKEN_OFF:
+    finish = (reply.finish_reason or "").lower()
+    if finish in _BROKEN_OFF:
         raise ServerFailed(
             f"{endpoint}: the engine aborted the reply (finish_reason {reply.finish_reason!r}); "
             f"see its log"
         )
     said = reply.message
     extra = read_extra(said, "role")
-    if isinstance(said.content, list) and any(part.type != "text" for part in said.content):
-        extra["content"] = [part.model_dump(exclude_unset=True) for part in said.content]
+    parts = said.content if isinstance(said.content, list) else [TextPart(text=said.content or "")]
+    if any(isinstance(part, OtherPart) for part in parts):
+        extra["content"] = [part.model_dump(exclude_unset=True) for part in parts]
     reasoning = (extra.get("reasoning"), extra.get("reasoning_content"))
     calls = read_calls(said.tool_calls or ())
-    parts = said.content if isinstance(said.content, list) else [_Part(text=said.content or "")]
-    text = "".join(part.text for part in parts)
+    text = "".join(part.text for part in parts if isinstance(part, TextPart))
     # Asking again would cost money and get the same answer.
     if not text.strip() and said.refusal:
         raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(said.refusal)!r}")
@@ -203,7 +193,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         tool_calls=calls,
         reasoning=next((text for text in reasoning if isinstance(text, str) and text), ""),
         extra=extra,
-        finish_reason=_FINISH.get((reply.finish_reason or "").lower(), FinishReason.STOP),
+        finish_reason=_FINISH.get(finish, FinishReason.STOP),
         usage=Usage(
             calls=1,
             prompt_tokens=reply.prompt_tokens or 0,

@@ -91,7 +91,7 @@ class Retry(Wrapper):
         patience: float = 600.0,
     ) -> None:
         super().__init__(inner)
-        self._policy = RetryPolicy(attempts, max_wait, deadline, patience)
+        self.retries = RetryPolicy(attempts, max_wait, deadline, patience)
         self._answered = False  # only ever becomes true, so threads need no lock for it
 
     async def complete(self, request: ChatRequest) -> Completion:
@@ -124,11 +124,11 @@ class Retry(Wrapper):
         return await self._course().run(self.inner.window)
 
     def _course(self) -> _Course:
-        return _Course(self._policy, self.name, lambda: self._answered)
+        return _Course(self.retries, self.name, lambda: self._answered)
 
 
-async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
-    """Calls until it succeeds or retrying is pointless, as `Retry` does for a server that has answered before.
+async def patiently(call: Callable[[], Awaitable[T]], *, name: str, model: object = None) -> T:
+    """Calls until it succeeds or retrying is pointless, as the model's `Retry` does for a server that answered before.
 
     For requests outside `complete`. `call` asks once; the log uses the name `name`.
 
@@ -140,13 +140,18 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
     except ModelError as error:
         if not error.retryable:
             raise
-    return await _Course(RetryPolicy(), name, lambda: True).run(call)
+    while isinstance(model, Wrapper) and not isinstance(model, Retry):
+        model = model.inner
+    policy = model.retries if isinstance(model, Retry) else RetryPolicy()
+    return await _Course(policy, name, lambda: True).run(call)
 
 
-async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def count_in_thread(
+    model: ChatModel, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
     """Runs token-counting work in a thread, and retries it if the counting server is down (see `patiently`)."""
     call: Callable[[], T] = partial(work, *args, **kwargs)
-    return await patiently(partial(in_thread, call), name=name)
+    return await patiently(partial(in_thread, call), name=model.name, model=model)
 
 
 class _Course:

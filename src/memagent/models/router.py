@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from pydantic import JsonValue
 
@@ -61,11 +61,9 @@ class Router:
             while len(self._known) > KNOWN_BLOCKS:
                 self._known.popitem(last=False)
         try:
-            yield server
+            with self._watch(server):
+                yield server
             server.failures = 0
-        except ModelError as error:
-            self._leave_out(server, error)
-            raise
         finally:
             with self._lock:
                 server.outstanding -= tokens
@@ -74,11 +72,10 @@ class Router:
         """Calls `Server.ask` on the first server that answers, else raises the last server's error. Blocks."""
         *first, last = sorted(self.servers, key=lambda server: server.rests_until)
         for server in first:
-            try:
+            with suppress(ModelError), self._watch(server):
                 return server.ask(path, body)
-            except ModelError as error:
-                self._leave_out(server, error)
-        return last.ask(path, body)
+        with self._watch(last):
+            return last.ask(path, body)
 
     @property
     def up(self) -> list[Server]:
@@ -122,6 +119,14 @@ class Router:
             logger.debug("%s", error)
         server.rests_until = 0.0
         logger.warning("%s: is back", server.endpoint)
+
+    @contextmanager
+    def _watch(self, server: Server) -> Generator[None]:
+        try:
+            yield
+        except ModelError as error:
+            self._leave_out(server, error)
+            raise
 
     def _leave_out(self, server: Server, error: ModelError) -> None:
         """Leaves a server out for a while, if the server was at fault."""

@@ -159,6 +159,7 @@ class Server:
         strict = owners <= STRICT or self.endpoint.base_url.startswith(OPENAI)
         if guess or strict or (await self.dialect()).any_name:
             there = where_models_are(self.endpoint, self._names)
+            self.forget()  # it may come back with the right one
             raise ModelNotFound(f"{self.endpoint}: no model of that name; {there}")
 
     async def _ask_list(self) -> tuple[ServedModel, ...] | None:
@@ -261,13 +262,11 @@ class Server:
         client = await self.clients.get()
         import openai
 
-        quick = _hurry(self.endpoint)
+        quick = replace(self.endpoint, timeout=min(LIST_SECONDS, self.endpoint.timeout))
         limit = self.clients.timeout(quick.timeout)
-        url, options = self.root + path, cast("Any", {"timeout": limit})
+        url, form = self.root + path, cast("Any", {"cast_to": str, "options": {"timeout": limit}})
+        sent = client.get(url, **form) if body is None else client.post(url, body=body, **form)
         try:
-            if body is None:
-                return await _in_time(limit, client.get(url, cast_to=str, options=options))
-            sent = client.post(url, cast_to=str, body=dict(body), options=options)
             return await _in_time(limit, sent)
         except openai.APIError as error:
             raise translate(error, quick, self._names) from self.endpoint.cause(error)
@@ -289,18 +288,13 @@ async def _in_time(limit: Any, reply: Awaitable[T]) -> T:
         raise openai.APITimeoutError(late) from None
 
 
-def _hurry(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with the short timeout for requests that need no computing."""
-    return replace(endpoint, timeout=min(LIST_SECONDS, endpoint.timeout))
-
-
 async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
     """Requests the list at a base URL, once; None if there is none. Raises `BadResponse` if it is something else."""
     client = await clients.get()
     import openai
 
     there = client.with_options(base_url=endpoint.base_url)
-    quick = _hurry(endpoint)
+    quick = replace(endpoint, timeout=min(LIST_SECONDS, endpoint.timeout))
     limit = clients.timeout(quick.timeout)
     try:
         raw = await _in_time(limit, there.models.with_raw_response.list(timeout=limit))

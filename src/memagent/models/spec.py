@@ -15,7 +15,6 @@ from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.counting import Counted
 from memagent.models.dialects import DialectName
-from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
 from memagent.tokens.base import TokenCounter
 
@@ -45,6 +44,8 @@ FOLDER = Path(__file__).parents[1] / "nano"
 """The policy that ships with the package: an export of `memagent-train`, with its reading settings."""
 SCHEMES = ("openai", *LOCAL_URLS, *IN_PROCESS)
 """The prefixes of a spec."""
+_SECRET = re.compile("auth|cookie|credential|key|pass|secret|token", re.IGNORECASE)
+"""In names of headers whose values are secret."""
 
 
 def open_model(
@@ -86,7 +87,8 @@ def open_model(
     Raises:
         NoModel: no model is named anywhere.
         AuthenticationFailed: there is no key for the OpenAI API.
-        ConfigError: the spec or the URL is invalid, or `api_key` would go to a URL that only `.env` names.
+        ConfigError: the spec or the URL is invalid, or a key (`api_key`, `headers`) would go to a URL that only
+            `.env` names.
     """
     server = {"base_url": base_url, "api_key": api_key, "timeout": timeout, "headers": headers}
     server |= {"extra_body": extra_body, "retry": retry}
@@ -113,8 +115,12 @@ def open_model(
         if tokenizer is not None:
             model = Counted(model, tokenizer)
     else:
-        key = _key(scheme, name, url, api_key, settings)
-        served = _served(scheme)(
+        key = _key(scheme, url, server, settings)
+        if scheme == "ollama":
+            from memagent_engines.ollama import OllamaModel as Served
+        else:
+            from memagent.models.openai import OpenAIModel as Served
+        served = Served(
             name,
             base_url=urls,
             api_key=key,
@@ -149,35 +155,23 @@ def open_nano(window: int | None = None) -> ChatModel:
 
 def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
     # Here, since they know memagent's models: either may be imported first.
-    if scheme == "transformers":
-        from memagent_engines.transformers.model import TransformersModel
+    if scheme == "nano":
+        return open_nano(window)
+    if scheme == "extractive":
+        from memagent_engines.extractive import ExtractiveModel
 
-        return TransformersModel(name, window=window)
-    if scheme == "vllm-engine":
-        from memagent_engines.vllm import VllmModel
-
-        return VllmModel(name, window=window)
-    if scheme == "sglang-engine":
-        from memagent_engines.sglang import SglangModel
-
-        return SglangModel(name, window=window)
+        return ExtractiveModel() if window is None else ExtractiveModel(window=window)
     if scheme == "smol":
         from memagent_engines.smol import open_smol
 
         return open_smol(name, window)
-    if scheme == "nano":
-        return open_nano(window)
-    from memagent_engines.extractive import ExtractiveModel
-
-    return ExtractiveModel() if window is None else ExtractiveModel(window=window)
-
-
-def _served(scheme: str) -> type[OpenAIModel]:
-    if scheme == "ollama":
-        from memagent_engines.ollama import OllamaModel
-
-        return OllamaModel
-    return OpenAIModel
+    if scheme == "transformers":
+        from memagent_engines.transformers.model import TransformersModel as Own
+    elif scheme == "vllm-engine":
+        from memagent_engines.vllm import VllmModel as Own
+    else:
+        from memagent_engines.sglang import SglangModel as Own
+    return Own(name, window=window)
 
 
 def _dialect(scheme: str, name: str, urls: tuple[str, ...], key: str | None) -> DialectName:
@@ -293,18 +287,21 @@ def _find(settings: Sequence[_Setting], *names: str) -> Iterator[_Setting]:
 
 
 def _key(
-    scheme: str, name: str, url: _Setting | None, given: str | None, settings: Sequence[_Setting]
+    scheme: str, url: _Setting | None, given: Mapping[str, Any], settings: Sequence[_Setting]
 ) -> str | None:
     """The first key that may be sent to `url` (None: the scheme's default); None if none may."""
     foreign = url if url is not None and url.from_file else None
     where = ", ".join(repr(_without_secrets(u)) for u in urls_of(foreign.value if foreign else ""))
-    if given is not None:
-        if given and foreign is not None:
-            raise ConfigError(
-                f"api_key= would be sent to {where}, which only {ENV_FILE} in the working directory names; "
-                f"give the URL as base_url=, or set {foreign.name} in the environment"
-            )
-        return given
+    names = map(str, getattr(given["headers"], "keys", tuple)())  # of whatever was given
+    secret = [f"the header {name!r}" for name in names if _SECRET.search(name)]
+    secret += ["api_key="] * bool(given["api_key"])
+    if foreign is not None and secret:
+        raise ConfigError(
+            f"{' and '.join(secret)} would be sent to {where}, which only {ENV_FILE} in the working directory names; "
+            f"give the URL as base_url=, or set {foreign.name} in the environment"
+        )
+    if given["api_key"] is not None:
+        return given["api_key"]
     for key in _find(settings, *KEYS):
         if foreign is not None and not key.from_file:
             logger.warning(
@@ -314,7 +311,7 @@ def _key(
             )
         elif url is None and scheme in LOCAL_URLS and key.name == "OPENAI_API_KEY":
             # The key is for OpenAI or the URL set with it, not for whatever listens here.
-            logger.debug("%s:%s: OPENAI_API_KEY is not sent to localhost", scheme, name)
+            logger.debug("%s: OPENAI_API_KEY is not sent to localhost", scheme)
         else:
             return key.value
     return None

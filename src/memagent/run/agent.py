@@ -123,8 +123,8 @@ class Agent(Closing, Generic[S]):
         reported = await self.reported_window(given)
         if given is None:
             settings = settings.model_copy(update={window: resumed})
-        counter, name = await self.model.counter(), self.model.name
-        make = partial(make, model=name, counter=counter, window=reported)
+        counter = await self.model.counter()
+        make = partial(make, model=self.model, counter=counter, window=reported)
         return await in_thread(make, what, settings, *more)
 
     def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:

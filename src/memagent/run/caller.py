@@ -11,7 +11,7 @@ from memagent.events import Event
 from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
 from memagent.models.base import ChatModel
 from memagent.models.limit import complete_usage
-from memagent.models.retry import count_in_thread
+from memagent.models.retry import count_in_thread, patiently
 from memagent.prompts import UnusableReply
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
@@ -102,7 +102,8 @@ class Caller:
             reply = Reply(*known, attempt=wasted + attempt, doubt=doubt)
             if self.log is not None:
                 make = partial(_make_record, exchange, reply)
-                await self.log.write(self.log.store.commit, exchange.key, made=make)
+                commit = partial(self.log.write, self.log.store.commit, exchange.key, made=make)
+                await patiently(commit, name=f"run {self.log.run_id}", model=self.model)
             return reply
         await self._fail(exchange, detail, 0, wasted=1)
         raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
@@ -175,7 +176,7 @@ class Caller:
         if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
             return bound
         count = exchange.count or partial(self._counter.count_messages, tools=exchange.tools)
-        return await count_in_thread(self.model.name, count, exchange.messages, thinking=thinking)
+        return await count_in_thread(self.model, count, exchange.messages, thinking=thinking)
 
     async def _fail(
         self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0

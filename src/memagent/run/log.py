@@ -11,7 +11,6 @@ from typing import Any, Self, cast
 from memagent.errors import MemagentError, ModelNotFound, RunMismatch
 from memagent.events import Event, Stopped
 from memagent.messages import Usage
-from memagent.models.retry import count_in_thread
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
 from memagent.threads import in_thread
 
@@ -146,8 +145,7 @@ class Log:
     ) -> None:
         """Calls a method of the store that commits events, and delivers them.
 
-        `made` returns further arguments of it, in the same thread. It may count tokens, and so ask the model's server:
-        it is called again if that is down.
+        `made` returns further arguments of it, in the same thread. If it raises, nothing is committed.
         """
 
         def write() -> None:
@@ -156,7 +154,7 @@ class Log:
             with self._order:
                 self._news.extend(work(self.run_id, *values, **kwargs))
 
-        await count_in_thread(f"run {self.run_id}", write)
+        await in_thread(write)
         if self._outlet is None:
             self._news.clear()  # the store has them
             return

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import Leaf, Sampling
+from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
 from memagent.texts import describe_problem, quote, repair_surrogates
 from memagent.tokens import TokenCounter
@@ -38,8 +39,7 @@ class Settings(Leaf, strict=True):
 class Plan(ABC):
     """What a run resolved before its first call."""
 
-    model: str
-    """The model's name."""
+    model: ChatModel
     counter: TokenCounter
     window: int
     """Maximum tokens of prompt plus output per call."""

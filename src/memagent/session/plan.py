@@ -69,7 +69,7 @@ class ToolPlan(Plan):
         tools: Toolset,
         output: dict[str, Any] | None = None,
         *,
-        model: str,
+        model: ChatModel,
         counter: TokenCounter,
         window: int | None,
     ) -> Self:
@@ -80,7 +80,7 @@ class ToolPlan(Plan):
             WindowUnknown: neither the model nor the settings give the window.
         """
         check_text("the task", task)
-        size = choose_window(model, settings.working_context, window, name="working_context")
+        size = choose_window(model.name, settings.working_context, window, "working_context")
         return cls(
             task=task,
             output=output,
@@ -98,7 +98,7 @@ class ToolPlan(Plan):
         """The first event."""
         return SessionStarted(
             run_id=run_id,
-            model=self.model,
+            model=self.model.name,
             task=self.task,
             tools=tuple(self.tools),
             counter=self.counter.name,
@@ -157,7 +157,7 @@ class ToolPlan(Plan):
             free.add("reply_tokens")
         return {
             "questions": [self.task],
-            "model": self.model,
+            "model": self.model.name,
             "prompts": f"{self.prompts.name}:{self.prompts.hash}",
             "counter": self.counter.name,
             "tools": bind_tools(self.tools),

@@ -68,7 +68,8 @@ class Batcher:
     def put(self, request: Request) -> None:
         """Queues a request; its future gets the reply."""
         self._queue.put(request)
-        if self._closing.is_set():  # perhaps too late for the thread to see it
+        # Perhaps too late for the thread to see it; and threads don't survive a fork.
+        if self._closing.is_set() or not self._thread.is_alive():
             settle(request.reply, make_closed_error())
 
     def close(self, *, wait: bool = True) -> None:

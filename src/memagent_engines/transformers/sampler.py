@@ -93,5 +93,7 @@ def settle(waiting: Future[Sampled], reply: Sampled | Exception) -> None:
 def make_closed_error() -> ModelError:
     """The error for requests made while the sampler isn't generating."""
     return ModelError(
-        "the sampler isn't generating: call it inside `with sampler.generating():`", attempts=0
+        "the sampler isn't generating: call it inside `with sampler.generating():`; a process that was forked "
+        "after the model's first call has to open its own",
+        attempts=0,
     )

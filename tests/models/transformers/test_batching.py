@@ -57,6 +57,18 @@ def served(engine: Engine, requests: list[Request], **limits: int) -> list[Sampl
         working.close()
 
 
+def test_a_request_fails_at_once_where_the_thread_is_not() -> None:
+    """As in a process that was forked later."""
+    working = batcher(Engine())
+    working._queue.put(None)
+    working._thread.join(10)
+    late = request()
+    working.put(late)
+    with pytest.raises(ModelError, match="forked"):
+        late.reply.result(timeout=10)
+    working.close()
+
+
 def test_requests_that_wait_are_served_together_and_each_gets_its_reply() -> None:
     engine = Engine()
     requests = [request(length) for length in (1, 20, 21, 22)]

@@ -180,6 +180,25 @@ def test_other_weights_than_expected_are_refused(tmp_path: Path, cache: Path) ->
     assert left(cache) == []
 
 
+DAMAGED = [b'{"max_position_embeddings": 81', b"[]", b'{"max_position_embeddings": null}', b"\xff"]
+
+
+@pytest.mark.parametrize("raw", DAMAGED)
+def test_a_damaged_folder_is_named(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(raw)
+    with pytest.raises(ConfigError, match=r"config\.json' cannot be read"):
+        smol.open_smol(str(tmp_path))
+
+
+def test_a_file_that_cannot_be_read_is_named(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(smol, "_sha256", refuse)
+    with pytest.raises(ConfigError, match="gguf' cannot be read"):
+        smol.open_smol(str(gguf))
+
+
 def test_without_room_nothing_is_begun(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5_000_000))
     with pytest.raises(FetchFailed, match=r"needs 600 MB temporarily, but .* has 5 MB free"):

@@ -45,7 +45,7 @@ class Writer:
             raise ConfigError(f"{self._model.name!r} doesn't report its window, so it can't write")
         room = min(most, window // REPLY_SHARE)
         fitted = (fit, _flatten(messages), window - room, await self._model.counter())
-        text = await count_in_thread(self._model.name, *fitted)
+        text = await count_in_thread(self._model, *fitted)
         request = ChatRequest(
             messages=(Message(role="user", content=text),),
             max_tokens=room,

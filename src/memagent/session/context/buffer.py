@@ -171,7 +171,7 @@ class SummaryBuffer(Feeding):
         )
         caller = self._calls(counter, layout.window)
         begin = partial(Opened.begin, layout, caller, self._early, saved)
-        return await count_in_thread(self._model.name, begin)
+        return await count_in_thread(self._model, begin)
 
     async def change(
         self,
@@ -255,7 +255,7 @@ class SummaryBuffer(Feeding):
             ModelError: the server had to count, and did not answer.
         """
         layout = self._ready.layout
-        size = await count_in_thread(self._model.name, layout.size, text)
+        size = await count_in_thread(self._model, layout.size, text)
         if size > layout.said:
             raise QuestionTooLong(
                 f"the message takes {size} tokens, but with a working context of {layout.window} at most "

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from memagent.compaction import Compaction
 from memagent.messages import Leaf, Message, Usage
+from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
 from memagent.run.caller import Caller
 from memagent.session.context.anchors import Anchor, Anchors
@@ -33,7 +34,7 @@ class Saved(Leaf):
 class Opened:
     """What exists once the prompt is known."""
 
-    model: str
+    model: ChatModel
     layout: Layout
     summariser: Summariser
     state: State
@@ -48,17 +49,17 @@ class Opened:
         values: Mapping[str, Any] | Saved | None,
     ) -> Self:
         """A new one, or one with the state that `dump` returned. Blocks."""
-        layout, name = layout.measure(), caller.model.name
+        layout, model = layout.measure(), caller.model
         saved = Saved() if values is None else Saved.model_validate(values)
         summariser = Summariser(caller, early, saved.written)
         (first, *_), known = layout.anchors.known, saved.anchors
         if not known or (known[0].messages, known[0].counted) != (first.messages, first.counted):
             state = layout.state(saved.past, saved.turns)  # with other tools, or another tokenizer
-            return cls(name, layout, summariser, state, saved.number)
+            return cls(model, layout, summariser, state, saved.number)
         head, messages = (layout.render(saved.past, turns) for turns in ((), saved.turns))
         state = State(saved.past, saved.turns, messages, head, saved.tokens, saved.low)
         layout = replace(layout, anchors=Anchors(known))
-        return cls(name, layout, summariser, state, saved.number)
+        return cls(model, layout, summariser, state, saved.number)
 
     def save(self) -> Saved:
         """The state to store."""
