@@ -19,6 +19,10 @@ SERVER = "Endpoint"
 KEYS_HELP = f"A file with one key per line; requests must send one of them. Default: {KEYS}, separated by commas."
 
 
+NOT_SET = ("model", "read_ahead", "reread", "durable", "display", "json")
+"""Options of a reading that an endpoint has no use for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Serve(Reading):
     """The options of `serve`."""

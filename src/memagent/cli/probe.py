@@ -32,8 +32,6 @@ class Probe(Served):
 
     model: opt.Model = None
     tokenizer: opt.Tokenizer = None
-    display: opt.DisplayOption = None
-    json: opt.Json = False
 
 
 def probe(given: Probe) -> None:
