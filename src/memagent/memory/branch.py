@@ -108,8 +108,9 @@ class BranchLoop(MemoryLoop):
 
 
 def check_origin(record: RunRecord) -> None:
-    """Raises a RunMismatch if a run can't be branched from."""
-    if record.binding["agent"] != MemoryLoop.agent:
+    """Raises a RunMismatch if a run has no memories to ask about or branch from."""
+    if (agent := record.binding["agent"]) != MemoryLoop.agent:
+        kind = {"tools": "a tool session", "extract": "an extraction, which has rows"}[agent]
         raise RunMismatch(
-            f"run {record.id!r} is not a reading that answers questions, and only those have memories to branch from"
+            f"run {record.id!r} is {kind}: only readings that answer questions have memories"
         )
