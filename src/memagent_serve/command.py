@@ -104,7 +104,7 @@ def serve(given: Serve) -> None:
         from memagent_serve.settings import MIB, Settings
 
         keys, reading = given.list_keys(), given.reading()
-        model = open_model(ensure_fetched(given.spec), tokenizer=given.tokenizer, **given.server())
+        model = open_model(ensure_fetched(given.spec), **given.server())
         MemoryAgent(model, store=None, **reading)  # raises what is wrong with the settings
         outcome.store = store = chosen_store(given.store)
         settings = Settings(

@@ -45,10 +45,7 @@ def branch(given: Branch) -> None:
         record = store.get(given.run_id)
         check_origin(record)
         model, changed = ensure_fetched(given.model), given.reading()
-        reached = given.server()
-        if given.tokenizer is not None:
-            reached["tokenizer"] = given.tokenizer
-        agent = agent_again(record, store, model=model, changed=changed, **reached)
+        agent = agent_again(record, store, model=model, changed=changed, **given.server())
         document = open_again(record, given.document)
         stream = agent.branch_stream(
             record.id, given.before, given.questions, document=document, new_id=given.new_id

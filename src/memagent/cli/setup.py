@@ -57,7 +57,8 @@ class Served:
 
     def server(self) -> dict[str, Any]:
         """The arguments for `open_model`; raises a ConfigError for a bad header or extra body."""
-        given: dict[str, Any] = {"base_url": self.base_url, "timeout": self.timeout}
+        names = ("base_url", "timeout", "tokenizer")  # `resume` has no tokenizer
+        given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         if self.headers is not None:
             pairs = [text.partition(":") for text in self.headers]
             if not all(name.strip() and colon for name, colon, _ in pairs):
@@ -181,7 +182,7 @@ class Ask(Reading):
 
         given = self.reading()
         spec = ensure_fetched(self.model)
-        model = open_model(spec, tokenizer=self.tokenizer, **self.server())
+        model = open_model(spec, **self.server())
         return MemoryAgent(model, **given, store=store)
 
 
