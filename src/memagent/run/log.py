@@ -113,11 +113,8 @@ class Log:
 
     async def add_stop(self, stopped: Stopped, *, among: int = 1) -> None:
         """Commits that a question stopped, unless the last events say so already: resuming it achieved nothing."""
-
-        def last() -> list[Event]:
-            return list(self.store.events(self.run_id, self.store.last_seq(self.run_id) - among))
-
-        for event in await in_thread(last):
+        last = await in_thread(self.store.last_seq, self.run_id) - among
+        for event in await in_thread(list, self.store.events(self.run_id, last)):
             if event.model_copy(update={"seq": stopped.seq}) == stopped:
                 return
         await self.add(stopped)
