@@ -6,6 +6,7 @@ import re
 import reprlib
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -159,12 +160,8 @@ def name_extra(what: str, extra: str) -> str:
     return f"{what} needs the extra {extra!r}: pip install 'memagent[{extra}]' (or '.[{extra}]' in a checkout)"
 
 
-def repair_extra(extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Unknown fields, without lone surrogates."""
-    return map_texts(extra, repair_surrogates) if extra else extra
-
-
 Text = Annotated[str, AfterValidator(repair_surrogates)]
 """Text without lone surrogates, wherever it comes from."""
-Extra = Annotated[dict[str, JsonValue], AfterValidator(repair_extra)]
+_repair_all = AfterValidator(partial(map_texts, change=repair_surrogates))
+Extra = Annotated[dict[str, JsonValue], _repair_all]
 """Fields that memagent doesn't read, passed through unchanged."""

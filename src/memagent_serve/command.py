@@ -19,6 +19,10 @@ SERVER = "Endpoint"
 KEYS_HELP = f"A file with one key per line; requests must send one of them. Default: {KEYS}, separated by commas."
 
 
+NOT_SET = ("model", "read_ahead", "reread", "durable", "display", "json")
+"""Options of a reading that an endpoint has no use for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Serve(Reading):
     """The options of `serve`."""
@@ -100,7 +104,7 @@ def serve(given: Serve) -> None:
         from memagent_serve.settings import MIB, Settings
 
         keys, reading = given.list_keys(), given.reading()
-        model = open_model(ensure_fetched(given.spec), tokenizer=given.tokenizer, **given.server())
+        model = open_model(ensure_fetched(given.spec), **given.server())
         MemoryAgent(model, store=None, **reading)  # raises what is wrong with the settings
         outcome.store = store = chosen_store(given.store)
         settings = Settings(

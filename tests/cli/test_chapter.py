@@ -23,13 +23,15 @@ def test_each_answer_stands_in_the_chapter_and_in_no_question() -> None:
     assert read.text.startswith("CHAPTER IX\n\nIt was past one o’clock")
     assert read.text.count("CHAPTER") == 1
     for asked in read.asked:
-        assert all(answer in read.text for answer in asked.answers)
-        assert not any(string_match_part(other.question, asked.answers) for other in read.asked)
+        assert all(answer in read.text for answer in asked["answers"])
+        assert not any(
+            string_match_part(other["question"], asked["answers"]) for other in read.asked
+        )
 
 
 def test_an_answer_is_followed_through_text_and_memories() -> None:
     def followed(*memories: str | None, number: int = 1) -> tuple[list[int], list[int], str]:
-        store, answers = RunStore(None), chapter().asked[1].answers
+        store, answers = RunStore(None), chapter().asked[1]["answers"]
         store.create("r", {}, {}, {})
         spans = [(0, "I bet fifty. "), (13, "They drank. "), (25, "Fifty, he said.")]
         for chunk, ((start, text), memory) in enumerate(zip(spans, memories, strict=True)):
@@ -56,7 +58,7 @@ def test_three_questions_in_one_pass(capsys: pytest.CaptureFixture[str]) -> None
     read_chapter("extractive", 0, Outcome())
     said = capsys.readouterr().out
     for words in (
-        *(asked.question for asked in chapter().asked),
+        *(asked["question"] for asked in chapter().asked),
         "the book says 'Horse Guards'",
         "the book says 'fifty'",
         "kept to the end",
@@ -70,14 +72,14 @@ def test_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     read_chapter("extractive", 0, Outcome(Display.JSON))
     said = json.loads(capsys.readouterr().out)
     assert [result["question"] for result in said["results"]] == [
-        asked.question for asked in chapter().asked
+        asked["question"] for asked in chapter().asked
     ]
     for result, asked in zip(said["results"], chapter().asked, strict=True):
-        assert result["answers"] == list(asked.answers)
-        assert result["right"] is bool(string_match_part(result["answer"], asked.answers))
+        assert result["answers"] == list(asked["answers"])
+        assert result["right"] is bool(string_match_part(result["answer"], asked["answers"]))
         assert result["said"]
         kept = result["fate"] == "kept to the end"
-        assert kept is bool(string_match_part(result["memory"], asked.answers))
+        assert kept is bool(string_match_part(result["memory"], asked["answers"]))
         assert kept is (result["remembered"][-1:] == [result["chunks"] - 1])
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -255,6 +256,6 @@ def test_what_is_not_empty(text: str, matches: bool) -> None:
 async def test_the_same_caller_over_another_model() -> None:
     caller, _ = calling(["first"])
     other = ScriptedModel(["second"])
-    assert (await caller.over(other).ask(asking())).value == "second"
+    assert (await replace(caller, model=other).ask(asking())).value == "second"
     assert other.requests[0].seed == seed_of(7, "act-3", 0)
     assert (await caller.ask(asking())).value == "first"

@@ -12,7 +12,7 @@ but isn't shown; leading white space belongs to the first chunk.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, blanks, grapheme_floor
 from memagent.chunking.window import Neutralise, Window
@@ -77,37 +77,33 @@ class ResumePoint:
         return cls(chunk.index + 1, chunk.end, chunk.digest, chars, chunk.tokens)
 
 
+@dataclass(eq=False)
 class Chunker:
     """Cuts a stream into chunks: `feed` pieces, `pop` chunks, `close` at the end, `pop` the rest.
-
-    Args:
-        limit: maximum tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`.
-        neutralise: makes a chunk's text safe before it is shown; None shows it as it is.
-        resume: continue after this point. What it covers must be fed too, and is hashed and compared.
 
     Raises:
         ConfigError: limit or cuts are out of range.
     """
 
-    def __init__(
-        self,
-        counter: TokenCounter,
-        limit: int,
-        *,
-        cuts: Cuts = "sentence",
-        neutralise: Neutralise | None = None,
-        resume: ResumePoint | None = None,
-    ) -> None:
-        if limit < MIN_LIMIT:
-            raise ConfigError(f"a chunk limit must be at least {MIN_LIMIT} tokens, got {limit!r}")
-        if cuts not in ("sentence", "exact"):
-            raise ConfigError(f"cuts={cuts!r} is unknown; use 'sentence' or 'exact'")
-        self._counter = counter
-        self._limit = limit
-        self._cuts: Cuts = cuts
-        self._neutralise: Neutralise = neutralise or (lambda raw: (raw, ()))
-        self._resume = resume
-        point = resume or ResumePoint(0, 0, "", round(FIRST_CHARS_PER_TOKEN), 1)
+    counter: TokenCounter
+    limit: int
+    """Maximum tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`."""
+    _: KW_ONLY
+    cuts: Cuts = "sentence"
+    neutralise: Neutralise | None = None
+    """Makes a chunk's text safe before it is shown; None shows it as it is."""
+    resume: ResumePoint | None = None
+    """Continue after this point. What it covers must be fed too, and is hashed and compared; then None."""
+
+    def __post_init__(self) -> None:
+        if self.limit < MIN_LIMIT:
+            raise ConfigError(
+                f"a chunk limit must be at least {MIN_LIMIT} tokens, got {self.limit!r}"
+            )
+        if self.cuts not in ("sentence", "exact"):
+            raise ConfigError(f"cuts={self.cuts!r} is unknown; use 'sentence' or 'exact'")
+        self._neutralise: Neutralise = self.neutralise or (lambda raw: (raw, ()))
+        point = self.resume or ResumePoint(0, 0, "", round(FIRST_CHARS_PER_TOKEN), 1)
         self._index = point.index
         self._start: int = point.covered
         self._window = self._window_size(point.chars, point.tokens)
@@ -119,7 +115,7 @@ class Chunker:
         self._closed = False
         self._before: Window | None = None
         self._behind: int = 0  # where in it the next window starts
-        self._long = max(3, int(limit * BLANK_SHARE))
+        self._long = max(3, int(self.limit * BLANK_SHARE))
         self._fresh = True  # there may be long white space before the text
         self._blank = False  # inside long white space, which belongs to the chunk that is held
         self._held: Chunk | None = None
@@ -137,13 +133,13 @@ class Chunker:
         """Takes the document's next text. Raises a `RunMismatch` if what a resumed run had covered has changed."""
         if self._closed:
             raise RuntimeError("feed() after close()")
-        self._parts.append(piece if self._resume is None else self._verify(piece, self._resume))
+        self._parts.append(piece if self.resume is None else self._verify(piece, self.resume))
         self._fed += len(piece)
 
     def close(self) -> None:
         """Marks the document's end. Raises a `RunMismatch` if it is shorter than what a resumed run had covered."""
-        if self._resume is not None:
-            what = f"it has {self._fed:,} characters, but the run read {self._resume.covered:,}"
+        if self.resume is not None:
+            what = f"it has {self._fed:,} characters, but the run read {self.resume.covered:,}"
             raise RunMismatch(CHANGED.format(what))
         self._closed = True
 
@@ -168,17 +164,17 @@ class Chunker:
             self._fresh, self._blank = False, ahead[: self._long].isspace()
             return None
         raw = ahead[: self._window]
-        window = Window(raw, self._counter, self._neutralise, self._before, self._behind)
-        bound, cap = window.chars_within(self._limit), self._limit * MAX_CHARS_PER_TOKEN
+        window = Window(raw, self.counter, self._neutralise, self._before, self._behind)
+        bound, cap = window.chars_within(self.limit), self.limit * MAX_CHARS_PER_TOKEN
         if bound == len(raw) <= cap and not (self._closed and self._start + bound == self._fed):
             wanted = self._window_size(bound, window.prefix(bound)[2])
             self._before, self._behind = window, 0
             self._window = min(max(wanted, bound * 5 // 4), cap + MAX_GRAPHEME)
             return None
-        found = window.fit(min(bound, cap), self._limit, self._cuts, blanks(raw))
+        found = window.fit(min(bound, cap), self.limit, self.cuts, blanks(raw))
         if found is None:
             raise ConfigError(
-                f"the character {raw.lstrip()[:1]!r} takes more than a chunk's limit of {self._limit} tokens; "
+                f"the character {raw.lstrip()[:1]!r} takes more than a chunk's limit of {self.limit} tokens; "
                 f"use a larger window or chunk limit"
             )
         end, text, inserted, tokens = found
@@ -234,17 +230,17 @@ class Chunker:
 
     def _window_size(self, chars: float, tokens: int) -> int:
         """Characters to look at for a chunk, given that `chars` took `tokens`."""
-        expected = self._limit * chars / max(tokens, 1)
+        expected = self.limit * chars / max(tokens, 1)
         # The fewer tokens, the more their lengths vary around the mean.
-        size = int(expected * (WINDOW_SLACK + 0.5 * self._limit**-0.5)) + 16
-        return min(size, self._limit * MAX_CHARS_PER_TOKEN + MAX_GRAPHEME)
+        size = int(expected * (WINDOW_SLACK + 0.5 * self.limit**-0.5)) + 16
+        return min(size, self.limit * MAX_CHARS_PER_TOKEN + MAX_GRAPHEME)
 
     def _verify(self, piece: str, resume: ResumePoint) -> str:
         """Hashes the covered part of `piece`; returns the part to cut."""
         head = piece[: resume.covered - self._fed]
         self._hash.update(head.encode("utf-8", "surrogatepass"))
         if self._fed + len(head) == resume.covered:
-            self._resume = None
+            self.resume = None
             if self._hash.hexdigest() != resume.digest:
                 raise RunMismatch(CHANGED.format(f"its first {resume.covered:,} characters differ"))
         return piece[max(0, resume.covered - self._fed) :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from itertools import count
 from operator import add
 
@@ -16,21 +17,18 @@ Neutralise = Callable[[str], tuple[str, Sequence[int]]]
 after which it inserted one U+2060 each. Nothing else may differ; if a text needs none, nor do its prefixes."""
 
 
+@dataclass(eq=False)
 class Window:
     """Reuses the tokens of an earlier window of the document (`before`, in which this one begins at `start`)."""
 
-    def __init__(
-        self,
-        raw: str,
-        counter: TokenCounter,
-        neutralise: Neutralise,
-        before: Window | None = None,
-        start: int = 0,
-    ) -> None:
-        self.raw = raw
-        self._counter = counter
-        self._neutralise = neutralise
-        self._safe, positions = neutralise(raw)
+    raw: str
+    counter: TokenCounter
+    neutralise: Neutralise
+    before: InitVar[Window | None] = None
+    start: InitVar[int] = 0
+
+    def __post_init__(self, before: Window | None, start: int) -> None:
+        self._safe, positions = self.neutralise(self.raw)
         # Positions of the inserted characters in the safe text.
         self._inserted = list(map(add, positions, count(1)))
         done = None
@@ -39,7 +37,7 @@ class Window:
         if isinstance(done, MeasuredText):
             self._measured: Measured = done.rest(start, self._safe)
         else:
-            self._measured = counter.measure(self._safe)
+            self._measured = self.counter.measure(self._safe)
 
     def chars_within(self, limit: int) -> int:
         """How many raw characters have their safe form within the first `limit` tokens."""
@@ -52,11 +50,11 @@ class Window:
     def prefix(self, end: int) -> tuple[str, int, int]:
         """The safe text of raw[:end], how many characters were inserted, and its tokens."""
         raw = self.raw[:end]
-        safe, positions = self._neutralise(raw) if self._inserted else (raw, ())
-        if self._safe.startswith(safe):
-            tokens = self._measured.tokens_of_prefix(len(safe))
-        else:  # cut inside a look-alike: what is left of it may be harmless
-            tokens = self._counter.count(safe)
+        safe, positions = self.neutralise(raw) if self._inserted else (raw, ())
+        whole = self._safe.startswith(
+            safe
+        )  # else cut inside a look-alike, and the rest may be harmless
+        tokens = self._measured.tokens_of_prefix(len(safe)) if whole else self.counter.count(safe)
         return safe, len(positions), tokens
 
     def fit(

@@ -14,7 +14,7 @@ from memagent.cli.session import make_app
 from memagent.cli.setup import Ask
 from memagent.cli.show import show
 from memagent_mcp.command import NOT_SERVED, Mcp, serve_mcp
-from memagent_serve.command import Serve, serve
+from memagent_serve.command import NOT_SET, Serve, serve
 
 ABOUT = """Let a small-context model read documents of any length.
 
@@ -32,7 +32,7 @@ app.command("mcp")(command_of(Mcp, serve_mcp, without=NOT_SERVED))
 app.command("probe")(command_of(Probe, probe))
 app.command("resume")(command_of(Resume, resume))
 app.command("branch")(command_of(Branch, branch))
-app.command("serve")(command_of(Serve, serve))
+app.command("serve")(command_of(Serve, serve, without=NOT_SET))
 app.add_typer(runs, name="runs")
 app.command()(show)
 app.command()(demo)

@@ -138,8 +138,6 @@ class Resume(Served):
     max_calls: opt.MaxCalls = None
     store: opt.Store = None
     durable: opt.Durable = False
-    display: opt.DisplayOption = None
-    json: opt.Json = False
 
 
 def resume(given: Resume) -> None:

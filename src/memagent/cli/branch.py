@@ -25,14 +25,8 @@ class Branch(Reading):
         option("New wording of the question, of each if there are several.", "QUESTION", "-q", "--question"),
     ] = None  # fmt: skip
     document: opt.DocumentAgain = None
-    model: opt.Model = None
     seed: Annotated[int | None, option("Seed of the new run.", panel=MODEL)] = None
-    read_ahead: opt.ReadAhead = None
-    reread: opt.Reread = None
     new_id: Annotated[str | None, option("Name of the new run.", "ID", panel=RUN)] = None
-    durable: opt.Durable = False
-    display: opt.DisplayOption = None
-    json: opt.Json = False
 
 
 def branch(given: Branch) -> None:
@@ -51,10 +45,7 @@ def branch(given: Branch) -> None:
         record = store.get(given.run_id)
         check_origin(record)
         model, changed = ensure_fetched(given.model), given.reading()
-        reached = given.server()
-        if given.tokenizer is not None:
-            reached["tokenizer"] = given.tokenizer
-        agent = agent_again(record, store, model=model, changed=changed, **reached)
+        agent = agent_again(record, store, model=model, changed=changed, **given.server())
         document = open_again(record, given.document)
         stream = agent.branch_stream(
             record.id, given.before, given.questions, document=document, new_id=given.new_id

@@ -34,30 +34,21 @@ SHOWN = 500
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question about the chapter."""
-
-    question: str
-    answers: tuple[str, ...]
-    """Each is correct and occurs in the chapter."""
-
-
-@dataclass(frozen=True)
 class Chapter:
     """A text and the questions about it."""
 
     title: str
     text: str
-    asked: tuple[Asked, ...]
+    asked: list[dict[str, Any]]
+    """Each `question`, and its `answers`: all are correct and occur in the chapter."""
 
 
 def chapter() -> Chapter:
     """The shipped chapter."""
     data = tomllib.loads(resources.files("memagent").joinpath(DATA).read_text(encoding="utf-8"))
-    asked = [Asked(each["question"], tuple(each["answers"])) for each in data["questions"]]
     number: int = data["number"]
     text = HEADING + book().split(HEADING)[number]
-    return Chapter(data["title"], text.strip(), tuple(asked))
+    return Chapter(data["title"], text.strip(), data["questions"])
 
 
 def tell_fate(found: Trace, read: int) -> tuple[list[int], str]:
@@ -87,17 +78,18 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
             )
         document = open_document(read.text, name=read.title)
         tally = Tally(chars=len(read.text))
-        stream = agent.stream(document, [each.question for each in read.asked])
+        stream = agent.stream(document, [each["question"] for each in read.asked])
         watch(agent, stream, tally, outcome.display, changes_only=True)
         seconds, record = tally.elapsed, store.get(stream.run_id)
-        traces = [trace(store, record.id, n, *each.answers) for n, each in enumerate(read.asked)]
+        answers = [each["answers"] for each in read.asked]
+        traces = [trace(store, record.id, n, *facts) for n, facts in enumerate(answers)]
         facts = as_json(store, record, tally)
         usage = store.usage(record.id)
     results: list[dict[str, Any]] = facts["results"]
-    for each, followed, result in zip(read.asked, traces, results, strict=True):
+    for right, followed, result in zip(answers, traces, results, strict=True):
         remembered, fate = tell_fate(followed, result["chunks"])
         result |= {
-            "answers": each.answers,
+            "answers": right,
             "right": bool(followed.in_answer),
             "said": followed.chunks,
             "remembered": remembered,

@@ -32,8 +32,6 @@ class Probe(Served):
 
     model: opt.Model = None
     tokenizer: opt.Tokenizer = None
-    display: opt.DisplayOption = None
-    json: opt.Json = False
 
 
 def probe(given: Probe) -> None:
@@ -46,9 +44,7 @@ def probe(given: Probe) -> None:
         from memagent.models.probe import probe as find_out
         from memagent.models.spec import open_model
 
-        served = open_model(
-            ensure_fetched(given.model), tokenizer=given.tokenizer, **given.server()
-        )
+        served = open_model(ensure_fetched(given.model), **given.server())
 
         async def work() -> list[Found | ModelError]:
             async with aclosing(served):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Self
 
 from memagent import events
@@ -46,27 +46,23 @@ class Notebook:
         return self.settled or (self.answer is not None and not self.partial)
 
 
+@dataclass(eq=False)
 class Tally:
-    """Tallies the events of a reading or a tool session.
+    """Tallies the events of a reading or a tool session."""
 
-    Args:
-        questions: the run's questions, if its first event won't be fed.
-        chars: approximate characters of the document; None if unknown.
-        replayed: events up to this `seq` were committed by an earlier session.
-        clock: seconds, monotonic.
-    """
+    questions: Iterable[str] = ()
+    """The run's questions, if its first event won't be fed."""
+    _: KW_ONLY
+    chars: int | None = None
+    """Approximate characters of the document; None if unknown."""
+    replayed: int = -1
+    """Events up to this `seq` were committed by an earlier session."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, monotonic."""
 
-    def __init__(
-        self,
-        questions: Iterable[str] = (),
-        *,
-        chars: int | None = None,
-        replayed: int = -1,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.chars, self.replayed = chars, replayed
+    def __post_init__(self) -> None:
         self.started: events.RunStarted | None = None
-        self.notebooks = [Notebook(question) for question in questions]
+        self.notebooks = list(map(Notebook, self.questions))
         self.latest: Notebook | None = None
         """The notebook that changed last."""
         self.chunks = 0
@@ -74,8 +70,7 @@ class Tally:
         self.steps = self.summaries = 0
         """Only in a tool session."""
         self.usage = Usage()
-        self._clock = clock
-        self._begun = clock()
+        self._begun = self.clock()
         self._chunk: events.ChunkRead | None = None
         self._waiting: set[int] = set()
         self._done = 0
@@ -105,7 +100,7 @@ class Tally:
         match event:
             case events.RunStarted():
                 self.started = event
-                self.notebooks = [Notebook(question) for question in event.questions]
+                self.notebooks = list(map(Notebook, event.questions))
             case events.SessionStarted():
                 self.notebooks = [Notebook(event.task)]
             case events.MessageSent():
@@ -150,7 +145,7 @@ class Tally:
         usage: Usage = getattr(event, "usage", Usage())
         self.usage += usage
         if self.is_replay(event):
-            self._begun, self._live_from = self._clock(), self.fraction or 0.0
+            self._begun, self._live_from = self.clock(), self.fraction or 0.0
         else:
             self._live_tokens += usage.prompt_tokens + usage.completion_tokens
 
@@ -175,7 +170,7 @@ class Tally:
     @property
     def elapsed(self) -> float:
         """Seconds of this session."""
-        return self._clock() - self._begun
+        return self.clock() - self._begun
 
     @property
     def speed(self) -> float:

@@ -37,7 +37,7 @@ EXTRA_BODY = """Extra fields for every chat request: '{"top_k": 20}'. null leave
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """Options for reaching a server and sending it requests."""
+    """Options for reaching a server and sending it requests, and how to show what comes of it."""
 
     base_url: Annotated[str | None, option(BASE_URL, "URL", panel=MODEL)] = None
     timeout: Annotated[
@@ -52,10 +52,13 @@ class Served:
         int | None,
         option("How many times a failed call is retried. Default: 4.", "N", panel=MODEL, low=0),
     ] = None
+    display: opt.DisplayOption = None
+    json: opt.Json = False
 
     def server(self) -> dict[str, Any]:
         """The arguments for `open_model`; raises a ConfigError for a bad header or extra body."""
-        given: dict[str, Any] = {"base_url": self.base_url, "timeout": self.timeout}
+        names = ("base_url", "timeout", "tokenizer")  # `resume` has no tokenizer
+        given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         if self.headers is not None:
             pairs = [text.partition(":") for text in self.headers]
             if not all(name.strip() and colon for name, colon, _ in pairs):
@@ -92,6 +95,7 @@ class Served:
 class Reading(Served):
     """Options for how documents are read, and where that is stored."""
 
+    model: opt.Model = None
     tokenizer: opt.Tokenizer = None
     temperature: opt.Temperature = None
     window: opt.Window = None
@@ -102,7 +106,10 @@ class Reading(Served):
     gate: opt.GateOption = None
     trust: opt.TrustOption = None
     degenerate: opt.DegenerateOption = None
+    read_ahead: opt.ReadAhead = None
+    reread: opt.Reread = None
     store: opt.Store = None
+    durable: opt.Durable = False
     max_calls: opt.MaxCalls = None
 
     def reading(self) -> dict[str, Any]:
@@ -137,10 +144,7 @@ class Ask(Reading):
         list[str] | None,
         option("Repeat it to ask several in one pass.", "QUESTION", "-q", "--question"),
     ] = None
-    model: opt.Model = None
     seed: Annotated[int, option("Seed of the run.", panel=MODEL, default=True)] = 0
-    read_ahead: opt.ReadAhead = None
-    reread: opt.Reread = None
     encoding: Annotated[
         str | None, option("The document's encoding. Default: detected.", "NAME", panel=TEXT)
     ] = None
@@ -148,13 +152,10 @@ class Ask(Reading):
         Literal["strict", "replace"],
         option("Stop at a byte that does not decode, or replace it.", panel=TEXT, default=True),
     ] = "strict"
-    durable: opt.Durable = False
     run_id: Annotated[
         str | None,
         option("Name of the run. An unfinished run of that name is resumed.", "ID", panel=RUN),
     ] = None
-    display: opt.DisplayOption = None
-    json: opt.Json = False
 
     def list_questions(self) -> tuple[str, ...]:
         """The questions in command-line order; raises a ConfigError if there is none, or it is a document."""
@@ -181,7 +182,7 @@ class Ask(Reading):
 
         given = self.reading()
         spec = ensure_fetched(self.model)
-        model = open_model(spec, tokenizer=self.tokenizer, **self.server())
+        model = open_model(spec, **self.server())
         return MemoryAgent(model, **given, store=store)
 
 

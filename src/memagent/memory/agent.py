@@ -9,9 +9,9 @@ from typing import Any, Literal, cast
 
 from memagent.chunking import Cuts
 from memagent.documents import Document, Source, open_document
-from memagent.errors import ConfigError, DocumentError, EmptyDocument, RunMismatch, RunUnfinished
+from memagent.errors import ConfigError, DocumentError, EmptyDocument, RunUnfinished
 from memagent.memory.ahead import Pace
-from memagent.memory.branch import BranchLoop
+from memagent.memory.branch import BranchLoop, check_origin
 from memagent.memory.corpus import Mapped, read_all
 from memagent.memory.jobs import Jobs, one_or_all
 from memagent.memory.loop import MemoryLoop, RunStream
@@ -252,17 +252,12 @@ class MemoryAgent(Jobs):
 
         Raises:
             RunNotFound: the store has no such run.
-            RunMismatch: it is a tool session.
+            RunMismatch: it is a tool session or an extraction.
             RunUnfinished: it has no answer yet.
             EmptyDocument: nothing was noted.
         """
         record = self.store.get(run_id)
-        if record.binding["agent"] != "memory":
-            kinds = {
-                "tools": "a tool session, which has no memories",
-                "extract": "an extraction, which has rows",
-            }
-            raise RunMismatch(f"run {run_id!r} is {kinds[record.binding['agent']]}")
+        check_origin(record)
         if not self.store.is_answered(run_id):
             raise RunUnfinished(
                 f"run {run_id!r} isn't finished, and its memories may lack the end: resume it first"
@@ -313,8 +308,7 @@ class MemoryAgent(Jobs):
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""
-        settings = self.settings.model_dump(mode="json")
-        return {**self.model.recipe, "prompts": self.prompts.source, **settings}
+        return super().recipe() | {"prompts": self.prompts.source}
 
     def __repr__(self) -> str:
         return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"

@@ -33,7 +33,7 @@ class BranchLoop(MemoryLoop):
         branch: dict[str, Any],
     ) -> None:
         super().__init__(host, questions, document)
-        self._questions, self._branch = questions, branch
+        self._branch = branch
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
         """See `Loop.prepare`; whatever stands against a new branch is raised here, before it exists."""
@@ -50,7 +50,8 @@ class BranchLoop(MemoryLoop):
             origin, before = self._branch["run"], self._branch["before"]
             bodies = await self.plan.counting(self._fit)
             started = self._started(run_id=log.run_id, origin=origin, before=before)
-            await log.branch(origin, before, started, bodies)
+            copied = (log.run_id, origin, before, started, bodies)
+            await in_thread(log.store.copy_before, *copied)
         return -1
 
     def _find_document(self, known: RunRecord | None) -> None:
@@ -77,10 +78,10 @@ class BranchLoop(MemoryLoop):
         record = store.get(origin)
         check_origin(record)
         asked = len(record.binding["questions"])
-        if len(self._questions) != asked:
+        if (got := len(self.plan.questions)) != asked:
             raise RunMismatch(
-                f"run {origin!r} has {plural(asked, 'question')} with a memory each, got {len(self._questions)}: give "
-                f"as many, in the same order"
+                f"run {origin!r} has {plural(asked, 'question')} with a memory each, got {got}: give as many, in the "
+                f"same order"
             )
         read = min(state.next_chunk for state in restore(store, origin, asked))
         if type(before) is not int or not 1 <= before <= read:
@@ -107,8 +108,9 @@ class BranchLoop(MemoryLoop):
 
 
 def check_origin(record: RunRecord) -> None:
-    """Raises a RunMismatch if a run can't be branched from."""
-    if record.binding["agent"] != MemoryLoop.agent:
+    """Raises a RunMismatch if a run has no memories to ask about or branch from."""
+    if (agent := record.binding["agent"]) != MemoryLoop.agent:
+        kind = {"tools": "a tool session", "extract": "an extraction, which has rows"}[agent]
         raise RunMismatch(
-            f"run {record.id!r} is not a reading that answers questions, and only those have memories to branch from"
+            f"run {record.id!r} is {kind}: only readings that answer questions have memories"
         )

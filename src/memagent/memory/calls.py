@@ -159,7 +159,7 @@ class Calls(Loop[list[Result]]):
             await self._ask(*(self._draft(state) for state in states if state.again is None))
             await together(map(self._reread, filter(State.waits, states)))
             states = list(filter(State.waits, states))
-        caller = self._caller.over(self.host.model) if so_far else None
+        caller = replace(self._caller, model=self.host.model) if so_far else None
         await self._ask(*map(partial(self._answer, so_far=so_far), states), caller=caller)
 
     def _draft(self, state: State) -> Exchange[Any]:

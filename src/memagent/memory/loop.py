@@ -215,11 +215,7 @@ class RunStream(EventStream[list[Result]]):
 
     @property
     def results(self) -> list[Result]:
-        """One result per question, in order.
-
-        Raises:
-            ConfigError: the events were not consumed to the end.
-        """
+        """One result per question, in order. Raises like `outcome`."""
         return self.outcome
 
     @property

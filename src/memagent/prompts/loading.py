@@ -61,11 +61,7 @@ class Wording(Leaf):
 
     @classmethod
     def parse(cls, raw: bytes, *, name: str = "prompt set") -> Self:
-        """Reads a set from TOML bytes (UTF-8; a BOM and CRLF are normalised away).
-
-        Raises:
-            PromptSetError: as `load`.
-        """
+        """Reads a set from TOML bytes (UTF-8; a BOM and CRLF are normalised away). Raises like `load`."""
         try:
             text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n") + "\n"
             wording = cls.model_validate(tomllib.loads(text))

@@ -2,7 +2,7 @@
 
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -30,15 +30,8 @@ class Tags(Leaf):
 class Stop(Leaf):
     """Strings that end a reply; everything after the first of them is dropped. OpenAI accepts at most four."""
 
-    update: tuple[str, ...] = Field(default=(), max_length=4)
-    answer: tuple[str, ...] = Field(default=(), max_length=4)
-
-    @field_validator("update", "answer")
-    @classmethod
-    def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if "" in value:
-            raise ValueError("must not contain an empty string")
-        return value
+    update: tuple[Annotated[str, Field(min_length=1)], ...] = Field(default=(), max_length=4)
+    answer: tuple[Annotated[str, Field(min_length=1)], ...] = Field(default=(), max_length=4)
 
 
 class Turn(Leaf):

@@ -78,10 +78,7 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
     """Reads the reply to an update call.
 
     A reply of exactly `keep` or `done` keeps the memory; `done` alone on the last line is
-    removed and ends the reading. Literals that the gate doesn't offer are ordinary text.
-
-    Raises:
-        UnusableReply: see `visible`.
+    removed and ends the reading. Literals that the gate doesn't offer are ordinary text. Raises like `visible`.
     """
     text = visible(completion, prompts.stop.update)
     limited = completion.finish_reason is FinishReason.LENGTH

@@ -101,11 +101,7 @@ class RowReply(NamedTuple):
 
 
 def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowReply:
-    """The rows of a reply: its JSON objects, in whatever stands around them.
-
-    Raises:
-        UnusableReply: see `visible`.
-    """
+    """The rows of a reply: its JSON objects, in whatever stands around them. Raises like `visible`."""
     text = _FENCE.sub("", visible(completion, prompts.stop.update)).strip()
     limited = completion.finish_reason is FinishReason.LENGTH
     if not limited and "".join(text.split()) in ("", "[]", prompts.keep):

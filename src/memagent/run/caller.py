@@ -1,10 +1,10 @@
 """Messages in, usable reply out: handles a call's room, seed, retries and cost, and commits it if the run has a log."""
 
-import copy
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from memagent.errors import ContextOverflow, LimitReached, ModelError, NoReply, RunMismatch
 from memagent.events import Event
@@ -27,33 +27,22 @@ WARM = Sampling()
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Caller:
-    """Makes the exchanges of one run. Safe for concurrent use.
+    """Makes the exchanges of one run. Safe for concurrent use."""
 
-    The window is the maximum tokens of prompt plus output; calls' seeds are derived from the seed. A log commits each
-    reply, and returns it instead of sending the request when a run is replayed; None stores nothing.
-    """
-
-    def __init__(
-        self,
-        model: ChatModel,
-        counter: TokenCounter,
-        window: int,
-        *,
-        sampling: Sampling,
-        seed: int,
-        log: Log | None = None,
-    ) -> None:
-        self.model, self.log = model, log
-        self._counter, self._window = counter, window
-        self._sampling, self._seed = sampling, seed
-        self._trusts_bounds = True
-
-    def over(self, model: ChatModel) -> Self:
-        """The same caller with another model."""
-        other = copy.copy(self)
-        other.model = model
-        return other
+    model: ChatModel
+    counter: TokenCounter
+    window: int
+    """Maximum tokens of prompt plus output."""
+    _: KW_ONLY
+    sampling: Sampling
+    seed: int
+    """Those of calls are derived from it."""
+    log: Log | None = None
+    """Commits each reply, and in a replay returns it instead of sending the request; None stores nothing."""
+    trusts_bounds: bool = True
+    """Until a prompt exceeds its bound: from then on prompts are counted whole."""
 
     async def ask(self, exchange: Exchange[T]) -> Reply[T]:
         """Sends a request until its reply is usable, and commits that.
@@ -123,12 +112,12 @@ class Caller:
         thinking = False if attempt else None
         try:
             prompt = await self._count(exchange, thinking)
-            room = min(exchange.most, self._window - prompt)
+            room = min(exchange.most, self.window - prompt)
             least = (exchange.most + 1) // 2 if exchange.least is None else exchange.least
             if room < least:  # whatever the parts were counted as, promise 1 is kept here
                 raise ContextOverflow(
-                    f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self._window}, which leaves "
-                    f"{max(room, 0)} for the reply, which needs {least}: the counter {self._counter.name!r} does "
+                    f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self.window}, which leaves "
+                    f"{max(room, 0)} for the reply, which needs {least}: the counter {self.counter.name!r} does "
                     f"not match this model (name the model's own with --tokenizer), or its chat template has grown",
                     attempts=0,
                 )
@@ -138,8 +127,8 @@ class Caller:
         request = ChatRequest(
             messages=exchange.messages,
             max_tokens=room,
-            sampling=WARM if exchange.warm and not self._sampling.temperature else self._sampling,
-            seed=seed_of(self._seed, exchange.key, attempt),
+            sampling=WARM if exchange.warm and not self.sampling.temperature else self.sampling,
+            seed=seed_of(self.seed, exchange.key, attempt),
             thinking=thinking,
             # With native tool calls, a pattern would prevent the model from making them.
             pattern=NOT_EMPTY if attempt and not exchange.tools else None,
@@ -160,11 +149,11 @@ class Caller:
             await self._fail(exchange, str(error), attempts, wasted=isinstance(error, NoReply))
             raise
         if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) <= 0:
-            completion = await in_thread(complete_usage, request, completion, self._counter)
+            completion = await in_thread(complete_usage, request, completion, self.counter)
         for failure in completion.failures:
             exchange.note(failure.error, failure.waited)
         if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:
-            self._trusts_bounds = False  # from now on prompts are counted whole
+            self.trusts_bounds = False
         exchange.uncharged = completion.usage
         return completion
 
@@ -172,10 +161,10 @@ class Caller:
         """Tokens of the prompt: an upper bound from its parts if that leaves enough room, else counted."""
         bound = exchange.bound
         # Some templates add text if reasoning is turned off.
-        relies = thinking is None and self._trusts_bounds
-        if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
+        relies = thinking is None and self.trusts_bounds
+        if relies and bound is not None and bound + exchange.most + exchange.near <= self.window:
             return bound
-        count = exchange.count or partial(self._counter.count_messages, tools=exchange.tools)
+        count = exchange.count or partial(self.counter.count_messages, tools=exchange.tools)
         return await count_in_thread(self.model, count, exchange.messages, thinking=thinking)
 
     async def _fail(

@@ -28,11 +28,8 @@ class Log:
     Its events go to the outlet, if there is one, in the order they were committed.
     """
 
-    def __init__(
-        self, store: RunStore, run_id: str, outlet: Outlet | None = None, *, is_new: bool = False
-    ) -> None:
-        self.store, self.run_id, self._is_new = store, run_id, is_new
-        self._outlet = outlet
+    def __init__(self, store: RunStore, run_id: str, outlet: Outlet | None = None) -> None:
+        self.store, self.run_id, self._outlet = store, run_id, outlet
         self._news: deque[Event] = deque()
         self._order = threading.Lock()
 
@@ -71,7 +68,7 @@ class Log:
                     await in_thread(store.set_status, run_id, at_work=True)
                 ends.push_async_callback(in_thread, store.set_status, run_id, at_work=False)
                 try:
-                    yield cls(store, run_id, outlet, is_new=found is None)
+                    yield cls(store, run_id, outlet)
                 except MemagentError as error:
                     # With an empty or missing document or a wrong URL, there is nothing to resume.
                     wrong = isinstance(error, ModelNotFound)
@@ -84,24 +81,12 @@ class Log:
 
     async def replay(self, after: int = -1) -> int:
         """Delivers the events committed so far with `seq > after`, verbatim, and returns their number."""
-        if self._is_new:
-            return 0
-        if self._outlet is None:
-            return await in_thread(self.store.last_seq, self.run_id) - after
-        events = self.store.events(self.run_id, after)
-        count = 0
-        while (event := await in_thread(next, events, None)) is not None:
-            count += 1
-            self._outlet.put_nowait(event)
-            await self._outlet.join()
-        return count
-
-    async def branch(
-        self, origin: str, before: int, started: Event, bodies: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        """See `RunStore.copy_before`; to be replayed then."""
-        await in_thread(self.store.copy_before, self.run_id, origin, before, started, bodies)
-        self._is_new = False
+        if self._outlet is not None:
+            events = self.store.events(self.run_id, after)
+            while (event := await in_thread(next, events, None)) is not None:
+                self._outlet.put_nowait(event)
+                await self._outlet.join()
+        return await in_thread(self.store.last_seq, self.run_id) - after
 
     async def effect(self, key: str) -> dict[str, Any] | None:
         """The body committed under a key; None if there is none."""
@@ -127,11 +112,8 @@ class Log:
 
     async def add_stop(self, stopped: Stopped, *, among: int = 1) -> None:
         """Commits that a question stopped, unless the last events say so already: resuming it achieved nothing."""
-
-        def last() -> list[Event]:
-            return list(self.store.events(self.run_id, self.store.last_seq(self.run_id) - among))
-
-        for event in await in_thread(last):
+        last = await in_thread(self.store.last_seq, self.run_id) - among
+        for event in await in_thread(list, self.store.events(self.run_id, last)):
             if event.model_copy(update={"seq": stopped.seq}) == stopped:
                 return
         await self.add(stopped)

@@ -64,12 +64,7 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
         recipe = host.recipe()
         bound = {"agent": loop.agent, "extra_body": recipe.get("extra_body"), **plan.binding()}
         opened = Log.open(
-            store,
-            run_id,
-            binding=bound,
-            settings=recipe,
-            source=loop.source,
-            outlet=outlet,
+            store, run_id, binding=bound, settings=recipe, source=loop.source, outlet=outlet
         )
         async with opened as log:
             fresh = await log.replay(await loop.begin(log)) == 0

@@ -25,22 +25,12 @@ def busy(run_id: str) -> RunBusy:
 
 
 def run_lock(store: Path, run_id: str, wait: float = WAIT) -> AbstractContextManager[None]:
-    """Holds a run of a store file for one worker, and waits for it for `wait` seconds at most.
-
-    Raises:
-        RunBusy: another process, or another task of this one, has the run.
-        StoreReadOnly: the lock file can't be created.
-    """
+    """Holds a run of a store file for one process or task, and waits for it for `wait` seconds at most."""
     return _hold_file(lock_path(store, run_id), busy(run_id), "--store", wait)
 
 
 def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
-    """Holds a folder of results, or only a file in it, for one process, by a hidden file that no folder's reader sees.
-
-    Raises:
-        RunBusy: another process holds it.
-        StoreReadOnly: the lock file can't be created.
-    """
+    """Holds a folder of results, or a file in it, for one process, by a hidden file that no folder's reader sees."""
     what = str(folder / file)
     message = f"another process is writing to {what!r}: wait for it, or use another --out"
     return _hold_file(folder / (f".{file}.lock" if file else ".lock"), RunBusy(message), "--out")
@@ -48,6 +38,7 @@ def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
 
 @contextmanager
 def _hold_file(path: Path, taken: RunBusy, option: str, wait: float = 0) -> Generator[None]:
+    """Raises `taken` if somebody else holds the file, a `StoreReadOnly` if it can't be created."""
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
         lock = FileLock(path, timeout=wait, mode=0o600, thread_local=False)

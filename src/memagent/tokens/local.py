@@ -97,11 +97,7 @@ class TokenizerFile:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the rendered prompt, exact if the tokenizer came with a chat template.
-
-        Raises:
-            TokenizerError: the template rejects the messages, or doesn't show the model its tools.
-        """
+        """See `TokenCounter.count_messages`."""
         if self._template is not None:
             return self.count(self._template.render(messages, thinking=thinking, tools=tools))
         return prompt_bound(self, messages, tools=tools)

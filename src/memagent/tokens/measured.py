@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memagent.texts import last_end, repair_surrogates
@@ -15,43 +16,34 @@ STEP_SHARE, STEP_CHARS = 1 / 48, 128
 would cost as much in calls."""
 
 
+@dataclass(eq=False)
 class MeasuredText:
-    """A text whose parts are tokenised one after the other.
+    """A text whose parts are tokenised one after the other."""
 
-    Args:
-        text: the text, without lone surrogates.
-        encode: tokenises a text; the length of the result is its token count.
-        cut: characters of a text within its first N tokens, with N at least 1 and below its count.
-        local: whether the tokeniser has stable points (`locality`); without them the text is one part.
-    """
+    text: str
+    """Without lone surrogates."""
+    encode: Callable[[str], Sized]
+    """Tokenises a text; the length of the result is its token count."""
+    cut: Callable[[str, Any, int], int]
+    """Characters of a text within its first N tokens, with N at least 1 and below its count."""
+    local: bool = field(kw_only=True)
+    """Whether the tokeniser has stable points (`locality`); without them the text is one part."""
 
-    def __init__(
-        self,
-        text: str,
-        encode: Callable[[str], Sized],
-        cut: Callable[[str, Any, int], int],
-        *,
-        local: bool,
-    ) -> None:
-        self._text = text
-        self._encode = encode
-        self._cut = cut
-        self._local = local
+    def __post_init__(self) -> None:
         self._parts: list[tuple[int, int, int, Sized]] = []
         """First and one past the last character, tokens before it, and its own."""
-        self._chars = 0
-        self._tokens = 0
+        self._chars = self._tokens = 0
 
     @property
     def tokens(self) -> int:
         """Tokens in the whole text."""
-        if self._chars < len(self._text):
-            self._take(len(self._text))
+        if self._chars < len(self.text):
+            self._take(len(self.text))
         return self._tokens
 
     def chars_within(self, limit: int) -> int:
         """Characters of the longest prefix within the first `limit` tokens."""
-        while self._tokens < limit and self._chars < len(self._text):
+        while self._tokens < limit and self._chars < len(self.text):
             self._take(self._next_end())
         if self._tokens <= limit:
             return self._chars
@@ -59,40 +51,40 @@ class MeasuredText:
             if before + len(encoded) == limit:
                 return end
             if before < limit:
-                return start + self._cut(self._text[start:end], encoded, limit - before)
+                return start + self.cut(self.text[start:end], encoded, limit - before)
         return 0
 
     def tokens_of_prefix(self, chars: int) -> int:
         """Exactly `count(text[:chars])`."""
-        if chars >= len(self._text):
+        if chars >= len(self.text):
             return self.tokens
         while self._chars < chars:
             self._take(self._next_end())
         for start, _, before, _ in reversed(self._parts):
             if start < chars:
-                return before + len(self._encode(self._text[start:chars]))
+                return before + len(self.encode(self.text[start:chars]))
         return 0
 
     def rest(self, start: int, text: str) -> MeasuredText:
         """Measures `text`, which continues this one from `start` on, reusing what is known."""
-        other = MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)
+        other = replace(self, text=repair_surrogates(text))
         for first, end, _, encoded in self._parts:
-            if first >= start and end < len(self._text):
+            if first >= start and end < len(self.text):
                 if first > start and not other._parts:
                     other._take(first - start)
                 other._take(end - start, encoded)
         return other
 
     def _next_end(self) -> int:
-        whole = len(self._text)
+        whole = len(self.text)
         step = max(int(whole * STEP_SHARE), STEP_CHARS)
         wanted = max(int(whole * FIRST_SHARE), self._chars + step)
-        if not self._local or wanted >= whole:
+        if not self.local or wanted >= whole:
             return whole
-        return last_end(STABLE, self._text, self._chars, wanted, 32) or whole  # a few words
+        return last_end(STABLE, self.text, self._chars, wanted, 32) or whole  # a few words
 
     def _take(self, end: int, done: Sized | None = None) -> None:
-        encoded = self._encode(self._text[self._chars : end]) if done is None else done
+        encoded = self.encode(self.text[self._chars : end]) if done is None else done
         self._parts.append((self._chars, end, self._tokens, encoded))
         self._chars = end
         self._tokens += len(encoded)

@@ -30,8 +30,7 @@ _log = logging.getLogger(__name__)
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """Headers and footers, paragraphs in order, notes, comments. A row of a table is a line, separated by tabs.
 
-    Raises:
-        BinaryDocument: it lacks a part, is encrypted or a bomb.
+    Raises like `Archive.member`.
     """
     headings: set[str] = set()
     margins: set[str] = set()

@@ -18,11 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
-    """The chapters of the book's spine.
-
-    Raises:
-        BinaryDocument: it lacks a part, is encrypted or a bomb.
-    """
+    """The chapters of the book's spine. Raises like `Archive.member`."""
     with Archive(path, name) as archive:
         found = archive.parse("META-INF/container.xml").find(".//{*}rootfile")
         package = "" if found is None else found.get("full-path", "")
