@@ -134,7 +134,7 @@ class Interrupted(Loop[str]):
     async def prepare(self, known: RunRecord | None) -> Plan:
         if not self.prepared:
             await self.run()
-        return Empty("m", ByteBound(), 9, Settings())
+        return Empty(ScriptedModel(["m"]), ByteBound(), 9, Settings())
 
     async def run(self, *_: Any, **__: Any) -> str:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

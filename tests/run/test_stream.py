@@ -54,7 +54,7 @@ class Counting(Loop[str]):
         self.ended = False
 
     async def prepare(self, known: RunRecord | None) -> Plan:
-        return Nothing("m", ByteBound(), 9, Settings())
+        return Nothing(ScriptedModel(["m"]), ByteBound(), 9, Settings())
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> str:
         try:
