@@ -135,8 +135,8 @@ class Histories:
             MemagentError: what `SummaryBuffer.feed` and `compact` raise.
         """
         model = Spending(self._model)
-        settings = self._settings | {"working_context": window, "window": window}
-        async with SummaryBuffer(model, **settings) as buffer:
+        sizes: dict[str, Any] = {"working_context": window, "window": window}
+        async with SummaryBuffer(model, **self._settings, **sizes) as buffer:
             await buffer.feed(messages, tools=tools)
             with suppress(CompactionFailed):
                 await in_background(buffer.compact(force=True))  # on the loop on which it was fed
