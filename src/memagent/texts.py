@@ -123,7 +123,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if isinstance(value, list):
         return [map_texts(item, change) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
+    if value and isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
         return {map_texts(name, change): map_texts(item, change) for name, item in items}
     return value

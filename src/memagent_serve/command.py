@@ -19,7 +19,7 @@ SERVER = "Endpoint"
 KEYS_HELP = f"A file with one key per line; requests must send one of them. Default: {KEYS}, separated by commas."
 
 
-NOT_SET = ("model", "read_ahead", "reread", "durable", "display", "json")
+NOT_SET = ("durable", "display", "json")
 """Options of a reading that an endpoint has no use for."""
 
 

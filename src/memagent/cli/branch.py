@@ -25,7 +25,10 @@ class Branch(Reading):
         option("New wording of the question, of each if there are several.", "QUESTION", "-q", "--question"),
     ] = None  # fmt: skip
     document: opt.DocumentAgain = None
+    model: opt.Model = None
     seed: Annotated[int | None, option("Seed of the new run.", panel=MODEL)] = None
+    read_ahead: opt.ReadAhead = None
+    reread: opt.Reread = None
     new_id: Annotated[str | None, option("Name of the new run.", "ID", panel=RUN)] = None
 
 

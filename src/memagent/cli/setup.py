@@ -95,7 +95,6 @@ class Served:
 class Reading(Served):
     """Options for how documents are read, and where that is stored."""
 
-    model: opt.Model = None
     tokenizer: opt.Tokenizer = None
     temperature: opt.Temperature = None
     window: opt.Window = None
@@ -106,8 +105,6 @@ class Reading(Served):
     gate: opt.GateOption = None
     trust: opt.TrustOption = None
     degenerate: opt.DegenerateOption = None
-    read_ahead: opt.ReadAhead = None
-    reread: opt.Reread = None
     store: opt.Store = None
     durable: opt.Durable = False
     max_calls: opt.MaxCalls = None
@@ -144,7 +141,10 @@ class Ask(Reading):
         list[str] | None,
         option("Repeat it to ask several in one pass.", "QUESTION", "-q", "--question"),
     ] = None
+    model: opt.Model = None
     seed: Annotated[int, option("Seed of the run.", panel=MODEL, default=True)] = 0
+    read_ahead: opt.ReadAhead = None
+    reread: opt.Reread = None
     encoding: Annotated[
         str | None, option("The document's encoding. Default: detected.", "NAME", panel=TEXT)
     ] = None

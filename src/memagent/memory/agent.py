@@ -308,7 +308,8 @@ class MemoryAgent(Jobs):
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""
-        return super().recipe() | {"prompts": self.prompts.source}
+        settings = self.settings.model_dump(mode="json")
+        return {**self.model.recipe, "prompts": self.prompts.source, **settings}
 
     def __repr__(self) -> str:
         return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"

@@ -88,8 +88,10 @@ class Neutraliser:
             names = "|".join(map(re.escape, tags))
             forms.append(("<", rf"\s*+/?\s*+(?:{names})(?:[\s/][^<>]*+)?>"))
         self._pattern, self._firsts = _starts(forms)
-        tokens = sorted(token for token in set(map(_plain, control_tokens)) if len(token) > 1)
-        forms += ((t[0], re.escape(t[1:])) for t in tokens if not self._pattern.match(t))
+        for token in sorted(set(map(_plain, control_tokens))):
+            first, rest = token[:1], re.escape(token[1:])
+            if rest and not self._pattern.match(token):
+                forms.append((first, rest))
         self._pattern, self._firsts = _starts(forms)
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
@@ -118,7 +120,9 @@ def _starts(forms: Iterable[tuple[str, str]]) -> tuple[re.Pattern[str], Iterable
         for char in {first, *first.lower()[:1], *first.upper()[:1]}:
             following[char].append(rest)
     # The leading literal, outside any flag, lets the search skip everything that can't begin a look-alike.
-    patterns = (rf"{re.escape(c)}(?i:(?={'|'.join(rests)}))" for c, rests in following.items())
+    patterns: list[str] = []
+    for char, forms_after in following.items():
+        patterns.append(rf"{re.escape(char)}(?i:(?={'|'.join(forms_after)}))")
     return re.compile("|".join(patterns)), tuple(following)
 
 

@@ -96,8 +96,7 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
 def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
     """Reads the reply to an answer call: its answer in the set's form, else the whole text.
 
-    Raises:
-        UnusableReply: see `visible`; or it is `keep` or `done`, which aren't answers.
+    Raises like `visible`, and if the reply is `keep` or `done`, which aren't answers.
     """
     text = visible(completion, prompts.stop.answer)
     if text in (prompts.keep, prompts.done):

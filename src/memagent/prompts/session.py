@@ -79,11 +79,7 @@ class SessionPrompts(Wording):
     """Precedes a turn that is summarised as one text because it is too long to show as messages."""
 
     def render(self, template: str, **fields: object) -> str:
-        """Renders a template of this set, given by its field name.
-
-        Raises:
-            PromptSetError: rendering fails.
-        """
+        """Renders a template of this set, given by its field name. Raises a `PromptSetError` if that fails."""
         try:
             return compile_template(getattr(self, template)).render(tags=self.tags, **fields)
         except Exception as error:  # a template can do whatever an expression can

@@ -93,10 +93,7 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
 def amount_interval(strata: Iterable[Values]) -> tuple[float, float, float]:
     """Unweighted mean over tasks of unbounded amounts (seconds, tokens), and its bootstrap interval: low, high.
 
-    All three are equal if each task's amounts are.
-
-    Raises:
-        ConfigError: there is no amount.
+    All three are equal if each task's amounts are. Raises a `ConfigError` if there is no amount.
     """
     arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
     if not arrays:
