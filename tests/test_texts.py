@@ -21,9 +21,9 @@ from memagent.texts import (
 
 def test_a_huge_value_is_quoted_fast_and_short() -> None:
     huge = {"a": ["x" * 10_000_000] * 1000, "b": 10**4000}
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(quote(huge)) < VALUE_CHARS + 40
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_numbers_of_things() -> None:

@@ -80,6 +80,6 @@ def test_clip(text: str, limit: int, kept: str) -> None:
     "text", ["." * 200_000, "a'" * 100_000, "\n " * 100_000, "A. " * 60_000, ". ”" * 60_000]
 )
 def test_splitting_is_linear(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     sentences(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

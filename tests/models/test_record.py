@@ -224,10 +224,10 @@ async def test_many_open_conversations_cost_no_comparisons() -> None:
     calls = 2000
     model = ScriptedModel([with_ids("r", [*range(n % 50 + 1), -n], [n]) for n in range(calls)])
     recorder = Recorder(model)
-    start = time.perf_counter()
+    start = time.process_time()
     await play(recorder, *((f"chunk {n}",) for n in range(calls)))
     assert len(recorder.conversations) == calls
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 CALL = ToolCall(id="a", name="look", arguments="{}")

@@ -181,6 +181,6 @@ def test_hostile_repetition_is_scanned_in_linear_time(unit: str) -> None:
         "<" + unit.strip("<＜") * 200_000,
         unit[:1] * 200_000,
     ):
-        start = time.perf_counter()
+        start = time.process_time()
         NEUTRAL(text[:400_000])
-        assert time.perf_counter() - start < 1.0  # quadratic scanning would take minutes
+        assert time.process_time() - start < 1.0  # quadratic scanning would take minutes

@@ -36,9 +36,9 @@ def test_walking_a_long_run_is_linear() -> None:
         store.commit("r1", f"chunk-{chunk}", {"text": "x" * 2000})
         body = {"conversation": whole.model_dump(mode="json")}
         store.commit("r1", f"update-{chunk}/q0", without_text(body, "x" * 2000))
-    start = time.perf_counter()
+    start = time.process_time()
     walked = [conversation.chunk for conversation in store.conversations("r1")]
     indexed = store.conversations("r1")
     assert [indexed[place].chunk for place in range(len(indexed))] == walked == [*range(1500)]
-    assert time.perf_counter() - start < 5  # it was minutes when each index sorted all texts
+    assert time.process_time() - start < 5  # it was minutes when each index sorted all texts
     store.close()

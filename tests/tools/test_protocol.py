@@ -269,9 +269,9 @@ def test_any_text_is_read_or_is_a_problem(text: str) -> None:
     ids=range(11),
 )
 def test_long_texts_are_read_fast(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     read_calls(text, ["search"])
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_a_result_names_its_tool_and_says_whether_it_failed() -> None:
