@@ -337,7 +337,7 @@ def test_no_model(spec: str | None) -> None:
         ".env",
         "vllm:NAME",
         "'extractive'",
-        "need no server",
+        "without a server",
     ):
         assert word in str(caught.value)
 

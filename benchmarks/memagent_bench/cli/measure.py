@@ -146,7 +146,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     from memagent.prompts import PromptSet
     from memagent_bench.benchmark import Benchmark
 
-    model = open_model(ensure_fetched(given.model), tokenizer=given.tokenizer, **given.server())
+    model = open_model(ensure_fetched(given.model), **given.server())
     policy = policy_of(model)
     return Benchmark(
         grid=_grid(suite, given),

@@ -109,7 +109,7 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
             options=given.data(),
             longest=part.table.until,
         ),
-        model=open_model(model, tokenizer=given.tokenizer, **given.server()),
+        model=open_model(model, **given.server()),
         prompts=PromptSet.load(given.prompts),
         settings=settings(given.seed),
         out=given.out,

@@ -159,7 +159,7 @@ def bench_of(given: Sessions) -> SessionBench:
     )
     model = None
     if given.model is not None:
-        model = open_model(ensure_fetched(given.model), tokenizer=given.tokenizer, **given.server())
+        model = open_model(ensure_fetched(given.model), **given.server())
     return SessionBench(
         grid,
         given.out,
