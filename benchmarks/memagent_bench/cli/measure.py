@@ -38,7 +38,7 @@ class Going(Outcome):
     begun: bool = False
     """Whether there is a folder to resume from."""
 
-    def resume_command(self, run_id: str | None, *, decoding: bool = False) -> str | None:
+    def resume_command(self, run_id: str | None) -> str | None:
         """The same command line, without passwords in URLs and values of headers, which resumes the run."""
         words = map(_mask_header, sys.argv, sys.argv[1:])
         line = shlex.join(["memagent-bench", *words])

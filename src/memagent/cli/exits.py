@@ -69,6 +69,8 @@ class Outcome:
     store: RunStore | None = None
     """Where runs are stored, closed at the end; None if they can't be resumed (`demo`)."""
     run_id: str | None = None
+    undecoded: bool = False
+    """A byte of the document didn't decode."""
     told: bool = False
     """The JSON value was already printed."""
     rows: Extraction[Any] | None = None
@@ -95,7 +97,7 @@ class Outcome:
         if self.display is Display.JSON and not self.told:
             self.tell({"error": {"type": kind, "message": message, "run_id": run_id}})
 
-    def resume_command(self, run_id: str | None, *, decoding: bool = False) -> str | None:
+    def resume_command(self, run_id: str | None) -> str | None:
         """The command that resumes the run; None if it isn't stored, is finished, or needs a Python program."""
         try:
             record = None if self.store is None or run_id is None else self.store.find(run_id)
@@ -104,9 +106,9 @@ class Outcome:
         if record is None or record.status == "finished" or record.binding["agent"] == "tools":
             return None
         # The store doesn't have the class of rows, and keeps the encoding.
-        if (agent := record.binding["agent"]) == "extract" or decoding:
+        if (agent := record.binding["agent"]) == "extract" or self.undecoded:
             command = "extract" if agent == "extract" else "ask"
-            more = " --encoding NAME, or --errors replace" if decoding else ""
+            more = " --encoding NAME, or --errors replace" if self.undecoded else ""
             return f"memagent {command} ... --run-id {record.id}{more}"
         flags = [
             f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
@@ -116,14 +118,12 @@ class Outcome:
         flags += [] if record.source.get("path") else ["--document FILE"]
         return " ".join(["memagent resume", record.id, *flags])
 
-    def say_resume(
-        self, run_id: str | None, *, at_limit: bool = False, decoding: bool = False
-    ) -> None:
-        """Prints how to resume the run, if possible; `at_limit`, `decoding`: `--max-calls`, its encoding stopped it."""
+    def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
+        """Prints how to resume the run, if possible; `at_limit`: `--max-calls` stopped it."""
         again = [flag for flag in self.again if flag[0] != "max-calls" or not at_limit]
         without = "" if again == list(self.again) else " (no limit; --max-calls N sets one)"
         self.again = again
-        if (command := self.resume_command(run_id, decoding=decoding)) is not None:
+        if (command := self.resume_command(run_id)) is not None:
             say("resume with:", command + without, style="dim")
 
 
@@ -136,7 +136,8 @@ def report_errors(outcome: Outcome) -> Generator[None]:
     except errors.MemagentError as error:
         _report(error, str(error), error.run_id, outcome)
         if isinstance(error, errors.StoreFull) or not isinstance(error, LASTING):
-            outcome.say_resume(error.run_id, decoding=isinstance(error, errors.DecodingError))
+            outcome.undecoded = isinstance(error, errors.DecodingError)
+            outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
     # Outside of the event loop Ctrl-C is the second, and at a question, as Ctrl-D, the last.
     except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:
