@@ -265,21 +265,23 @@ def test_what_is_no_number_of_chunks_is_refused(store: RunStore, ahead: Any) -> 
 
 def test_cancelling_leaves_nothing_running(store: RunStore) -> None:
     running = 0
+    full = asyncio.Event()
 
-    async def slow(request: ChatRequest) -> str:
+    async def hang(request: ChatRequest) -> str:
         nonlocal running
         running += 1
+        if running == 8:
+            full.set()
         try:
-            await asyncio.sleep(0.2)
+            await asyncio.Event().wait()
         finally:
             running -= 1
         return "[keep]"
 
     async def main() -> None:
-        reader = agent(store, slow, 8)
+        reader = agent(store, hang, 8)
         task = asyncio.create_task(reader.aask(TEXT, "Which number?", run_id="ahead"))
-        await asyncio.sleep(0.1)
-        assert running == 8
+        await asyncio.wait_for(full.wait(), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
