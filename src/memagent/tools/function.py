@@ -152,20 +152,23 @@ def as_text(value: Any) -> str:
         return str.__str__(value)  # an enum's text, not its name
     if value is None:
         return NOTHING
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise _not_json(cast("object", value), BYTES)
     try:
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            raise TypeError(BYTES)  # noqa: TRY301 - reported like pydantic's own errors
         try:
             return to_json(value).decode()
         except PydanticSerializationError:  # names of files may be halves of characters
             plain = to_jsonable_python(map_texts(value, repair_surrogates))
             return to_json(map_texts(plain, repair_surrogates)).decode()
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
-        kind = type(cast("object", value)).__name__
         why = BYTES if isinstance(error, UnicodeDecodeError) else clip(str(error), 300)
-        raise ToolError(
-            f"it ran, but returned a value of type {kind} that cannot be shown as JSON: {why}"
-        ) from error
+        raise _not_json(value, why) from error
+
+
+def _not_json(value: object, why: str) -> ToolError:
+    return ToolError(
+        f"it ran, but returned a value of type {type(value).__name__} that cannot be shown as JSON: {why}"
+    )
 
 
 def _check(function: Any) -> None:
