@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -66,8 +65,6 @@ def train(
             f"evaluation.every = {config.evaluation.every!r} has nothing to evaluate: give evaluation.lengths or "
             f"evaluation.as_they_are = true, or leave it out"
         )
-    # No progress is reported for it.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     run = open_shared(out, dump_config(config), FREE, process, config.resources, TrainConfig)
     with stop_on_signals(), translate_faults(out), run as folder:
         from memagent_train.runs.training import Training

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -79,7 +78,6 @@ def warm_start(
     """
     process = this_process(config.resources)
     reports = report_targets(config.logging)
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     plain = config.model_dump(mode="json", exclude_none=True)
     run = open_shared(out, plain, FREE_SFT, process, config.resources, SftConfig)
     with stop_on_signals(), translate_faults(out), run as folder:
@@ -125,6 +123,9 @@ class ReplyTrainer(SFTTrainer):
     TRL does so on GPUs. On a CPU it scores every position, and a prompt is ten times as long as its reply: with a
     vocabulary of 49,152 and 135M weights that took as long as everything else together.
     """
+
+    def _send_telemetry(self) -> None:
+        """Nothing is sent."""
 
     def compute_loss(
         self,

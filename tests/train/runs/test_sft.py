@@ -114,6 +114,20 @@ def test_passes_use_the_precision_that_was_asked_for(
     assert computed == {dtype}
 
 
+def test_the_hub_is_told_nothing(
+    config: SftConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where huggingface_hub is loaded already, its variables come too late."""
+    sent: list[Any] = []
+    monkeypatch.setattr(
+        "trl.trainer.base_trainer.send_telemetry", lambda **given: sent.append(given)
+    )
+    for name in ("CI", "HF_HUB_DISABLE_TELEMETRY"):
+        monkeypatch.delenv(name, raising=False)
+    warm_start(config, tmp_path / "run")
+    assert sent == []
+
+
 def test_other_rows_have_another_digest() -> None:
     row = TraceRow((1, 2), (3,), (1,))
     others = [TraceRow((1,), (2, 3), (1, 1)), TraceRow((1, 2), (3,), (0,))]
