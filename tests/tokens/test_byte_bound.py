@@ -1,6 +1,7 @@
 """UTF-8 bytes as an upper bound."""
 
 import gzip
+import json
 import unicodedata
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tokenizers import Tokenizer, normalizers
 from memagent.messages import Message
 from memagent.tokens import ByteBound
 from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
+from memagent.tokens.byte_bound import line_ends
 
 ROOT = Path(__file__).parents[2]
 TEST = ROOT / "tests" / "data" / "tokenizer" / "tokenizer.json"
@@ -37,6 +39,17 @@ def nfc_tokenizer(file: Path) -> Tokenizer:
 
 
 NFC = {file.name: nfc_tokenizer(file) for file in (TEST, GPT2) if file.is_file()}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),
+    lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside),
+)
+
+
+@given(JSON)
+def test_line_ends_are_those_of_indented_json(value: object) -> None:
+    assert line_ends(value) == json.dumps(value, indent=4).count("\n")
 
 
 def test_it_says_what_it_is() -> None:

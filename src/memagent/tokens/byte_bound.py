@@ -5,6 +5,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from memagent.tokens.base import TokenCounter
 
 MEDIA = re.compile("image|audio|video|file|document|screenshot|media")
 """In the type of a part that isn't text, in the forms of OpenAI, Anthropic and LangChain."""
+_write_json = partial(json.dumps, ensure_ascii=False)
 
 
 def byte_count(text: str) -> int:
@@ -37,16 +39,16 @@ def prompt_bound(
 ) -> int:
     """An upper bound on the tokens of a rendered prompt: `TokenCounter.count_messages` without a chat template.
 
-    Tools and calls are counted as indented JSON, the widest form that templates write them in; or as compact JSON and
-    two tokens for each line end with its indentation, where that is less.
+    Tools and calls are counted as compact JSON and two tokens for each line end, with its indentation, that indented
+    JSON would have: the widest form that templates write them in.
     """
     bound = base.REQUEST_ALLOWANCE
     for message in messages:
         bound += message_bound(counter.count, message)
     if tools:
-        wide, compact = _write_json([tool.to_openai() for tool in tools])
-        most = min(counter.count(wide), counter.count(compact) + 2 * wide.count("\n"))
-        bound += base.TOOLS_ALLOWANCE + min(most, byte_count(compact))
+        shown = [tool.to_openai() for tool in tools]
+        text, lines = _write_json(shown), line_ends(shown)
+        bound += base.TOOLS_ALLOWANCE + min(counter.count(text) + 2 * lines, byte_count(text))
     return bound
 
 
@@ -58,18 +60,16 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
     extra, media = split_media(message.extra)
     bound += len(media) * base.MEDIA_ALLOWANCE
     texts, lines = [] if "content" in extra else [message.content], 0
-    extras = [extra]
     for call in message.tool_calls:
         values = call.values()
         # The arguments as sent too: a server may treat them as text.
-        (wide, read), (_, sent) = (_write_json({call.name: v}) for v in (values, call.arguments))
-        texts.append(max(read, sent, key=byte_count))
-        lines += wide.count("\n")
+        forms = (_write_json({call.name: form}) for form in (values, call.arguments))
+        texts.append(max(forms, key=byte_count))
+        lines += line_ends({call.name: values})
         bound += base.CALL_ALLOWANCE + base.ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
-        extras.append(call.extra)
-    for wide, compact in map(_write_json, filter(None, extras)):
-        texts.append(compact)
-        lines += wide.count("\n")
+    for fields in filter(None, (extra, *(call.extra for call in message.tool_calls))):
+        texts.append(_write_json(fields))
+        lines += line_ends(fields)
     text = "\n".join(texts)
     # The bytes make up for the white space: three or four of them are a token.
     return bound + min(count(text) + 2 * lines, byte_count(text))
@@ -90,10 +90,12 @@ def _is_media(part: object) -> bool:
     return MEDIA.search(str(cast("dict[str, Any]", part).get("type"))) is not None
 
 
-def _write_json(value: object) -> tuple[str, str]:
-    """Indented and compact."""
-    wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
-    return wide, compact
+def line_ends(value: Any) -> int:
+    """How many its indented JSON has; writing that takes long."""
+    if not value or isinstance(value, str | int | float):
+        return 0
+    inside = value.values() if hasattr(value, "values") else value
+    return len(inside) + 1 + sum(map(line_ends, inside))
 
 
 class BytesMeasured:

@@ -215,6 +215,11 @@ def render_continuation(
     """
     text = template.render(messages, thinking=thinking, tools=tools)
     reply = messages[place]
+    said = repair_surrogates(reply.content)
+    head = before + said
+    # As it was said, to its last visible character: nothing behind it can be a part of it.
+    if said != "" and said == said.rstrip() and not reply.tool_calls and text.startswith(head):
+        return Rendered(text, text[len(head) :])
     stand_in = Message(role=reply.role, content=STAND_IN)
     other = template.render(
         (*messages[:place], stand_in, *messages[place + 1 :]), thinking=thinking, tools=tools
@@ -226,7 +231,7 @@ def render_continuation(
     if reply.tool_calls:
         same = _says(template, before, kept, tools) == _content(reply.content, reply.tool_calls)
     else:
-        same = kept.strip() == repair_surrogates(reply.content).strip()
+        same = kept.strip() == said.strip()
     if other.startswith(head) and text.startswith(before) and text.endswith(tail) and same:
         return Rendered(text, tail)
     return Rendered(text)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from trl.chat_template_utils import add_response_schema, parse_response
 
-from memagent.errors import ConfigError, TokenizerError
+from memagent.errors import ConfigError
 from memagent.messages import Message, ToolCall, ToolSpec
 from memagent.texts import repair_surrogates
-from memagent.tokens.template import explain_refusal, to_template, unseen
+from memagent.tokens.template import ChatTemplate
 from memagent.tools.protocol import read_calls
 from memagent_engines.transformers.loading import slow_tokenizer
 
@@ -34,6 +34,7 @@ class Template:
 
     Raises:
         ConfigError: there is no chat template, or the tokenizer is a slow one.
+        TokenizerError: the chat template does not parse.
     """
 
     def __init__(
@@ -42,9 +43,10 @@ class Template:
         from tokenizers import Tokenizer
 
         self.tokenizer = tokenizer
-        self.source = chat_template or tokenizer.chat_template
-        """The Jinja template (or several, by name)."""
-        if not self.source:
+        given: object = chat_template or tokenizer.chat_template
+        named: dict[str, Any] = given if isinstance(given, dict) else {"default": given}
+        source, with_tools = named.get("default"), named.get("tool_use")
+        if not source:
             raise ConfigError(
                 f"the tokenizer of {tokenizer.name_or_path!r} has no chat template: give one (chat_template=, or set "
                 f"tokenizer.chat_template), or use the model's instruct variant, whose tokenizer has one"
@@ -52,11 +54,11 @@ class Template:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise slow_tokenizer(tokenizer)
+        self._template = ChatTemplate(source, tokenizer.special_tokens_map, with_tools)
         self._backend: Tokenizer = Tokenizer.from_str(backend.to_str())
         self._backend.no_truncation()
         self._backend.no_padding()
         self._backend.encode_special_tokens = backend.encode_special_tokens
-        self._shows_tools = False
 
     def render(
         self,
@@ -70,31 +72,7 @@ class Template:
         Raises:
             TokenizerError: the template rejects the messages, or doesn't show the tools.
         """
-        text = self._render(messages, thinking, tools)
-        if tools and not self._shows_tools:
-            if text == self._render(messages, thinking, ()):
-                raise TokenizerError(unseen(tools))
-            self._shows_tools = True
-        return text
-
-    def _render(
-        self, messages: Sequence[Message], thinking: bool | None, tools: Sequence[ToolSpec]
-    ) -> str:
-        # Left out if unset: templates check whether it is defined.
-        switch: dict[str, Any] = {} if thinking is None else {"enable_thinking": thinking}
-        try:
-            text = self.tokenizer.apply_chat_template(
-                [to_template(message) for message in messages],
-                chat_template=self.source if isinstance(self.source, str) else None,
-                add_generation_prompt=True,
-                tokenize=False,
-                tools=[tool.to_openai() for tool in tools] or None,
-                **switch,
-            )
-        except Exception as error:  # jinja2's errors, and whatever a template's own code raises
-            raise TokenizerError(explain_refusal(messages, tools, error)) from error
-        assert isinstance(text, str), "one conversation was rendered, to text"
-        return repair_surrogates(text)
+        return repair_surrogates(self._template.render(messages, thinking=thinking, tools=tools))
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a text rendered by the template. Lets other threads run meanwhile."""
@@ -127,7 +105,7 @@ class Template:
         if self._parsing is not None:
             parsed = Message.from_openai(parse_response(self._parsing, list(ids), list(prompt)))
             return parsed.content, parsed.tool_calls
-        if not isinstance(self.source, str) or TOOL_CALL not in self.source:
+        if TOOL_CALL not in self._written_with_tools:
             raise ConfigError(
                 f"it is not known how the chat template of {self.tokenizer.name_or_path!r} writes tool calls: use "
                 f"protocol = 'text' or 'compact'"
@@ -135,12 +113,15 @@ class Template:
         said, calls, problem = read_calls(self.decode(ids), [tool.name for tool in tools])
         return (self.decode(ids), ()) if problem else (said, calls)
 
+    @property
+    def _written_with_tools(self) -> str:
+        return self._template.tool_source or self._template.source
+
     @cached_property
     def _parsing(self) -> PreTrainedTokenizerBase | None:
         """A tokenizer that parses replies; None for templates that TRL doesn't know."""
         other = copy.copy(self.tokenizer)  # the parser would otherwise be saved with the policy
-        if isinstance(self.source, str):
-            other.chat_template = self.source
+        other.chat_template = self._written_with_tools
         try:
             return add_response_schema(other)
         except ValueError:
