@@ -286,6 +286,8 @@ def test_a_run_is_removed_whole(store: RunStore) -> None:
     hint = "runs end with it" if store.path is None else "`memagent runs` lists them"
     with pytest.raises(RunNotFound, match=rf"'r2'.*{hint}"):
         store.remove("r2")
+    with pytest.raises(RunNotFound, match="no run 5 in"):
+        store.get(5)  # type: ignore[arg-type]
     with pytest.raises(RunMismatch, match=r"'r1' is taken"):
         store.create("r1", BINDING, {}, SOURCE)
 

@@ -86,7 +86,7 @@ class RunStore(Branching, Spending):
 
     def find(self, run_id: str) -> RunRecord | None:
         """The run with that id, or None."""
-        known = run_id.encode(errors="replace").decode()  # a lone surrogate is in no id
+        known = str(run_id).encode(errors="replace").decode()  # a lone surrogate is in no id
         found = self._db.read("SELECT * FROM runs WHERE id = ?", (known,))
         return _record(found[0]) if found else None
 
