@@ -26,6 +26,7 @@ PAGE = (ROOT / "docs" / "smol.md").read_text(encoding="utf-8")
         ("imitation", "imitation", MEMORY_GATE),
         ("imitation, then rewards", "grpo", MEMORY_GATE),
         ("imitation, then as much more", "more", MEMORY_GATE),
+        ("imitation, then rejection sampling", "rejection", MEMORY_GATE),
         ("imitation, asked once with the newest text", "truncated", "direct-left"),
         ("no model: the question's words as a pattern", "search", "regex"),
         ("no model: BM25's best sentences", "search", "bm25"),
@@ -81,6 +82,9 @@ def test_differences() -> None:
         in PAGE
     )
     assert f"more imitation {otherwise}." in PAGE
+    over, _ = difference("grpo", "rejection")
+    interval = f"({100 * over.low:+.1f} to {100 * over.high:+.1f})"
+    assert f"Rewards scored {100 * over.mean:.1f} above rejection sampling\n{interval}" in PAGE
     trained, _ = difference("grpo", "untrained", to=UNTRAINED)
     by = f"{100 * trained.mean:.1f} points over both tasks"
     assert f"{by} (+{100 * trained.low:.1f} to +{100 * trained.high:.1f})" in PAGE
