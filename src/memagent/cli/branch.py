@@ -1,7 +1,5 @@
 """`memagent branch`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

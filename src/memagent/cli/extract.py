@@ -1,7 +1,5 @@
 """`memagent summarize` and `memagent extract`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
