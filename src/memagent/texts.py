@@ -1,5 +1,6 @@
 """Words for values, errors and counts, repairs of texts before they are sent or stored, and a search from the end."""
 
+import hashlib
 import json
 import os
 import re
@@ -96,6 +97,12 @@ def repair_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATES.sub("\ufffd", text)
     return text
+
+
+def digest(text: str | bytes, size: int = 16) -> str:
+    """The hash of a text, of `size` bytes, in hex."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(raw, digest_size=size).hexdigest()
 
 
 def last_end(pattern: re.Pattern[str], text: str, low: int, bound: int, look: int) -> int | None:

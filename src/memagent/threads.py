@@ -156,7 +156,7 @@ class Closing(ABC):
         await self.aclose()
 
     def __enter__(self) -> Self:
-        return self
+        return run_sync(self.__aenter__())
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -13,11 +13,12 @@ from typing import Any, ClassVar, TypeVar
 
 from memagent.errors import ConfigError, EngineFailed, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
-from memagent.models.base import refuse_overflow, refuse_unread
+from memagent.models.base import refuse_overflow
 from memagent.models.policy import Policy
-from memagent.texts import expand
+from memagent.texts import expand, quote
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
+from memagent.tokens.template import TEXT_PROTOCOL
 from memagent_engines.sharing import Asked, Drawn, Engine, SharedEngine, lease, release
 
 T = TypeVar("T")
@@ -272,3 +273,19 @@ def find_model(source: str | Path) -> tuple[str, Policy | None]:
             f"memagent-train export"
         )
     return str(folder), Policy.load(folder)
+
+
+def refuse_unread(who: str, request: ChatRequest) -> None:
+    """Raises a `ConfigError` if a request has what these models don't take: calls, or parts that aren't text."""
+    if request.tools and request.tool_choice != "none":
+        names = [tool.name for tool in request.tools]
+        raise ConfigError(
+            f"the model {who!r} runs in this process, where replies are not parsed for calls of the tools {names!r}; "
+            f"{TEXT_PROTOCOL}, or serve it (vllm:, sglang:)"
+        )
+    for parts in (message.extra.get("content") for message in request.messages):
+        if parts:
+            raise ConfigError(
+                f"the model {who!r} runs in this process, where it reads text only, and cannot see {quote(parts)}; "
+                f"leave it out, or serve the model (vllm:, sglang:)"
+            )

@@ -40,8 +40,7 @@ def serve_mcp(given: Mcp) -> None:
 
     MCP clients start this command themselves and talk to it over standard input and output.
     """
-    outcome = Outcome(Display.NONE)
-    with report_errors(outcome):
+    with report_errors(Outcome(Display.NONE)) as outcome:
         if find_spec("mcp") is None:
             raise ConfigError(name_extra("memagent mcp", "mcp"))
         from memagent_mcp.roots import Roots

@@ -93,8 +93,7 @@ def serve(given: Serve) -> None:
     Requests that fit the window reach the model's server unchanged. A longer document is read through a memory, a
     longer history is summarised; the response says so.
     """
-    outcome = Outcome()
-    with report_errors(outcome):
+    with report_errors(Outcome()) as outcome:
         if not all(map(find_spec, ("starlette", "uvicorn"))):
             raise ConfigError(name_extra("memagent serve", "serve"))
         from memagent import MemoryAgent, open_model

@@ -2,8 +2,9 @@ import pytest
 
 from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Message, ToolCall, ToolSpec
-from memagent.models.base import Wrapper, refuse_unread
+from memagent.models.base import Wrapper
 from memagent.models.scripted import ScriptedModel
+from memagent_engines.in_process import refuse_unread
 
 
 async def test_a_wrapper_is_what_it_wraps() -> None:

@@ -196,8 +196,8 @@ async def test_no_limits_limit_nothing() -> None:
     [
         ({"cost": 1.0}, "prompt_price="),
         ({"cost": 1.0, "prompt_price": 1.0}, "completion_price="),
-        ({"calls": -1}, "calls=-1"),
-        ({"seconds": float("nan")}, "seconds=nan"),
+        ({"calls": -1}, "^calls must be greater than or equal to 0, got -1$"),
+        ({"seconds": float("nan")}, "^seconds must be a finite number, got nan$"),
         ({"call": 1}, "^call is unknown$"),
         ({"calls": "many"}, "^calls must be a valid integer.*got 'many'$"),
     ],

@@ -13,7 +13,7 @@ from scipy.stats import binom, binomtest
 
 from memagent.errors import ConfigError
 from memagent.tasks import statistics
-from memagent.tasks.statistics import Estimate, Z, amount_interval, estimate, wilson
+from memagent.tasks.statistics import Estimate, Z, estimate, wilson
 
 SCORES = st.lists(st.sampled_from([None, 0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30)
 
@@ -80,10 +80,9 @@ def test_a_bootstrap_without_bca_interval_is_quiet(recwarn: pytest.WarningsRecor
 
 
 @pytest.mark.parametrize("given", [[], [[]]])
-@pytest.mark.parametrize("function", [estimate, amount_interval])
-def test_no_samples_are_an_error(function: Callable[..., object], given: list[list[float]]) -> None:
+def test_no_samples_are_an_error(given: list[list[float]]) -> None:
     with pytest.raises(ConfigError, match="leave empty cells out"):
-        function(given)
+        estimate(given)
 
 
 @given(st.lists(SCORES, min_size=1, max_size=3))
@@ -109,11 +108,3 @@ def test_intervals_hold_the_truth_in_about_95_of_100_trials(
     rng = np.random.default_rng(7)
     held = sum(one.low <= truth <= one.high for one in (draw(rng) for _ in range(200)))
     assert held >= 180  # 190 are expected; less than 180 of 200 has a chance of one in a thousand
-
-
-def test_amounts() -> None:
-    assert amount_interval([[2.0, 2.0], [4.0]]) == (3.0, 3.0, 3.0)
-    mean, low, high = amount_interval([[1.0, 2.0, 3.0] * 20])
-    assert mean == pytest.approx(2.0)
-    assert 1.7 < low < 1.85
-    assert 2.15 < high < 2.3

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from memagent.tasks.statistics import amount_interval
+import numpy as np
+
+from memagent.tasks.statistics import bootstrap_interval
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.fits import Line, Ratio, against_prediction, straight_line
@@ -119,7 +121,12 @@ def _keep_answered(records: Sequence[Record]) -> list[Record]:
 
 
 def _amount(strata: Sequence[Sequence[Record]], of: Callable[[Record], float]) -> Amount:
-    return Amount(*amount_interval([[of(r) for r in records] for records in strata]))
+    """Unweighted mean over tasks, with its bootstrap interval; of no width if each task's amounts are equal."""
+    arrays = [np.array([of(record) for record in records], dtype=float) for records in strata]
+    low = high = mean = float(np.mean([values.mean() for values in arrays]))
+    if any(values.min() < values.max() for values in arrays):
+        low, high = bootstrap_interval(arrays)
+    return Amount(mean, min(low, mean), max(high, mean))
 
 
 def _mean_prediction(

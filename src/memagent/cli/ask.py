@@ -18,7 +18,6 @@ from memagent.cli.setup import (
     Ask,
     Served,
     agent_again,
-    chosen_display,
     chosen_store,
     existing_store,
     expected_chars,
@@ -45,8 +44,7 @@ def ask(given: Ask) -> None:
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
-    with report_errors(outcome):
+    with report_errors(given.outcome()) as outcome:
         questions = given.list_questions()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         outcome.store = store = chosen_store(given.store, durable=given.durable)
@@ -97,8 +95,7 @@ def estimate(given: Ask) -> None:
 
     A server is only asked for its window and tokenizer. Retries cost extra.
     """
-    outcome = Outcome(chosen_display(given.display, json=given.json))
-    with report_errors(outcome):
+    with report_errors(given.outcome()) as outcome:
         questions = given.list_questions()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         with closing(given.agent(None)) as agent:
@@ -145,9 +142,7 @@ def resume(given: Resume) -> None:
 
     Finished calls are not sent again. A tool session can only be resumed by the program that has its tools.
     """
-    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
-    outcome.run_id = given.run_id
-    with report_errors(outcome):
+    with report_errors(given.outcome(run_id=given.run_id)) as outcome:
         outcome.store = store = existing_store(given.store, durable=given.durable)
         record = store.get(given.run_id)
         if record.status == "finished":

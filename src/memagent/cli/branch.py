@@ -1,15 +1,13 @@
 """`memagent branch`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 
 from memagent.cli import options as opt
 from memagent.cli.ask import open_again, run
-from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.exits import report_errors
 from memagent.cli.options import MODEL, RUN, option
-from memagent.cli.setup import Reading, agent_again, chosen_display, existing_store
+from memagent.cli.setup import Reading, agent_again, existing_store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +37,7 @@ def branch(given: Branch) -> None:
 
     The old run stays as it is, and what isn't given is taken from it.
     """
-    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
-    with report_errors(outcome):
+    with report_errors(given.outcome()) as outcome:
         from memagent.cli.fetch import ensure_fetched
         from memagent.memory.branch import check_origin
 

@@ -64,8 +64,7 @@ def demo(
 
     With [b]--model smol[/], a small language model answers three questions about a chapter.
     """
-    outcome = Outcome(chosen_display(display, json=json))
-    with report_errors(outcome):
+    with report_errors(Outcome(chosen_display(display, json=json))) as outcome:
         if model.strip() != EXTRACTIVE:
             if question is not None:
                 raise ConfigError(

@@ -128,10 +128,10 @@ class Outcome:
 
 
 @contextmanager
-def report_errors(outcome: Outcome) -> Generator[None]:
+def report_errors(outcome: Outcome) -> Generator[Outcome]:
     """Turns whatever ends a command into a message on standard error and an exit code."""
     try:
-        yield
+        yield outcome
         sys.stdout.flush()
     except errors.MemagentError as error:
         _report(error, str(error), error.run_id, outcome)

@@ -1,16 +1,14 @@
 """`memagent summarize` and `memagent extract`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from memagent.cli import options as opt
 from memagent.cli.ask import ask, run
-from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.exits import report_errors
 from memagent.cli.options import RUN, argument, option
-from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store, open_source
+from memagent.cli.setup import Ask, check_out, chosen_store, open_source
 
 NOT_SUMMARIZED = ("question", "questions", "prompts", "reread")
 NOT_LISTED = ("questions", "prompts", "gate", "degenerate", "reread")
@@ -64,8 +62,7 @@ def extract(given: Extract) -> None:
     from memagent.named import load_function
     from memagent.schemas import read_schema
 
-    outcome = Outcome(chosen_display(given.display, json=given.json), out=given.out)
-    with report_errors(outcome):
+    with report_errors(given.outcome(again=(), out=given.out)) as outcome:
         given.list_questions()
         if given.schema.endswith(".json"):
             schema: Any = read_schema(Path(given.schema))

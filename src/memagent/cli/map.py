@@ -16,7 +16,7 @@ import typer
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.options import RUN, Display, argument, option
 from memagent.cli.session import drive
-from memagent.cli.setup import Ask, check_out, chosen_display, chosen_store
+from memagent.cli.setup import Ask, check_out, chosen_store
 from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound
 from memagent.terminal import say, shorten
@@ -58,8 +58,7 @@ def map_documents(given: Map) -> None:
 
     Started again with the same [b]--out[/], it continues where it stopped and tries failed documents again.
     """
-    outcome = Outcome(chosen_display(given.display), given.again())
-    with report_errors(outcome):
+    with report_errors(given.outcome()) as outcome:
         given.list_questions()
         if given.out is not None:  # a lock beside a link to it would be another one
             given = replace(given, out=given.out.resolve())

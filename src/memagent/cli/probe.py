@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.exits import report_errors
 from memagent.cli.fetch import ensure_fetched
 from memagent.cli.options import Display
 from memagent.cli.session import drive
-from memagent.cli.setup import Served, chosen_display
+from memagent.cli.setup import Served
 from memagent.errors import ModelError
 from memagent.terminal import say
 
@@ -39,8 +39,7 @@ def probe(given: Probe) -> None:
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    outcome = Outcome(chosen_display(given.display, json=given.json))
-    with report_errors(outcome):
+    with report_errors(given.outcome()) as outcome:
         from memagent.models.probe import probe as find_out
         from memagent.models.spec import open_model
 

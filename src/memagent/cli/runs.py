@@ -53,8 +53,7 @@ def list_runs(
     if context.invoked_subcommand is not None:
         context.obj = store
         return
-    outcome = Outcome(chosen_display(display, json=json))
-    with report_errors(outcome):
+    with report_errors(Outcome(chosen_display(display, json=json))) as outcome:
         outcome.store = opened = existing_store(store)
         records = opened.runs(limit=limit if search is status is None else None)
         chosen = (
@@ -86,8 +85,7 @@ def remove(
     store: opt.Store = None,
 ) -> None:
     """Remove runs and everything stored with them. Runs in use are left alone."""
-    outcome = Outcome()
-    with report_errors(outcome):
+    with report_errors(Outcome()) as outcome:
         outcome.store = opened = existing_store(store or context.obj)
         for run_id in run_ids:
             opened.get(run_id)  # all of them exist, or none is removed
@@ -110,8 +108,7 @@ def prune(
     store: opt.Store = None,
 ) -> None:
     """Remove old or finished runs. Runs in use are left alone."""
-    outcome = Outcome()
-    with report_errors(outcome):
+    with report_errors(Outcome()) as outcome:
         if older_than is None and not finished:
             raise ConfigError(
                 "prune needs to know which runs to remove: give --older-than (such as 30d), --finished, or both"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
+from memagent.cli.exits import Outcome
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.terminal import on_terminal
@@ -79,6 +80,11 @@ class Served:
 
             given["retry"] = RetryPolicy(attempts=self.retries + 1)
         return {name: value for name, value in given.items() if value is not None}
+
+    def outcome(self, **known: Any) -> Outcome:
+        """What the command knows as it begins."""
+        known = {"again": self.again()} | known
+        return Outcome(chosen_display(self.display, json=self.json), **known)
 
     def again(self) -> list[tuple[str, Any]]:
         """The options to repeat when resuming; the values of headers and secrets of URLs are left out."""

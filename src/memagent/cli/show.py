@@ -47,8 +47,7 @@ def show(
 
     A tool session shows its calls, their results, and what left the context.
     """
-    outcome = Outcome(chosen_display(display, json=json))
-    with report_errors(outcome):
+    with report_errors(Outcome(chosen_display(display, json=json))) as outcome:
         outcome.store = opened = existing_store(store)
         record = opened.get(run_id)
         asked = range(len(record.binding["questions"]))

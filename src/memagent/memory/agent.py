@@ -1,7 +1,5 @@
 """`MemoryAgent`: settings, and the ways to run the loop (`loop.py`) with them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The calls of a reading: what they show, and what is committed with their replies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -27,7 +27,7 @@ from memagent.errors import (
 )
 from memagent.run.result import Result
 from memagent.run.sync import check_run_id, new_run_id
-from memagent.texts import expand
+from memagent.texts import digest, expand
 from memagent.threads import in_thread
 
 if TYPE_CHECKING:
@@ -128,14 +128,13 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
     if isinstance(source, os.PathLike):
         what, mark = str(path := expand(source).absolute()), f"-{_digest(path)}"
     elif isinstance(source, str | bytes):
-        raw = source.encode(errors="surrogatepass") if isinstance(source, str) else source
-        what = hashlib.blake2b(raw, digest_size=16).hexdigest()
+        what = digest(source)
     else:
         return f"{prefix}-{new_run_id()}"
     recipe = agent.recipe() | {"read_ahead": 1}  # defaults keep the names of earlier versions
     recipe |= dict.fromkeys({"base_url"} & recipe.keys())
-    key = json.dumps([what, question, recipe], sort_keys=True, default=str).encode()
-    return f"{prefix}-{hashlib.blake2b(key, digest_size=8).hexdigest()}{mark}"
+    key = json.dumps([what, question, recipe], sort_keys=True, default=str)
+    return f"{prefix}-{digest(key, 8)}{mark}"
 
 
 def _digest(path: Path) -> str:

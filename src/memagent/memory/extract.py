@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -24,7 +23,7 @@ from memagent.run.exchange import Exchange, Record, Reply
 from memagent.run.log import Log
 from memagent.run.result import Result
 from memagent.runstore.conversations import without_text
-from memagent.texts import plural
+from memagent.texts import digest, plural
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 
@@ -156,8 +155,7 @@ class RowLoop(MemoryLoop):
         """Puts the rows that the run doesn't have among the effects to commit, and returns them."""
         fresh, log = list[WrittenRow](), self._log
         for row in rows:
-            digest = hashlib.blake2b(row.line.encode(), digest_size=8).digest()
-            seen = SEEN % (int.from_bytes(digest) >> 1)  # SQLite's integers are signed
+            seen = SEEN % (int(digest(row.line, 8), 16) >> 1)  # SQLite's integers are signed
             if seen in also or log.store.effect(log.run_id, seen) is not None:
                 continue
             number = was.rows + len(fresh)

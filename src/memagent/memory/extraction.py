@@ -1,7 +1,5 @@
 """What an extraction returns: rows and their places, read from the run store as they are used."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

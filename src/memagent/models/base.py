@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from memagent.errors import ConfigError, ContextOverflow
+from memagent.errors import ContextOverflow
 from memagent.messages import ChatRequest, Completion
 from memagent.models.policy import Policy, policy_of
-from memagent.texts import quote
 from memagent.tokens.base import TokenCounter
-from memagent.tokens.template import TEXT_PROTOCOL
 
 
 class ChatModel(Protocol):
@@ -52,22 +50,6 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
             f"max_tokens",
             attempts=0,
         )
-
-
-def refuse_unread(who: str, request: ChatRequest) -> None:
-    """Raises a `ConfigError` if a request has what in-process models don't take: calls, or parts that aren't text."""
-    if request.tools and request.tool_choice != "none":
-        names = [tool.name for tool in request.tools]
-        raise ConfigError(
-            f"the model {who!r} runs in this process, where replies are not parsed for calls of the tools {names!r}; "
-            f"{TEXT_PROTOCOL}, or serve it (vllm:, sglang:)"
-        )
-    for parts in (message.extra.get("content") for message in request.messages):
-        if parts:
-            raise ConfigError(
-                f"the model {who!r} runs in this process, where it reads text only, and cannot see {quote(parts)}; "
-                f"leave it out, or serve the model (vllm:, sglang:)"
-            )
 
 
 class Unserved:

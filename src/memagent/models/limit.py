@@ -2,14 +2,13 @@
 
 import asyncio
 import copy
-import math
 import threading
 import time
 from functools import partial
 from numbers import Integral
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from memagent.errors import ConfigError, LimitReached, ModelError, TokenizerError
 from memagent.messages import ChatRequest, Completion, Options, Usage
@@ -21,6 +20,7 @@ from memagent.tokens.byte_bound import ByteBound
 
 PRICE_UNIT = 1_000_000
 """Prices are per million tokens, as providers list them."""
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ConcurrencyLimit(Wrapper):
@@ -57,19 +57,19 @@ class Limits(Options):
         ConfigError: a limit is unknown or negative, or `cost` is given without both prices.
     """
 
-    calls: int | None = None
+    calls: int | None = Field(default=None, ge=0)
     """Calls. A call that a `Retry` inside the limit repeats counts once; from earlier sessions of a run, every attempt
     counts, and every call that was in flight when one ended."""
-    tokens: int | None = None
+    tokens: int | None = Field(default=None, ge=0)
     """Prompt plus completion tokens, including those of discarded replies."""
-    seconds: float | None = None
+    seconds: Amount | None = None
     """Wall-clock seconds since the first call, checked before each call. A call isn't cut off, not even while it waits
     for a busy server: `RetryPolicy(deadline=)` bounds that."""
-    cost: float | None = None
+    cost: Amount | None = None
     """Money, in the currency of the prices."""
-    prompt_price: float | None = None
+    prompt_price: Amount | None = None
     """Price per million prompt tokens. Cached ones count in full."""
-    completion_price: float | None = None
+    completion_price: Amount | None = None
     """Price per million completion tokens."""
     answer: bool = False
     """If a limit stops a reading, make one more call per question to answer from the memory so far. Such an answer is
@@ -77,10 +77,6 @@ class Limits(Options):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name in set(type(self).model_fields) - {"answer"}:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < math.inf:
-                raise ConfigError(f"limit {name}={value!r} is invalid; give a number of at least 0")
         if self.cost is not None and None in (self.prompt_price, self.completion_price):
             raise ConfigError(
                 f"cost={self.cost!r} needs prices; give prompt_price= and "

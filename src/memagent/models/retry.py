@@ -6,14 +6,14 @@ import logging
 import random
 from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
 from time import monotonic
 from typing import ParamSpec, TypeVar
 
-from memagent.errors import ConfigError, ConnectionFailed, ModelError, RequestTimeout, ServerBusy
-from memagent.messages import ChatRequest, Completion, Failure
+from pydantic import Field
+
+from memagent.errors import ConnectionFailed, ModelError, RequestTimeout, ServerBusy
+from memagent.messages import ChatRequest, Completion, Failure, Options
 from memagent.models.base import ChatModel, Wrapper
 from memagent.texts import repair_surrogates
 from memagent.threads import in_thread
@@ -37,8 +37,7 @@ FAILURES_KEPT = 20
 all become events of the run, so the last entry sums up the rest."""
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
+class RetryPolicy(Options, strict=True):
     """How long a call is retried while its error may be temporary (`ModelError.retryable`).
 
     The wait after the k-th failure is `0.5 * 2**(k - 1)` seconds minus a random part of up to half,
@@ -51,26 +50,14 @@ class RetryPolicy:
         ConfigError: fewer than one attempt, a negative time, or a deadline of 0.
     """
 
-    attempts: int = 5
+    attempts: int = Field(default=5, ge=1)
     """Maximum number of attempts, not counting `patience`."""
-    max_wait: float = 60.0
+    max_wait: float = Field(default=60.0, ge=0)
     """Maximum seconds between two attempts."""
-    deadline: float | None = None
+    deadline: float | None = Field(default=None, gt=0)
     """Maximum seconds for a call with all its attempts and waits; None for no limit."""
-    patience: float = 600.0
+    patience: float = Field(default=600.0, ge=0)
     """Seconds since the first of consecutive such failures. A vLLM server is back within one to ten minutes."""
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.attempts, Integral) and self.attempts >= 1):
-            raise ConfigError(f"attempts must be at least 1, got {self.attempts!r}")
-        if not all(isinstance(s, Real) and s >= 0 for s in (self.max_wait, self.patience)):
-            raise ConfigError(
-                f"max_wait {self.max_wait!r} and patience {self.patience!r} must be 0 seconds or more"
-            )
-        if self.deadline is not None and not (
-            isinstance(self.deadline, Real) and self.deadline > 0
-        ):
-            raise ConfigError(f"deadline must be over 0 seconds or None, got {self.deadline!r}")
 
 
 class Retry(Wrapper):
@@ -91,7 +78,9 @@ class Retry(Wrapper):
         patience: float = 600.0,
     ) -> None:
         super().__init__(inner)
-        self.retries = RetryPolicy(attempts, max_wait, deadline, patience)
+        self.retries = RetryPolicy(
+            attempts=attempts, max_wait=max_wait, deadline=deadline, patience=patience
+        )
         self._answered = False  # only ever becomes true, so threads need no lock for it
 
     async def complete(self, request: ChatRequest) -> Completion:

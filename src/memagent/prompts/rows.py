@@ -1,7 +1,5 @@
 """Rows: the wording that asks for them, and finding the JSON objects in a reply."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

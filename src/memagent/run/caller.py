@@ -15,6 +15,7 @@ from memagent.models.retry import count_in_thread, patiently
 from memagent.prompts import UnusableReply
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
+from memagent.texts import digest
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 
@@ -196,7 +197,7 @@ class Caller:
         """The committed reply; raises the committed failure, or `RunMismatch` if it was for other messages."""
         if "failed" in body:
             raise ModelError(body["failed"], attempts=body["attempts"])
-        if exchange.kind == "summary" and body.get("prompt") != digest(exchange.messages):
+        if exchange.kind == "summary" and body.get("prompt") != digest_prompt(exchange.messages):
             raise RunMismatch(
                 f"{exchange.key} of this run summarises different turns than a replay would: the run was made by "
                 f"an earlier version of memagent, or tokens are counted differently; start a new run"
@@ -222,7 +223,7 @@ def _make_record(
     dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
     tried = {"attempt": reply.attempt} if reply.attempt else {}
     # Which turns a summary covers depends on token counts, so a replay must notice a difference.
-    asked = {"prompt": digest(exchange.messages)} if exchange.kind == "summary" else {}
+    asked = {"prompt": digest_prompt(exchange.messages)} if exchange.kind == "summary" else {}
     body = {"reply": dump, **tried, **asked, **more}
     return body, exchange.unsaved, (*exchange.retried, *events), exchange.also
 
@@ -235,13 +236,12 @@ def waste(usage: Usage) -> Usage:
     )
 
 
-def digest(messages: tuple[Message, ...]) -> str:
+def digest_prompt(messages: tuple[Message, ...]) -> str:
     """Identifies a prompt: 64 bits in hex."""
-    raw = "\0".join(message.model_dump_json() for message in messages).encode()
-    return hashlib.blake2b(raw, digest_size=8).hexdigest()
+    return digest("\0".join(message.model_dump_json() for message in messages), 8)
 
 
 def seed_of(run_seed: int, key: str, attempt: int) -> int:
     """The engine's seed for one call: 31 bits, the same in every process and after every resume."""
-    digest = hashlib.blake2b(f"{run_seed}:{key}:{attempt}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest) & 0x7FFFFFFF
+    raw = hashlib.blake2b(f"{run_seed}:{key}:{attempt}".encode(), digest_size=4).digest()
+    return int.from_bytes(raw) & 0x7FFFFFFF

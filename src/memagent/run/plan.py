@@ -5,21 +5,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
-from pydantic import ValidationError
-
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
-from memagent.messages import Leaf, Sampling
+from memagent.messages import Options, Sampling
 from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
-from memagent.texts import describe_problem, quote, repair_surrogates
+from memagent.texts import quote, repair_surrogates
 from memagent.tokens import TokenCounter
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Settings(Leaf, strict=True):
+class Settings(Options, strict=True):
     """An agent's settings as plain data, stored with each run so that the agent can be recreated."""
 
     sampling: Sampling = Sampling()
@@ -28,11 +26,7 @@ class Settings(Leaf, strict=True):
     @classmethod
     def choose(cls, policy: dict[str, Any], **given: Any) -> Self:
         """The given settings that aren't None, else the policy's, else the defaults; a bad one is a `ConfigError`."""
-        fields = {name: value for name, value in given.items() if value is not None}
-        try:
-            return cls.model_validate(policy | fields)
-        except ValidationError as error:
-            raise ConfigError(describe_problem(error)) from error
+        return cls(**policy | {name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True)

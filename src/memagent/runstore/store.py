@@ -29,6 +29,7 @@ _ANSWERED = (
 )
 """A conversation has an answer for its task and for each further message (`said-N`)."""
 _AT = "FROM effects WHERE run = ? AND kind = ? AND number = ?"
+_DONE = "FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL"
 _LAST = "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?"
 
 
@@ -269,19 +270,13 @@ class RunStore(Branching, Spending):
 
     def latest(self, run_id: str, kind: str) -> tuple[int, dict[str, Any]] | None:
         """Number and body of the committed effect of a kind with the highest number."""
-        found = self._db.read(
-            "SELECT number, body FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL "
-            "ORDER BY number DESC LIMIT 1",
-            (run_id, kind),
-        )
+        latest = f"SELECT number, body {_DONE} ORDER BY number DESC LIMIT 1"
+        found = self._db.read(latest, (run_id, kind))
         return (found[0][0], json.loads(found[0][1])) if found else None
 
     def count(self, run_id: str, kind: str) -> int:
         """How many effects of a kind are committed."""
-        return self._db.read(
-            "SELECT COUNT(*) FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL",
-            (run_id, kind),
-        )[0][0]
+        return self._db.read(f"SELECT COUNT(*) {_DONE}", (run_id, kind))[0][0]
 
     def events(self, run_id: str, after: int = -1, kind: str | None = None) -> Iterator[Event]:
         """The run's events with `seq > after`, or those of them of one type, in order, read as they are consumed."""

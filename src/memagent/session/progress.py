@@ -1,11 +1,11 @@
 """Whether a session still learns anything: a model that forgets may read the same again and again."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from memagent.messages import ToolCall
 from memagent.session.context.ledger import normalise_json
+from memagent.texts import digest
 from memagent.tools import ToolOutput
 
 TELL_AFTER, STOP_AFTER = 2, 4
@@ -42,8 +42,7 @@ class Progress:
     def note(self, call: ToolCall, output: ToolOutput) -> None:
         """Looks whether a call and its result are new."""
         what = "\0".join((call.name, normalise_json(call.arguments), output.text))
-        raw = what.encode("utf-8", "surrogatepass")
-        key = hashlib.blake2b(raw, digest_size=DIGITS // 2).hexdigest()
+        key = digest(what, DIGITS // 2)
         self._calls, self._new = self._calls + 1, self._new + (key not in self._seen)
         self._seen.pop(key, None)
         self._seen[key] = None

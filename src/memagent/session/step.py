@@ -1,7 +1,6 @@
 """One step of a session: parses a reply and runs its calls, each only once, whatever happens in between."""
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from memagent.prompts import Neutraliser
 from memagent.prompts.reply import UnusableReply, visible
 from memagent.run.log import Log
 from memagent.run.sync import together
+from memagent.texts import digest
 from memagent.threads import in_thread
 from memagent.tools import ToolContext, ToolOutput, Toolset
 from memagent.tools.protocol import read_calls
@@ -148,5 +148,4 @@ class ToolCalls:
             return None
         run = await in_thread(self._log.store.get, self._log.run_id)
         # Another store may have a run of the same name, but not from the same time.
-        raw = f"{run.id}\0{run.created!r}\0{effect}".encode()
-        return ToolContext(call.id, attempt, hashlib.blake2b(raw, digest_size=16).hexdigest())
+        return ToolContext(call.id, attempt, digest(f"{run.id}\0{run.created!r}\0{effect}"))

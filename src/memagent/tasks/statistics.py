@@ -1,4 +1,4 @@
-"""Means of scores (in [0, 1]) and amounts, with two-sided 95% intervals.
+"""Means of scores (in [0, 1]), with two-sided 95% intervals.
 
 Most functions take *strata*, one sequence of values per task. The mean over strata is unweighted, as in RULER: each
 task counts the same, however many samples it has. numpy and scipy come with the extras `bench` and `train`.
@@ -88,21 +88,6 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
         scored_mean=_mean(*(np.array(some) for some in scored if some)) if any(scored) else None,
         method=method,
     )
-
-
-def amount_interval(strata: Iterable[Values]) -> tuple[float, float, float]:
-    """Unweighted mean over tasks of unbounded amounts (seconds, tokens), and its bootstrap interval: low, high.
-
-    All three are equal if each task's amounts are. Raises a `ConfigError` if there is no amount.
-    """
-    arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
-    if not arrays:
-        raise ConfigError("the mean of no amounts is undefined; leave empty cells out")
-    mean = _mean(*arrays)
-    if all(values.min() == values.max() for values in arrays):
-        return mean, mean, mean
-    low, high = bootstrap_interval(arrays)
-    return mean, min(low, mean), max(high, mean)
 
 
 def _mean(*arrays: Array) -> float:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
-from memagent.threads import Closing, in_background, run_sync
+from memagent.threads import Closing, in_background
 from memagent.tools.base import Tool
 from memagent.tools.mcp_connection import Connect, Connection, Log
 
@@ -175,9 +175,6 @@ class McpServer(Closing):
         connection, self._connection = self._connection, None
         if connection is not None:
             await asyncio.shield(in_background(connection.close()))
-
-    def __enter__(self) -> Self:
-        return run_sync(self.__aenter__())
 
     def __repr__(self) -> str:
         return f"<{self._who.removeprefix('the ')}>"

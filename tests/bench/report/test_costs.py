@@ -52,6 +52,15 @@ def test_tasks_weigh_the_same() -> None:
     assert one.calls.mean == 2.0
 
 
+def test_interval_of_a_mean() -> None:
+    (one,) = costs(suite(*(record(index=i, seconds=1.0 + i % 3) for i in range(60))))
+    assert one.seconds is not None
+    assert one.seconds.mean == pytest.approx(2.0)
+    assert 1.7 < one.seconds.low < 1.85
+    assert 2.15 < one.seconds.high < 2.3
+    assert one.calls.low == one.calls.mean == one.calls.high
+
+
 def test_resumed_samples_have_no_time() -> None:
     (one,) = costs(suite(record(seconds=1.0), record(index=1, seconds=50.0, resumed=True)))
     assert one.seconds is not None

@@ -1,6 +1,5 @@
 """Stores texts that left the context, and has the tool that reads them back."""
 
-import hashlib
 import threading
 from typing import Protocol
 
@@ -9,6 +8,7 @@ from memagent.errors import UnknownHandle
 from memagent.messages import ToolSpec
 from memagent.runstore import RunStore
 from memagent.session.context.anchors import BYTES_PER_TOKEN
+from memagent.texts import digest
 from memagent.tokens.base import TokenCounter
 from memagent.tools import Tool, tool
 
@@ -95,8 +95,7 @@ class FileArchive(RunArchive):
 
 def handle_of(text: str) -> str:
     """The hash of a text, in letters and digits."""
-    raw = text.encode("utf-8", "surrogatepass")
-    return f"t{hashlib.blake2b(raw, digest_size=HANDLE_BYTES).hexdigest()}"
+    return f"t{digest(text, HANDLE_BYTES)}"
 
 
 def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:

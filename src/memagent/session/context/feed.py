@@ -1,7 +1,6 @@
 """Feeding a buffer: it is given the whole history each time, and finds what is new."""
 
 import asyncio
-import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from memagent.session.context.anchors import Anchors
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.saved import Opened, Saved
 from memagent.session.context.turns import as_user, join_users, neutralise
-from memagent.texts import describe_problem
+from memagent.texts import describe_problem, digest
 from memagent.threads import Closing, in_background, in_thread, run_sync
 
 STATE_VERSION = 1
@@ -41,8 +40,7 @@ class Chain:
         self.systems, self.rest = tuple(messages[:length]), tuple(messages[length:])
         self._digests = [""]
         for message in self.rest:
-            raw = self._digests[-1] + message.model_dump_json()
-            self._digests.append(hashlib.blake2b(raw.encode(), digest_size=16).hexdigest())
+            self._digests.append(digest(self._digests[-1] + message.model_dump_json()))
 
     def mark(self, count: int | None = None) -> Mark:
         """The mark of its first `count` messages; of all by default."""
