@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from accelerate.utils import is_peft_model
 from datasets import Dataset
-from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
@@ -135,24 +134,24 @@ class ReplyTrainer(SFTTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
         """Mean negative log-likelihood of the learnt tokens of a batch, in nats."""
-        alone = self.accelerator.num_processes == 1
-        if return_outputs or not alone or inputs["input_ids"].device.type != "cpu":
+        if return_outputs or inputs["input_ids"].device.type != "cpu":
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         bare = self.accelerator.unwrap_model(model)
         bare = bare.get_base_model() if is_peft_model(bare) else bare
         labels = inputs["labels"][:, 1:]  # of each position, the id that comes next
         learnt = labels != NOT_LEARNT
         read = {name: inputs[name] for name in inputs if name != "labels"}
-        with self.accelerator.autocast():  # which the wrapped model's own forward would do
-            hidden = bare.base_model(**read, use_cache=False).last_hidden_state[:, :-1][learnt]
-            logits = bare.get_output_embeddings()(hidden).float()
-        loss = cross_entropy(logits, labels[learnt], reduction="sum")
-        right = (logits.argmax(-1) == labels[learnt]).float().mean().item()
-        self._metrics["train"]["mean_token_accuracy"].append(right)
-        self._total_train_tokens += int(inputs["attention_mask"].sum())
-        self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
-        count = len(hidden) if num_items_in_batch is None else num_items_in_batch
-        return loss / count
+        read["shift_labels"] = labels[learnt][None]
+
+        def cut(module: Any, args: Any, output: Any) -> Any:
+            output.last_hidden_state = output.last_hidden_state[:, :-1][learnt][None]
+            return output
+
+        hook = bare.base_model.register_forward_hook(cut)
+        try:  # TRL's head scales or caps logits as the model does
+            return super().compute_loss(model, read, num_items_in_batch=num_items_in_batch)
+        finally:
+            hook.remove()
 
 
 def dataset(rows: Sequence[TraceRow]) -> Dataset:
