@@ -7,17 +7,19 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate.utils import is_peft_model
 from datasets import Dataset
+from torch.utils.data import Sampler
 from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from memagent_train.arguments import device_arguments
 from memagent_train.config.sft import FREE_SFT, SftConfig
+from memagent_train.order import DataOrder, StepSampler
 from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translate_faults
@@ -125,6 +127,13 @@ class ReplyTrainer(SFTTrainer):
 
     def _send_telemetry(self) -> None:
         """Nothing is sent."""
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler:
+        """Passes follow one another without a break, so that no update has fewer conversations."""
+        args, rows = self.args, cast("Any", self.train_dataset)
+        passes = args.gradient_accumulation_steps * args.world_size
+        order = DataOrder(len(rows), args.train_batch_size * passes, args.seed)
+        return StepSampler(order, args.max_steps, 1)
 
     def compute_loss(
         self,

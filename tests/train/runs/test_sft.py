@@ -178,6 +178,16 @@ def test_it_goes_on_where_it_was(config: SftConfig, tmp_path: Path) -> None:
     assert RunFolder(whole).metrics.read_bytes() == before
 
 
+def test_every_update_has_as_many_conversations(config: SftConfig, tmp_path: Path) -> None:
+    """Also where a pass over five of them, four an update, ends."""
+    file = tmp_path / "traces.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, lines[-1].replace("bear", "cat")]))
+    warm_start(config, tmp_path / "run")
+    tokens = [line["num_tokens"] for line in metrics.read(RunFolder(tmp_path / "run").metrics)]
+    assert tokens == [tokens[0] * step for step in range(1, 7)]
+
+
 def test_checkpoints_may_come_more_often_from_then_on(config: SftConfig, tmp_path: Path) -> None:
     short = config.optimizer.model_copy(update={"steps": 3})
     warm_start(config.model_copy(update={"optimizer": short}), tmp_path)
