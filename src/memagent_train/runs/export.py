@@ -74,7 +74,7 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
         if held and not prompts:
             window = held  # an agent of the user's own may fill it
         (half / README).write_text(_readme(target, window, agent, prompts), encoding="utf-8")
-        check_export(model, half)
+        check_export(model, half, code=target.model.trust_remote_code)
     return Exported(out, target.checkpoint.step, prompts)
 
 
@@ -151,14 +151,14 @@ def _write(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def check_export(model: PreTrainedModel, folder: Path) -> None:
-    """Loads what was written.
+def check_export(model: PreTrainedModel, folder: Path, *, code: bool = False) -> None:
+    """Loads what was written, running its own code if `code`.
 
     Raises:
         TrainingError: it is a different model.
     """
-    again = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype)
-    AutoTokenizer.from_pretrained(folder)
+    again = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype, trust_remote_code=code)
+    AutoTokenizer.from_pretrained(folder, trust_remote_code=code)
     ids = torch.arange(CHECKED)[None] % embeddings(model)
     with torch.no_grad():
         was, now = model.eval()(ids).logits.float(), again.eval()(ids).logits.float()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import tomli_w
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
-from tests.train.runs.tiny import PROMPTS, write_run
+from tests.train.runs.tiny import PROMPTS, give_own_code, write_run
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from memagent.errors import ConfigError
@@ -221,6 +222,17 @@ def test_half_precision_may_round_as_much_as_logits_are_large(
         head.weight[:4].mul_(-1)
     with pytest.raises(TrainingError, match="does not load as"):
         check_export(policy, tmp_path)
+
+
+def test_a_policy_with_code_of_its_own_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", tmp_path / "modules")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = write_run(tmp_path, model={"trust_remote_code": True}, optimizer={"steps": 1})
+    give_own_code(tmp_path / "model")
+    out = export(train(load_train(file), tmp_path / "run").out, tmp_path / "out").out
+    assert (out / "own.py").is_file()
 
 
 def test_a_dtype_that_nobody_knows_is_refused(run: Path, tmp_path: Path) -> None:
