@@ -66,13 +66,14 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     model, tokenizer = target.load(merge=torch.float32)
     model = model.to(DTYPES[dtype or target.model.dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
     agent, held = _agent(run)
+    held = held or window_of(model)
     with translate_faults(out), replacing(out) as half:
         half.mkdir()
         _write(model, tokenizer, half)
-        window = _window(agent, held or window_of(model))
+        window = _window(agent, held)
         prompts = _write_reading(run, half, window)
-        if held and not prompts:
-            window = held  # an agent of the user's own may fill it
+        if agent and not prompts:
+            window = held  # a tool agent, or one of the user's own, may fill it
         (half / README).write_text(_readme(target, window, agent, prompts), encoding="utf-8")
         check_export(model, half, code=target.model.trust_remote_code)
     return Exported(out, target.checkpoint.step, prompts)

@@ -91,6 +91,11 @@ def test_the_window_is_the_one_that_the_agent_read_with(run: Path, tmp_path: Pat
     RunFolder(roomy).prompts.unlink()  # as if the agent were another one
     readme = (export(roomy, tmp_path / "own").out / "README.md").read_text()
     assert "--max-model-len 16384" in readme
+    model = shutil.copytree(run.parent / "model", tmp_path / "model") / "config.json"
+    model.write_text(json.dumps(json.loads(model.read_text()) | {"max_position_embeddings": 32768}))
+    large = changed(roomy, tmp_path / "large", model={"path": str(model.parent)}, rollout={})
+    readme = (export(large, tmp_path / "all").out / "README.md").read_text()
+    assert "--max-model-len 32768" in readme, "by default rollouts have the model's window"
 
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
