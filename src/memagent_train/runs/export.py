@@ -26,6 +26,7 @@ from memagent_train.runs.neutral import write_records
 from memagent_train.runs.policy import ADAPTER, DTYPES, Tokenizer, embeddings
 from memagent_train.runs.replacing import replacing
 from memagent_train.runs.rollout_log import read_rollouts
+from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.target import Target, run_target
 
 PROMPTS, README = "prompts.toml", "README.md"
@@ -67,7 +68,7 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     model = model.to(DTYPES[dtype or target.model.dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
     agent, held = _agent(run)
     held = held or window_of(model)
-    with translate_faults(out), replacing(out) as half:
+    with stop_on_signals(), translate_faults(out), replacing(out) as half:
         half.mkdir()
         _write(model, tokenizer, half)
         window = _window(agent, held)
@@ -112,7 +113,7 @@ def export_adapter(
         # Only the folder's name: its path on this machine means nothing elsewhere.
         settings["base_model_name_or_path"] = base.name
         bound = {BASE: weights_sha256(base)}
-    with translate_faults(out), replacing(out) as half:
+    with stop_on_signals(), translate_faults(out), replacing(out) as half:
         half.mkdir()
         save_file(weights, half / WEIGHTS, metadata={"format": "pt"} | bound)
         (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
@@ -132,7 +133,7 @@ def export_trajectories(run: Path, file: Path) -> int:
         DataError: the run has no rollout logs.
         DiskFull: the file can't be written.
     """
-    with translate_faults(file.parent):
+    with stop_on_signals(), translate_faults(file.parent):
         return write_records(file, read_rollouts(RunFolder(run).rollouts))
 
 
