@@ -128,6 +128,13 @@ class ReplyTrainer(SFTTrainer):
     def _send_telemetry(self) -> None:
         """Nothing is sent."""
 
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """One micro-batch. Checkpoints keep the number of tokens so far, which TRL counts from 0 in each session."""
+        self._total_train_tokens = int(self.state.num_input_tokens_seen)
+        loss = super().training_step(*args, **kwargs)
+        self.state.num_input_tokens_seen = self._total_train_tokens
+        return loss
+
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler:
         """Passes follow one another without a break, so that no update has fewer conversations."""
         args, rows = self.args, cast("Any", self.train_dataset)

@@ -173,6 +173,8 @@ def test_it_goes_on_where_it_was(config: SftConfig, tmp_path: Path) -> None:
     warm_start(config.model_copy(update={"optimizer": short}), halves)
     warm_start(config, halves)
     assert losses(halves) == pytest.approx(losses(whole), rel=1e-4)
+    counts = [metrics.read(RunFolder(out).metrics)[5]["num_tokens"] for out in (halves, whole)]
+    assert counts[0] == counts[1]
     before = RunFolder(whole).metrics.read_bytes()
     assert warm_start(config, whole).loss == losses(whole)[6]
     assert RunFolder(whole).metrics.read_bytes() == before
