@@ -78,10 +78,10 @@ def warm_start(
         RunBusy, CheckpointMismatch, DiskFull, OutOfMemory: as `memagent_train.runs.grpo.train`.
     """
     process = this_process(config.resources)
-    reports = report_targets(config.logging)
     plain = config.model_dump(mode="json", exclude_none=True)
     run = open_shared(out, plain, FREE_SFT, process, config.resources, SftConfig)
-    with stop_on_signals(), translate_faults(out), run as folder:
+    reporting = report_targets(config.logging)
+    with reporting as reports, stop_on_signals(), translate_faults(out), run as folder:
         tokenizer = load_tokenizer(config.model)
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
         if process.first:
