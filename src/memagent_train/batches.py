@@ -123,7 +123,8 @@ def token_shares(
         updates: as in `deal`.
 
     Returns:
-        For every micro-batch a factor for each of its passes, 1 on average over the passes of an update.
+        For every micro-batch a factor for each of its passes, 1 on average over the passes of an update; NaN in
+        an update without tokens.
     """
     counts = [
         [
@@ -136,7 +137,7 @@ def token_shares(
     for part in range(updates):
         of_update = counts[part * len(counts) // updates : (part + 1) * len(counts) // updates]
         passes = [count for micro_batch in of_update for count in micro_batch]
-        mean = math.fsum(passes) / len(passes) or 1.0
+        mean = math.fsum(passes) / len(passes) or math.nan
         shares += [[count / mean for count in micro_batch] for micro_batch in of_update]
     return shares
 

@@ -8,6 +8,7 @@ TRL's loss, optimizer, distribution and checkpoints are used unchanged; their in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -168,6 +169,8 @@ class RolloutTrainer(GRPOTrainer):
         for name in TOKEN_MEANS:  # TRL logs the mean over passes, which differ in their tokens
             if values := self._metrics["train"].get(name):
                 values[-1] *= one["token_share"].item()
+                if math.isnan(values[-1]):  # an update of padding only has no tokens
+                    del self._metrics["train"][name]
         if self._step % self._micro_steps < self.batch.micro_batches:
             self._gap.add(self._scored_logps, one["sampling_per_token_logps"], one["tool_mask"])
         return loss

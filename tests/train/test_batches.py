@@ -1,3 +1,5 @@
+import math
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +94,7 @@ def test_shares_make_a_mean_over_tokens_of_means_over_passes() -> None:
     tokens = [1.0, 2.0, 3.0, 4.0, 5.0, 0.0]
     assert token_shares(dealt, tokens, updates=1) == [[7 / 5], [8 / 5, 0.0]]
     assert token_shares(dealt, tokens, updates=2) == [[1.0], [2.0, 0.0]]
+    assert math.isnan(token_shares([[[[-1]]]], tokens, updates=1)[0][0]), "0 would be averaged"
 
 
 def test_updates_share_rows_out_at_random_by_the_seed() -> None:

@@ -66,7 +66,10 @@ def check_base(base: Path, adapter: Path) -> None:
 
 
 def weights_sha256(folder: Path) -> str:
-    """Digest of a model's tensors (names, dtypes, shapes and values), independent of how they are split into files."""
+    """Digest of a model's tensors (names, dtypes, shapes and values), independent of how they are split into files.
+
+    Without safetensors it is that of the `.bin` files' bytes: to read their tensors, all must be in memory.
+    """
     found = hashlib.sha256()
     tensors: dict[str, Path] = {}
     for file in folder.glob("*.safetensors"):
@@ -77,6 +80,9 @@ def weights_sha256(folder: Path) -> str:
             tensor: Tensor = opened.get_tensor(name).contiguous()
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         found.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    for file in [] if tensors else sorted(folder.glob("*.bin")):
+        with file.open("rb") as opened:
+            found.update(hashlib.file_digest(opened, "sha256").digest())
     return found.hexdigest()
 
 

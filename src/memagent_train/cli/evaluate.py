@@ -93,7 +93,10 @@ def evaluate(
             raise ConfigError(
                 f"{target!r} is not a run's folder: give settings to evaluate it with (--config)"
             )
-        read = load_train(file, settings or ())
+        # As it was trained: the file that its settings name may say something else by now.
+        wording = Path(target) / "prompts.toml"
+        said = ["agent.prompts=./prompts.toml"] if config is None and wording.is_file() else []
+        read = load_train(file, [*said, *(settings or ())])
         from memagent_train.runs.evaluate import evaluate as answer
         from memagent_train.runs.target import target_of
 

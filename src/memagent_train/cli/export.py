@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
 from memagent.terminal import Paper
 from memagent_train.cli import options
+from memagent_train.cli.going import Going, training
 
 
 def export(
@@ -51,8 +51,8 @@ def export(
 ) -> None:
     """Write a trained policy that transformers, vLLM or SGLang can load, and its trajectories for other trainers."""
     chosen = chosen_display(display)
-    outcome = Outcome(chosen)
-    with report_errors(outcome):
+    outcome = Going(chosen)
+    with training(outcome):
         from memagent.errors import ConfigError
 
         if out is None and trajectories is None:

@@ -62,6 +62,8 @@ def _load(settings: HubSettings) -> Dataset:
         import datasets
     except ImportError as error:
         raise DataError(name_extra("a source of kind 'hub'", "train")) from error
+    # Otherwise a request tells the hub to count that a local file was read.
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
     path = expand(settings.path)
     try:
         if path.is_dir() and any((path / name).is_file() for name in SAVED):

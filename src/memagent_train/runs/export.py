@@ -26,6 +26,7 @@ from memagent_train.runs.neutral import write_records
 from memagent_train.runs.policy import ADAPTER, DTYPES, Tokenizer, embeddings
 from memagent_train.runs.replacing import replacing
 from memagent_train.runs.rollout_log import read_rollouts
+from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.target import Target, run_target
 
 PROMPTS, README = "prompts.toml", "README.md"
@@ -66,15 +67,16 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     model, tokenizer = target.load(merge=torch.float32)
     model = model.to(DTYPES[dtype or target.model.dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
     agent, held = _agent(run)
-    with translate_faults(out), replacing(out) as half:
+    held = held or window_of(model)
+    with stop_on_signals(), translate_faults(out), replacing(out) as half:
         half.mkdir()
         _write(model, tokenizer, half)
-        window = _window(agent, held or window_of(model))
+        window = _window(agent, held)
         prompts = _write_reading(run, half, window)
-        if held and not prompts:
-            window = held  # an agent of the user's own may fill it
+        if agent and not prompts:
+            window = held  # a tool agent, or one of the user's own, may fill it
         (half / README).write_text(_readme(target, window, agent, prompts), encoding="utf-8")
-        check_export(model, half)
+        check_export(model, half, code=target.model.trust_remote_code)
     return Exported(out, target.checkpoint.step, prompts)
 
 
@@ -111,7 +113,7 @@ def export_adapter(
         # Only the folder's name: its path on this machine means nothing elsewhere.
         settings["base_model_name_or_path"] = base.name
         bound = {BASE: weights_sha256(base)}
-    with translate_faults(out), replacing(out) as half:
+    with stop_on_signals(), translate_faults(out), replacing(out) as half:
         half.mkdir()
         save_file(weights, half / WEIGHTS, metadata={"format": "pt"} | bound)
         (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
@@ -131,7 +133,7 @@ def export_trajectories(run: Path, file: Path) -> int:
         DataError: the run has no rollout logs.
         DiskFull: the file can't be written.
     """
-    with translate_faults(file.parent):
+    with stop_on_signals(), translate_faults(file.parent):
         return write_records(file, read_rollouts(RunFolder(run).rollouts))
 
 
@@ -151,14 +153,14 @@ def _write(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def check_export(model: PreTrainedModel, folder: Path) -> None:
-    """Loads what was written.
+def check_export(model: PreTrainedModel, folder: Path, *, code: bool = False) -> None:
+    """Loads what was written, running its own code if `code`.
 
     Raises:
         TrainingError: it is a different model.
     """
-    again = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype)
-    AutoTokenizer.from_pretrained(folder)
+    again = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype, trust_remote_code=code)
+    AutoTokenizer.from_pretrained(folder, trust_remote_code=code)
     ids = torch.arange(CHECKED)[None] % embeddings(model)
     with torch.no_grad():
         was, now = model.eval()(ids).logits.float(), again.eval()(ids).logits.float()

@@ -146,7 +146,8 @@ def open_run(
         RunBusy: another process is using it.
         CheckpointMismatch: it has checkpoints for other settings; the message lists them.
         StoreReadOnly: it can't be created or written.
-        ConfigError: it has checkpoints, but its settings can't be read; or for more steps than are set.
+        ConfigError: it isn't a run's, and has a file named as one of a run's; or it has checkpoints, but its settings
+            can't be read; or for more steps than are set.
     """
     folder = RunFolder(path)
     try:
@@ -154,13 +155,25 @@ def open_run(
     except OSError as error:
         raise StoreReadOnly(f"cannot create the folder {str(path)!r}: {error.strerror}") from error
     with hold_folder(path):
+        _refuse_others(folder)
         _compare(folder, settings, free, kind)
         # First, because it frees disk space that may be needed.
         _return_to_checkpoint(folder)
+        note_provenance(path / PROVENANCE)  # the first file of a run: by it, one is known
         with replacing(folder.settings) as new:
             new.write_text(tomli_w.dumps(settings), encoding="utf-8")
-        note_provenance(path / PROVENANCE)
         yield folder
+
+
+def _refuse_others(folder: RunFolder) -> None:
+    """A user's files must not be taken for those of an earlier session, which may be deleted or replaced."""
+    ours = SETTINGS, DATA, folder.prompts, folder.metrics, folder.rollouts, folder.runs
+    theirs = [file.name for file in map(folder.path.joinpath, ours) if file.exists()]
+    if theirs and not (folder.path / PROVENANCE).exists():
+        raise ConfigError(
+            f"{str(folder.path)!r} is not the folder of a run (it has no {PROVENANCE}), and a training would replace "
+            f"what is there ({', '.join(theirs)}): use another --out, best a new one"
+        )
 
 
 def _compare(

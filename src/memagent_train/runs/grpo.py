@@ -58,7 +58,6 @@ def train(
         TrainingError: see `memagent_train.errors`.
     """
     process = this_process(config.resources)
-    reports = report_targets(config.logging)
     _check_sharding(config)
     evaluation = config.evaluation
     given = evaluation.model_dump(exclude_defaults=True, exclude={"at_start"})
@@ -69,7 +68,8 @@ def train(
             f"evaluation.as_they_are = true, or leave it out"
         )
     run = open_shared(out, dump_config(config), FREE, process, config.resources, TrainConfig)
-    with stop_on_signals(), translate_faults(out), run as folder:
+    reporting = report_targets(config.logging)
+    with reporting as reports, stop_on_signals(), translate_faults(out), run as folder:
         from memagent_train.runs.training import Training
 
         training = Training(config, folder, process=process, reports=reports)

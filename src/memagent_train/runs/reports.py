@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 from memagent.errors import ConfigError
 from memagent_train.config.sections import LoggingSettings
 
+PROJECT = "WANDB_PROJECT"
 
-def report_targets(settings: LoggingSettings) -> tuple[str, ...]:
-    """Names of the requested transformers integrations.
+
+@contextmanager
+def report_targets(settings: LoggingSettings) -> Generator[tuple[str, ...]]:
+    """Names of the requested transformers integrations, which are told the project in the block.
 
     Raises:
         ConfigError: a package is not installed.
@@ -22,6 +27,11 @@ def report_targets(settings: LoggingSettings) -> tuple[str, ...]:
                 f"logging.{name} = true, but the package {name} is not installed: pip install {name}, or set it to "
                 f"false (metrics.jsonl in the run's folder has the same figures)"
             )
-    if "wandb" in wanted:
-        os.environ.setdefault("WANDB_PROJECT", settings.project)
-    return tuple(wanted)
+    sets = "wandb" in wanted and PROJECT not in os.environ
+    if sets:
+        os.environ[PROJECT] = settings.project
+    try:
+        yield tuple(wanted)
+    finally:
+        if sets:  # the next training in this process may have another
+            os.environ.pop(PROJECT, None)

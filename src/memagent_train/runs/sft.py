@@ -7,18 +7,19 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate.utils import is_peft_model
 from datasets import Dataset
-from torch.nn.functional import cross_entropy
+from torch.utils.data import Sampler
 from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from memagent_train.arguments import device_arguments
 from memagent_train.config.sft import FREE_SFT, SftConfig
+from memagent_train.order import DataOrder, StepSampler
 from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translate_faults
@@ -77,10 +78,10 @@ def warm_start(
         RunBusy, CheckpointMismatch, DiskFull, OutOfMemory: as `memagent_train.runs.grpo.train`.
     """
     process = this_process(config.resources)
-    reports = report_targets(config.logging)
     plain = config.model_dump(mode="json", exclude_none=True)
     run = open_shared(out, plain, FREE_SFT, process, config.resources, SftConfig)
-    with stop_on_signals(), translate_faults(out), run as folder:
+    reporting = report_targets(config.logging)
+    with reporting as reports, stop_on_signals(), translate_faults(out), run as folder:
         tokenizer = load_tokenizer(config.model)
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
         if process.first:
@@ -127,6 +128,20 @@ class ReplyTrainer(SFTTrainer):
     def _send_telemetry(self) -> None:
         """Nothing is sent."""
 
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """One micro-batch. Checkpoints keep the number of tokens so far, which TRL counts from 0 in each session."""
+        self._total_train_tokens = int(self.state.num_input_tokens_seen)
+        loss = super().training_step(*args, **kwargs)
+        self.state.num_input_tokens_seen = self._total_train_tokens
+        return loss
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler:
+        """Passes follow one another without a break, so that no update has fewer conversations."""
+        args, rows = self.args, cast("Any", self.train_dataset)
+        passes = args.gradient_accumulation_steps * args.world_size
+        order = DataOrder(len(rows), args.train_batch_size * passes, args.seed)
+        return StepSampler(order, args.max_steps, 1)
+
     def compute_loss(
         self,
         model: Any,
@@ -135,24 +150,24 @@ class ReplyTrainer(SFTTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
         """Mean negative log-likelihood of the learnt tokens of a batch, in nats."""
-        alone = self.accelerator.num_processes == 1
-        if return_outputs or not alone or inputs["input_ids"].device.type != "cpu":
+        if return_outputs or inputs["input_ids"].device.type != "cpu":
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         bare = self.accelerator.unwrap_model(model)
         bare = bare.get_base_model() if is_peft_model(bare) else bare
         labels = inputs["labels"][:, 1:]  # of each position, the id that comes next
         learnt = labels != NOT_LEARNT
         read = {name: inputs[name] for name in inputs if name != "labels"}
-        with self.accelerator.autocast():  # which the wrapped model's own forward would do
-            hidden = bare.base_model(**read, use_cache=False).last_hidden_state[:, :-1][learnt]
-            logits = bare.get_output_embeddings()(hidden).float()
-        loss = cross_entropy(logits, labels[learnt], reduction="sum")
-        right = (logits.argmax(-1) == labels[learnt]).float().mean().item()
-        self._metrics["train"]["mean_token_accuracy"].append(right)
-        self._total_train_tokens += int(inputs["attention_mask"].sum())
-        self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
-        count = len(hidden) if num_items_in_batch is None else num_items_in_batch
-        return loss / count
+        read["shift_labels"] = labels[learnt][None]
+
+        def cut(module: Any, args: Any, output: Any) -> Any:
+            output.last_hidden_state = output.last_hidden_state[:, :-1][learnt][None]
+            return output
+
+        hook = bare.base_model.register_forward_hook(cut)
+        try:  # TRL's head scales or caps logits as the model does
+            return super().compute_loss(model, read, num_items_in_batch=num_items_in_batch)
+        finally:
+            hook.remove()
 
 
 def dataset(rows: Sequence[TraceRow]) -> Dataset:

@@ -71,6 +71,15 @@ def test_a_digest_is_of_the_tensors_and_not_of_their_file(base: Path) -> None:
     assert weights_sha256(base) != before
 
 
+def test_weights_that_are_pickled_have_a_digest_too(base: Path) -> None:
+    (base / "model.safetensors").unlink()
+    seen = {weights_sha256(base)}
+    for value in (0.0, 1.0, 1.0):
+        torch.save({"weight": torch.tensor(value)}, base / "pytorch_model.bin")
+        seen.add(weights_sha256(base))
+    assert len(seen) == 3
+
+
 def test_another_model_is_refused(adapter: Path, tmp_path: Path) -> None:
     other = policy()
     with torch.no_grad():

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomli_w
 import typer
-from tests.train.runs.tiny import write_run
+from tests.train.runs.tiny import PROMPTS, write_run
 
 from memagent.cli.options import Display
+from memagent.prompts import PromptSet
 from memagent_train.cli.evaluate import evaluate
-from memagent_train.config.train import load_train
+from memagent_train.config.toml import read_toml
+from memagent_train.config.train import TrainConfig, load_train
+from memagent_train.runs.evaluate import Cell
 from memagent_train.runs.grpo import train
+from memagent_train.runs.target import Target
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +55,30 @@ def test_a_model_is_evaluated_as_a_file_says(run: Path, capsys: pytest.CaptureFi
     assert [(cell["task"], cell["length"], cell["n"]) for cell in told["cells"]] == [
         ("relay", 0, 2)
     ]
+
+
+def test_a_run_is_evaluated_with_the_wording_that_it_was_trained_with(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with what `agent.prompts` says by now, unless asked."""
+    copy = shutil.copytree(run, tmp_path / "run")
+    tables = read_toml(copy / "config.toml")
+    edited = tmp_path / "edited.toml"
+    edited.write_text(PROMPTS.read_text().replace("{{ chunk }}", "{{ chunk }} sun"))
+    tables["agent"]["prompts"] = str(edited)
+    (copy / "config.toml").write_text(tomli_w.dumps(tables))
+    seen: list[str] = []
+
+    def answer(policy: Target, read: TrainConfig, **_: Any) -> list[Cell]:
+        seen.append(PromptSet.load(read.agent.prompts).hash)
+        return []
+
+    monkeypatch.setattr("memagent_train.runs.evaluate.evaluate", answer)
+    for settings in ([], [f"agent.prompts={edited}"]):
+        evaluate(str(copy), settings=settings, display=Display.NONE)
+    evaluate(str(copy), config=copy / "config.toml", display=Display.NONE)
+    trained, other = (PromptSet.load(str(file)).hash for file in (PROMPTS, edited))
+    assert seen == [trained, other, other]
 
 
 def test_lengths_that_are_none_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

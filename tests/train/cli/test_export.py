@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,19 @@ def test_weights_and_trajectories(
     assert (told["step"], told["out"]) == (1, str(tmp_path / "out"))
     assert told["conversations"] == len((tmp_path / "t.jsonl").read_text().splitlines())
     assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_a_signal_leaves_nothing_behind(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "memagent_train.runs.export.check_export",
+        lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM),
+    )
+    with pytest.raises(typer.Exit) as caught:
+        export(run, tmp_path / "out")
+    assert caught.value.exit_code == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_trajectories_alone(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

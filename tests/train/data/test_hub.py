@@ -51,6 +51,17 @@ def test_a_folder_of_parquet_files(tmp_path: Path) -> None:
     assert len(opened(folder)) == 4
 
 
+def test_a_local_file_is_not_counted_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("datasets.load.get_session", lambda: asked.append("session"))
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("datasets.config.HF_UPDATE_DOWNLOAD_COUNTS", True)
+    assert len(opened(saved(tmp_path / "a.jsonl"))) == 4
+    assert asked == []
+
+
 def test_splits(tmp_path: Path) -> None:
     parts = {
         "train": datasets.Dataset.from_list(rows(4)),

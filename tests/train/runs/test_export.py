@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import tomli_w
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
-from tests.train.runs.tiny import PROMPTS, write_run
+from tests.train.runs.tiny import PROMPTS, give_own_code, write_run
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from memagent.errors import ConfigError
@@ -90,6 +91,11 @@ def test_the_window_is_the_one_that_the_agent_read_with(run: Path, tmp_path: Pat
     RunFolder(roomy).prompts.unlink()  # as if the agent were another one
     readme = (export(roomy, tmp_path / "own").out / "README.md").read_text()
     assert "--max-model-len 16384" in readme
+    model = shutil.copytree(run.parent / "model", tmp_path / "model") / "config.json"
+    model.write_text(json.dumps(json.loads(model.read_text()) | {"max_position_embeddings": 32768}))
+    large = changed(roomy, tmp_path / "large", model={"path": str(model.parent)}, rollout={})
+    readme = (export(large, tmp_path / "all").out / "README.md").read_text()
+    assert "--max-model-len 32768" in readme, "by default rollouts have the model's window"
 
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
@@ -221,6 +227,17 @@ def test_half_precision_may_round_as_much_as_logits_are_large(
         head.weight[:4].mul_(-1)
     with pytest.raises(TrainingError, match="does not load as"):
         check_export(policy, tmp_path)
+
+
+def test_a_policy_with_code_of_its_own_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", tmp_path / "modules")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = write_run(tmp_path, model={"trust_remote_code": True}, optimizer={"steps": 1})
+    give_own_code(tmp_path / "model")
+    out = export(train(load_train(file), tmp_path / "run").out, tmp_path / "out").out
+    assert (out / "own.py").is_file()
 
 
 def test_a_dtype_that_nobody_knows_is_refused(run: Path, tmp_path: Path) -> None:

@@ -164,6 +164,29 @@ def test_checkpoints_of_another_program_stay(tmp_path: Path) -> None:
     assert theirs.is_dir()
 
 
+@pytest.mark.parametrize("name", ["config.toml", "prompts.toml", "data.json", "metrics.jsonl"])
+def test_files_of_the_user_stay(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with (
+        pytest.raises(ConfigError, match=rf"is not the folder of a run .*\({name}\): use another"),
+        open_run(tmp_path, SETTINGS, free=FREE),
+    ):
+        pass
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_run_that_ended_while_it_began_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("note_provenance", "replacing"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"memagent_train.runs.folder.{name}", None)
+            with pytest.raises(TypeError), open_run(tmp_path, SETTINGS, free=FREE):
+                pass
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        assert read_toml(folder.settings) == SETTINGS
+
+
 def test_before_the_first_checkpoint_a_wrong_setting_may_be_put_right(tmp_path: Path) -> None:
     with open_run(tmp_path, SETTINGS, free=FREE) as folder:
         folder.bind_data({"rows": 3})

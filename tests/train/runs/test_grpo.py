@@ -299,3 +299,12 @@ def test_weights_that_are_divided_cannot_generate(settings: Path, tmp_path: Path
 def test_other_processes_than_were_set_are_refused(settings: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="accelerate launch --num_processes 4"):
         train(load_train(settings, ["resources.processes=4"]), tmp_path / "out")
+
+
+def test_an_update_of_padding_has_no_entropy(tmp_path: Path) -> None:
+    """Half of these updates have none of the 20 rows; as zeros they would halve the mean."""
+    batch = {"updates": 40, "micro_batches": 1}
+    file = write_run(tmp_path, batch=batch, optimizer={"steps": 1, "learning_rate": 1e-9})
+    (line,) = metrics.read(RunFolder(train(load_train(file), tmp_path / "run").out).metrics)
+    assert line["rows"] == 20
+    assert line["entropy"] == pytest.approx(4.02, abs=0.02)

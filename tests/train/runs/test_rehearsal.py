@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import tomli_w
-from tests.train.runs.tiny import write_run
+from tests.train.runs.tiny import give_own_code, write_run
 
 from memagent.errors import WindowTooSmall
 from memagent_train.config.train import TrainConfig, load_train
-from memagent_train.runs.rehearsal import rehearse
+from memagent_train.runs.rehearsal import _window, rehearse
 
 GAME = {"source": [{"kind": "game", "games": ["deck"], "count": 8}]}
 
@@ -43,3 +44,13 @@ def test_and_a_working_context_without_room_for_a_turn(tmp_path: Path) -> None:
 def test_without_the_tokenizer_nothing_is_checked_nor_fetched(tmp_path: Path) -> None:
     config = load_train(write_run(tmp_path), ["model.path=nobody/nothing"])
     assert not rehearse(config)
+
+
+def test_the_window_of_a_policy_with_code_of_its_own_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", tmp_path / "modules")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = write_run(tmp_path, model={"trust_remote_code": True}, rollout={"window": None})
+    give_own_code(tmp_path / "model")
+    assert _window(load_train(file)) == 128

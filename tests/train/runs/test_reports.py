@@ -14,12 +14,16 @@ from memagent_train.runs.reports import report_targets
 
 
 def test_by_default_nothing_is_sent() -> None:
-    assert report_targets(LoggingSettings()) == ()
+    with report_targets(LoggingSettings()) as names:
+        assert names == ()
 
 
 def test_a_missing_package_is_named_with_the_remedy() -> None:
-    with pytest.raises(ConfigError, match=r"logging.trackio = true.*pip install trackio"):
-        report_targets(LoggingSettings(trackio=True))
+    with (
+        pytest.raises(ConfigError, match=r"logging.trackio = true.*pip install trackio"),
+        report_targets(LoggingSettings(trackio=True)),
+    ):
+        pass
 
 
 def test_installed_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +32,12 @@ def test_installed_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setenv("WANDB_PROJECT", "")
     monkeypatch.delenv("WANDB_PROJECT")
-    settings = LoggingSettings(trackio=True, wandb=True, project="mine")
-    assert report_targets(settings) == ("trackio", "wandb")
-    assert os.environ["WANDB_PROJECT"] == "mine"
+    for project in ("mine", "another"):
+        settings = LoggingSettings(trackio=True, wandb=True, project=project)
+        with report_targets(settings) as names:
+            assert names == ("trackio", "wandb")
+            assert os.environ["WANDB_PROJECT"] == project
+    monkeypatch.setenv("WANDB_PROJECT", "of the shell")
+    with report_targets(LoggingSettings(wandb=True, project="mine")):
+        assert os.environ["WANDB_PROJECT"] == "of the shell"
+    assert os.environ["WANDB_PROJECT"] == "of the shell"

@@ -11,6 +11,7 @@ import pytest
 import tomli_w
 import torch
 from tests.train.runs.tiny import write_model
+from transformers import GraniteConfig, GraniteForCausalLM
 from trl.trainer.sft_config import SFTConfig as TrlConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -64,8 +65,16 @@ def test_labels_are_the_replies() -> None:
     assert made[0] == {"input_ids": [1, 2, 3, 4, 5], "labels": [-100, -100, 3, -100, 5]}
 
 
-def test_the_loss_is_that_of_trl(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scaling", [None, 8.0])
+def test_the_loss_is_that_of_trl(tmp_path: Path, scaling: float | None) -> None:
+    """Whether or not the model scales its logits, which it does after its head."""
     folder = str(write_model(tmp_path / "model"))
+    if scaling is not None:
+        like = load_model(ModelSettings(path=folder)).config.to_dict()
+        like = {name: like[name] for name in ("vocab_size", "pad_token_id", "eos_token_id")}
+        size = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = GraniteConfig(**like, **size, logits_scaling=scaling, initializer_range=0.5)
+        GraniteForCausalLM(config).save_pretrained(folder)
     tokenizer = load_tokenizer(ModelSettings(path=folder))
     rows = [TraceRow((1, 2, 3), (4, 5), (1, 1)), TraceRow((6,), (7, 8, 9), (0, 1, 1))]
     found: list[list[Any]] = []
@@ -164,9 +173,21 @@ def test_it_goes_on_where_it_was(config: SftConfig, tmp_path: Path) -> None:
     warm_start(config.model_copy(update={"optimizer": short}), halves)
     warm_start(config, halves)
     assert losses(halves) == pytest.approx(losses(whole), rel=1e-4)
+    counts = [metrics.read(RunFolder(out).metrics)[5]["num_tokens"] for out in (halves, whole)]
+    assert counts[0] == counts[1]
     before = RunFolder(whole).metrics.read_bytes()
     assert warm_start(config, whole).loss == losses(whole)[6]
     assert RunFolder(whole).metrics.read_bytes() == before
+
+
+def test_every_update_has_as_many_conversations(config: SftConfig, tmp_path: Path) -> None:
+    """Also where a pass over five of them, four an update, ends."""
+    file = tmp_path / "traces.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, lines[-1].replace("bear", "cat")]))
+    warm_start(config, tmp_path / "run")
+    tokens = [line["num_tokens"] for line in metrics.read(RunFolder(tmp_path / "run").metrics)]
+    assert tokens == [tokens[0] * step for step in range(1, 7)]
 
 
 def test_checkpoints_may_come_more_often_from_then_on(config: SftConfig, tmp_path: Path) -> None:

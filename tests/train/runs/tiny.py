@@ -3,6 +3,7 @@ some of."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -19,6 +20,17 @@ from memagent_train.smoke.model import tiny_model
 from memagent_train.smoke.tokenizer import word_tokenizer
 
 PROMPTS = resources.files("memagent_train.smoke") / "prompts.toml"
+OWN = """
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+
+class OwnConfig(Qwen3Config):
+    model_type = "own"
+
+
+class OwnForCausalLM(Qwen3ForCausalLM):
+    config_class = OwnConfig
+"""
 
 
 async def reward(answer: str | None, sample: Sample) -> dict[str, float]:
@@ -68,6 +80,16 @@ def write_model(folder: Path, *, seed: int = 0) -> Path:
     tokenizer = word_tokenizer()
     tiny_model(tokenizer, seed=seed).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def give_own_code(folder: Path) -> Path:
+    """Turns the model in a folder into one whose code comes with it, and returns the folder."""
+    (folder / "own.py").write_text(OWN)
+    kinds = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnForCausalLM"}
+    settings = json.loads((folder / "config.json").read_text())
+    settings |= {"model_type": "own", "architectures": ["OwnForCausalLM"], "auto_map": kinds}
+    (folder / "config.json").write_text(json.dumps(settings))
     return folder
 
 
