@@ -188,15 +188,15 @@ class Histories:
     def _digests(self, messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
         """A digest of each beginning of a history: another model's summaries are not this one's.
 
-        Numbers in a system message are left out: many prompts hold a clock, and each turn would pay for all summaries
-        again. All else counts: under another task the same history has other summaries.
+        Dates and times in a system message are left out: many prompts hold a clock, and each turn would pay for all
+        summaries again. All else counts: under another task the same history has other summaries.
         """
         running = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
         digests: list[bytes] = []
         for message in messages:
             text = json.dumps(message, sort_keys=True, ensure_ascii=False)  # \u4e01 has no number
             if message.get("role") in ("system", "developer"):
-                text = re.sub(r"\d+", "", text)
+                text = re.sub(r"(\d+:)+[\d.]+|(\d+[-./]){2}\d+", "", text)
             running.update(text.encode("utf-8", "surrogatepass"))
             digests.append(running.digest())
         return digests

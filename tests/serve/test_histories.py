@@ -128,11 +128,13 @@ def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None
 @pytest.mark.parametrize(
     ("prompts", "again"),
     [
-        (("It is 9:59 on 2026-12-09.", "It is 10:00 on 2026-12-09."), False),
+        (("2026-12-09T09:59:58.5, 9.12.2026", "2026-12-10T10:00:01, 10.12.2026"), False),
+        (("Keep items above 100 euros.", "Keep items above 5 euros."), True),
+        (("Keep 1-20 above 3.50.", "Keep 5-20 above 4.50."), True),
         (("List the names.", "List the dates."), True),
         (("\u4e01", "\u4e02"), True),
     ],
-    ids=["clock", "task", "task in Chinese"],
+    ids=["clock", "number", "numbers", "task", "task in Chinese"],
 )
 def test_a_clock_in_the_system_message_costs_no_summaries_again(
     engine: Engine, client: OpenAI, prompts: tuple[str, str], again: bool
