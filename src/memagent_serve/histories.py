@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from memagent import ChatRequest, Completion, Sampling, SummaryBuffer, Usage
-from memagent.errors import CompactionFailed, ConfigError
+from memagent.errors import CompactionFailed, ConfigError, ContextOverflow
 from memagent.models import ChatModel, Wrapper
 from memagent.prompts.session import SessionPrompts
 from memagent.threads import in_background
@@ -108,7 +108,8 @@ class Histories:
                 return await buffer.feed(messages, tools=tools)
             except BaseException:
                 if model.usage.calls:  # a request that is dropped or fails has paid for summaries
-                    await self._keep_fed(buffer, digests)
+                    with suppress(ConfigError):  # of a second buffer, which took nothing
+                        await self._keep_fed(buffer, digests)
                 raise
 
         # Who asks again while the first request is at work waits for its summaries.
@@ -156,7 +157,7 @@ class Histories:
     ) -> Shortened:
         """Feeds a buffer that continues a state, or else a new one.
 
-        A state may be of another version of memagent, or of a history that was edited since.
+        A state may be of another version of memagent, of a larger window, or of a history that was edited since.
         """
         sizes: dict[str, Any] = {"working_context": context, "window": window}
         settings = self._settings | sizes
@@ -168,7 +169,7 @@ class Histories:
             )
             async with made as buffer:
                 return _shortened(await feed(buffer), buffer, model)
-        except ConfigError:
+        except (ConfigError, ContextOverflow):
             if state is None:
                 raise
             return await self._use(feed, model, context, window, None)

@@ -263,6 +263,20 @@ def test_a_history_that_fits_since_the_window_grew_passes_whole(
         assert (len(engine.bodies[-1]["messages"]) < len(long_talk())) is shortened
 
 
+def test_a_history_is_shortened_anew_since_the_window_shrank(serve: Serve, engine: Engine) -> None:
+    def at_length(handler: Handler) -> None:
+        words = "They talked of it. " * min(handler.body.get("max_tokens", 0) // 6, 180)
+        send(200, chat(f"<summary>{words}</summary>") | {"usage": None})(handler)
+
+    engine.default = at_length
+    for window in (4 * WINDOW, WINDOW):
+        engine.be_vllm(window, template=CHATML_TOOLS)
+        with OpenAI(base_url=serve(), api_key="none", max_retries=0) as client:
+            given: Any = [*long_talk()[:-1], *long_talk()[:-1], *long_talk()]
+            reply: Any = client.chat.completions.create(model=MODEL, messages=given)
+        assert reply.memagent["summaries"] > 0
+
+
 def test_short_messages_are_not_counted_one_by_one(engine: Engine, client: OpenAI) -> None:
     engine.be_vllm(4096, template=CHATML_TOOLS)
     engine.default = summarise
