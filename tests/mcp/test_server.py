@@ -225,6 +225,19 @@ async def test_who_may_ask_again_is_told(books: Path, store: RunStore) -> None:
         assert said["detail"].endswith(f"make the same call with run_id={said['run_id']!r}.")
 
 
+async def test_answers_to_all_questions_of_a_run_are_shown(books: Path, store: RunStore) -> None:
+    def reply(request: ChatRequest) -> str:
+        return "Noon." if "When?" in request.messages[-1].content else "London."
+
+    agent = MemoryAgent(ScriptedModel(reply, window=4096), store=store)
+    await agent.aask_many(books / "old" / "harvest.txt", ["Where?", "When?"], run_id="two")
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        for part in ("answer", "memory"):
+            page = await call(client, "read_more", run_id="two", part=part)
+            assert page["text"] == "Where?\nLondon.\n\nWhen?\nNoon."
+
+
 async def test_a_call_that_is_cut_off_can_be_continued(books: Path, store: RunStore) -> None:
     reached = asyncio.Event()
 
