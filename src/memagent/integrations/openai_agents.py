@@ -66,9 +66,8 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
         if kind == "message":
             said["content"] += _said(item["content"])
         elif call := shown.pop("call_id", None):
-            name = shown.pop("name", kind)
-            given = item.get("arguments") or json.dumps(shown, ensure_ascii=False)
-            function = {"name": name, "arguments": given}
+            function = {"name": shown.pop("name", kind)}
+            function["arguments"] = item.get("arguments") or json.dumps(shown, ensure_ascii=False)
             said["tool_calls"].append({"id": call, "type": "function", "function": function})
         elif kind != "reasoning":  # OpenAI ran a tool, and what it returned stands in the item
             said["content"] += f"\n{kind} {json.dumps(shown, ensure_ascii=False)}\n"
