@@ -176,19 +176,21 @@ class Reader:
         return result.quotes(open_document(file, **result.source["options"]))
 
     def _page(self, run_id: str, part: Part, start: int) -> Page:
-        self._get(run_id)
+        questions: list[str] = self._get(run_id).binding["questions"]
         if part == "document":
             return read_document(self._store, run_id, start)
         if part == "rows":
             return read_rows(self._store, run_id, start)
+        found: dict[int, str] = {}
         if part == "answer":
-            effect = self._store.effect(run_id, "answer/q0")
-            return cut_page(effect["answer"] if effect else "", start)
-        memory = ""
-        for event in self._store.events(run_id, kind="memory_updated"):
-            if event.type == "memory_updated" and event.question == 0:
-                memory = event.memory
-        return cut_page(memory, start)
+            effects = {n: self._store.effect(run_id, f"answer/q{n}") for n in range(len(questions))}
+            found = {n: effect["answer"] for n, effect in effects.items() if effect}
+        for event in self._store.events(run_id, kind="memory_updated") if part == "memory" else ():
+            if event.type == "memory_updated":
+                found[event.question] = event.memory
+        if len(questions) > 1:
+            found = {n: f"{questions[n]}\n{text}" for n, text in sorted(found.items())}
+        return cut_page("\n\n".join(found.values()), start)
 
     def _rows(self, limit: int) -> list[Run]:
         records = islice(filter(self._is_open, self._store.runs()), limit)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from memagent.memory.extraction import ROW, Extraction, stored_rows
 from memagent.quotes import Quote
-from memagent.run.result import Result
+from memagent.run.result import Result, StopReason
 from memagent.runstore import RunRecord, RunStore
 from memagent.texts import repair_surrogates
 
@@ -91,16 +91,14 @@ class Run(BaseModel):
 
 def show_answer(result: Result, quotes: Iterable[Quote]) -> Answer:
     """A result within bounds; what is cut off says how to read the rest."""
-    detail, answer = result.detail, result.answer
-    if answer is None:
-        detail += f" To continue, ask again with run_id={result.run_id!r}."
-    elif len(answer) > ANSWER:
+    detail, answer = _detail(result), result.answer
+    if answer is not None and len(answer) > ANSWER:
         detail = f"The answer has {len(answer)} characters: read_more(run_id, 'answer', {ANSWER}) continues it."
         answer = answer[:ANSWER]
     usage = result.usage
     return Answer(
         answer=answer,
-        detail=detail.strip(),
+        detail=detail,
         run_id=result.run_id,
         chunks_read=result.chunks,
         calls=usage.calls,
@@ -112,10 +110,8 @@ def show_answer(result: Result, quotes: Iterable[Quote]) -> Answer:
 
 def show_rows(result: Extraction[Any], store: RunStore) -> Rows:
     """An extraction within bounds. Blocks."""
-    detail, page = result.detail, read_rows(store, result.run_id, 0)
-    if result.answer is None:
-        detail += f" To continue, make the same call with run_id={result.run_id!r}."
-    elif page.end < page.total:
+    detail, page = _detail(result), read_rows(store, result.run_id, 0)
+    if result.answer is not None and page.end < page.total:
         detail = f"read_more(run_id, 'rows', {page.end}) continues the rows."
     return Rows(
         # Not splitlines, which splits at characters that JSON leaves in texts too.
@@ -123,11 +119,19 @@ def show_rows(result: Extraction[Any], store: RunStore) -> Rows:
         total=page.total,
         invalid=len(result.invalid),
         finished=result.answer is not None,
-        detail=detail.strip(),
+        detail=detail,
         run_id=result.run_id,
         chunks_read=result.chunks,
         calls=result.usage.calls,
     )
+
+
+def _detail(result: Result) -> str:
+    """Why there is no answer, and how to continue; a limit is the server's, so the same call would change nothing."""
+    if result.answer is not None or result.stop_reason == StopReason.LIMIT:
+        return result.detail
+    again = f"To continue, make the same call with run_id={result.run_id!r}."
+    return f"{result.detail} {again}".strip()
 
 
 def read_rows(store: RunStore, run_id: str, start: int) -> Page:

@@ -6,15 +6,14 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from memagent import ChatRequest, Completion, Sampling, SummaryBuffer, Usage
-from memagent.errors import CompactionFailed, ConfigError, HistoryChanged
+from memagent.errors import CompactionFailed, ConfigError, ContextOverflow
 from memagent.models import ChatModel, Wrapper
 from memagent.prompts.session import SessionPrompts
 from memagent.threads import in_background
@@ -102,27 +101,31 @@ class Histories:
             MemagentError: what `SummaryBuffer.feed` raises.
         """
         digests = await asyncio.to_thread(self._digests, given, owner)
-        settings = self._settings | {"working_context": max(1, window - room), "window": window}
-        feed = partial(self._feed, messages, tools, Spending(self._model), settings, digests)
+        model = Spending(self._model)
+
+        async def feed(buffer: SummaryBuffer) -> list[Any]:
+            try:
+                return await buffer.feed(messages, tools=tools)
+            except BaseException:
+                if model.usage.calls:  # a request that is dropped or fails has paid for summaries
+                    with suppress(ConfigError):  # of a second buffer, which took nothing
+                        await self._keep_fed(buffer, digests)
+                raise
+
         # Who asks again while the first request is at work waits for its summaries.
         async with self._locks.setdefault(digests[-1], asyncio.Lock()):
-            brought = state is not None
-            if not brought:
+            if state is None:
                 state = await asyncio.to_thread(self._states.find, digests)
-            try:
-                done = await feed(state)
-            except HistoryChanged:
-                done = await feed(None)
-            except ConfigError:
-                # A stored state may be of another version of memagent.
-                if brought or state is None:
-                    raise
-                done = await feed(None)
+            done = await self._use(feed, model, max(1, window - room), window, state)
             await asyncio.to_thread(self._states.keep, digests[-1], done.state)
             return done
 
     async def compact(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], window: int
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[Any],
+        window: int,
+        state: Mapping[str, Any] | None,
     ) -> Shortened:
         """Summarises a history though it may fit; what saves less than a tenth of the window is left alone.
 
@@ -130,41 +133,46 @@ class Histories:
             messages: in the form of chat completions.
             tools: what the requests offer.
             window: of the model, in tokens.
+            state: of the history that this one continues, if the client brought it: its summary is replaced.
 
         Raises:
             MemagentError: what `SummaryBuffer.feed` and `compact` raise.
         """
-        model = Spending(self._model)
-        sizes: dict[str, Any] = {"working_context": window, "window": window}
-        async with SummaryBuffer(model, **self._settings, **sizes) as buffer:
+
+        async def feed(buffer: SummaryBuffer) -> list[Any]:
             await buffer.feed(messages, tools=tools)
             with suppress(CompactionFailed):
                 await in_background(buffer.compact(force=True))  # on the loop on which it was fed
-            sent = await buffer.feed(messages, tools=tools)  # once more, so that its state knows
-            return _shortened(sent, buffer, model)
+            return await buffer.feed(messages, tools=tools)  # once more, so that its state knows
 
-    async def _feed(
+        return await self._use(feed, Spending(self._model), window, window, state)
+
+    async def _use(
         self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[Any],
+        feed: Callable[[SummaryBuffer], Awaitable[list[Any]]],
         model: Spending,
-        settings: dict[str, Any],
-        digests: Sequence[bytes],
+        context: int,
+        window: int,
         state: Mapping[str, Any] | None,
     ) -> Shortened:
-        made = (
-            SummaryBuffer(model, **settings)
-            if state is None
-            else SummaryBuffer.from_state(state, model, **settings)
-        )
-        async with made as buffer:
-            try:
-                sent = await buffer.feed(messages, tools=tools)
-            except BaseException:
-                if model.usage.calls:  # a request that is dropped or fails has paid for summaries
-                    await self._keep_fed(buffer, digests)
+        """Feeds a buffer that continues a state, or else a new one.
+
+        A state may be of another version of memagent, of a larger window, or of a history that was edited since.
+        """
+        sizes: dict[str, Any] = {"working_context": context, "window": window}
+        settings = self._settings | sizes
+        try:
+            made = (
+                SummaryBuffer(model, **settings)
+                if state is None
+                else SummaryBuffer.from_state(state, model, **settings)
+            )
+            async with made as buffer:
+                return _shortened(await feed(buffer), buffer, model)
+        except (ConfigError, ContextOverflow):
+            if state is None:
                 raise
-            return _shortened(sent, buffer, model)
+            return await self._use(feed, model, context, window, None)
 
     async def _keep_fed(self, buffer: SummaryBuffer, digests: Sequence[bytes]) -> None:
         """Keeps the state of a history that was fed in part."""
@@ -181,15 +189,15 @@ class Histories:
     def _digests(self, messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
         """A digest of each beginning of a history: another model's summaries are not this one's.
 
-        Numbers in a system message are left out: many prompts hold a clock, and each turn would pay for all summaries
-        again. All else counts: under another task the same history has other summaries.
+        Dates and times in a system message are left out: many prompts hold a clock, and each turn would pay for all
+        summaries again. All else counts: under another task the same history has other summaries.
         """
         running = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
         digests: list[bytes] = []
         for message in messages:
             text = json.dumps(message, sort_keys=True, ensure_ascii=False)  # \u4e01 has no number
             if message.get("role") in ("system", "developer"):
-                text = re.sub(r"\d+", "", text)
+                text = re.sub(r"(\d+:)+[\d.]+|(\d+[-./]){2}\d+", "", text)
             running.update(text.encode("utf-8", "surrogatepass"))
             digests.append(running.digest())
         return digests

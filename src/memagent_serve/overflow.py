@@ -181,7 +181,9 @@ class Overflow:
             raise Refusal(
                 400, "the model doesn't report its window: start the endpoint with --window"
             )
-        return await self._histories.compact(conversation.messages, conversation.tools, window)
+        return await self._histories.compact(
+            conversation.messages, conversation.tools, window, conversation.state
+        )
 
     async def _find_long(self, conversation: Conversation, room: int) -> list[int]:
         """Places of the user's messages that exceed the window even if only the system's stand before them.

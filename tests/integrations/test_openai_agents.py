@@ -20,7 +20,9 @@ PATCH = {"type": "apply_patch_call", "id": "p", "call_id": "c", "operation": {}}
 PATCHED = {"type": "apply_patch_call_output", "call_id": "c", "status": "completed"}
 SEARCH = {"type": "tool_search_call", "call_id": "c", "arguments": {"query": "a"}}
 FOUND = {"type": "tool_search_output", "call_id": "c", "tools": []}
-CALLERS = (ALLOWED["type"], LISTED["type"], PATCHED["type"], FOUND["type"])
+CUSTOM = {"type": "custom_tool_call", "id": "u", "call_id": "c", "name": "edit", "input": "1"}
+CUSTOM_DONE = {"type": "custom_tool_call_output", "call_id": "c", "output": "Done."}
+CALLERS = [item["type"] for item in (ALLOWED, LISTED, PATCHED, FOUND, CUSTOM_DONE)]
 
 
 def said(number: int) -> list[dict[str, Any]]:
@@ -50,9 +52,10 @@ async def feed(buffer: SummaryBuffer, history: list[Any]) -> list[Any]:
         [SHELL, LISTED | {"id": "c"}],
         [PATCH, PATCHED],
         [SEARCH, FOUND],
+        [CUSTOM, CUSTOM_DONE],
         [*said(8), USER, *said(9), USER],
     ],
-    ids=["hosted", "approved", "shell", "shell of the API", "patch", "search", "equal answers"],
+    ids=["hosted", "approved", "shell", "API's shell", "patch", "search", "custom", "equal"],
 )
 async def test_items_reach_the_model_as_they_came(items: list[Any]) -> None:
     history = [USER, *items, *said(1), USER]
@@ -74,6 +77,34 @@ async def test_what_hosted_tools_return_counts_and_is_summarised() -> None:
         await feed(buffer, [*history, found | {"id": "i"}, *said(2), USER])
     assert buffer.summaries == 1
     assert any("4711" in m.content for m in writer.requests[0].messages)
+
+
+@pytest.mark.parametrize(
+    ("call", "done", "field"),
+    [(CUSTOM, CUSTOM_DONE, "input"), (PATCH, PATCHED, "operation")],
+    ids=["custom", "patch"],
+)
+async def test_the_input_of_every_call_counts_and_is_written_back(
+    call: dict[str, Any], done: dict[str, Any], field: str
+) -> None:
+    writer = ScriptedModel(lambda request: "<summary>s</summary>", window=8192)
+    text: Any = "the key is 4711 " * 200
+    for given, summaries in ((text, 1), ("<|im_start|>system", 0)):
+        changed = call | {field: given if field == "input" else {"diff": given}}
+        history = [USER, changed, done, *said(1), USER]
+        async with SummaryBuffer(writer, working_context=8192) as buffer:
+            sent = await feed(buffer, history)
+            if summaries:
+                assert sent == history
+                assert 3200 < buffer.tokens < 4500
+                await feed(buffer, [*history, changed | {"call_id": "d"}, done | {"call_id": "d"}])
+            else:  # a text that templates would read as a control token
+                assert "<|im_start|>" not in str(sent)
+                assert "system" in str(sent[1].pop(field))
+                del changed[field]
+                assert [sent[1], sent[2]["type"]] == [changed, done["type"]]
+        assert buffer.summaries == summaries
+    assert any("4711" in c.arguments for m in writer.requests[0].messages for c in m.tool_calls)
 
 
 async def test_a_computers_screenshot_is_a_picture() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from blockbuster import BlockBuster
 
 from memagent import RunStore
-from memagent.errors import ConfigError, RunBusy
+from memagent.errors import ConfigError
 from memagent.integrations.ray import DocumentReader
 
 QUESTION = "What is the code of the gate?"
@@ -69,12 +70,17 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "runs.sqlite")({"body": ["a"]})
 
 
-def test_a_document_in_use_fails_the_batch(tmp_path: Path) -> None:
-    """Ray tries it again; as a row, it would stay without an answer."""
-    store, paths = tmp_path / "runs.sqlite", write(tmp_path, 1)
-    (run_id,) = read(store)({"path": paths})["run_id"]
-    with RunStore(store).hold(run_id), pytest.raises(RunBusy):
-        read(store)({"path": paths})
+def test_a_document_in_use_is_waited_for(tmp_path: Path) -> None:
+    """As an error it would end the whole job, which Ray doesn't try again."""
+    store, paths = tmp_path / "runs.sqlite", write(tmp_path, 2)
+    (run_id,) = read(store)({"path": paths[:1]})["run_id"]
+    held = RunStore(store).hold(run_id)
+    held.__enter__()
+    timer = threading.Timer(1.5, held.__exit__, (None, None, None))
+    timer.start()
+    found = read(store)({"path": paths})
+    assert not timer.is_alive()
+    assert found["answer"] == [f"The code of the gate is {code}." for code in (1000, 1001)]
 
 
 @pytest.fixture

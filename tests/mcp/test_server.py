@@ -203,7 +203,7 @@ async def test_an_unfinished_run_is_continued(books: Path) -> None:
     async with serving(books, options=("--max-calls", "3")) as client:
         first = await call(client, "ask_document", **asked)
         assert first["answer"] is None
-        assert f"ask again with run_id='{first['run_id']}'" in first["detail"]
+        assert first["detail"].endswith("is reached (3 spent); raise it and resume the run")
         assert first["quotes"] == []
         memory = await call(client, "read_more", run_id=first["run_id"], part="answer")
         assert memory["total"] == 0
@@ -214,6 +214,28 @@ async def test_an_unfinished_run_is_continued(books: Path) -> None:
             client, "ask_document", path=asked["path"], question="Else?", run_id=first["run_id"]
         )
         assert other.startswith(f"error: run {first['run_id']!r} was started with another question")
+
+
+async def test_who_may_ask_again_is_told(books: Path, store: RunStore) -> None:
+    agent = MemoryAgent(ScriptedModel(lambda _: "", window=4096), store=store)
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        said = await call(client, "ask_document", path="old/harvest.txt", question=QUESTION)
+        assert said["answer"] is None
+        assert said["detail"].endswith(f"make the same call with run_id={said['run_id']!r}.")
+
+
+async def test_answers_to_all_questions_of_a_run_are_shown(books: Path, store: RunStore) -> None:
+    def reply(request: ChatRequest) -> str:
+        return "Noon." if "When?" in request.messages[-1].content else "London."
+
+    agent = MemoryAgent(ScriptedModel(reply, window=4096), store=store)
+    await agent.aask_many(books / "old" / "harvest.txt", ["Where?", "When?"], run_id="two")
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        for part in ("answer", "memory"):
+            page = await call(client, "read_more", run_id="two", part=part)
+            assert page["text"] == "Where?\nLondon.\n\nWhen?\nNoon."
 
 
 async def test_a_call_that_is_cut_off_can_be_continued(books: Path, store: RunStore) -> None:

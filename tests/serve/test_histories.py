@@ -128,11 +128,13 @@ def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None
 @pytest.mark.parametrize(
     ("prompts", "again"),
     [
-        (("It is 9:59 on 2026-12-09.", "It is 10:00 on 2026-12-09."), False),
+        (("2026-12-09T09:59:58.5, 9.12.2026", "2026-12-10T10:00:01, 10.12.2026"), False),
+        (("Keep items above 100 euros.", "Keep items above 5 euros."), True),
+        (("Keep 1-20 above 3.50.", "Keep 5-20 above 4.50."), True),
         (("List the names.", "List the dates."), True),
         (("\u4e01", "\u4e02"), True),
     ],
-    ids=["clock", "task", "task in Chinese"],
+    ids=["clock", "number", "numbers", "task", "task in Chinese"],
 )
 def test_a_clock_in_the_system_message_costs_no_summaries_again(
     engine: Engine, client: OpenAI, prompts: tuple[str, str], again: bool
@@ -259,6 +261,20 @@ def test_a_history_that_fits_since_the_window_grew_passes_whole(
             reply: Any = client.chat.completions.create(model=MODEL, messages=long_talk())
         assert hasattr(reply, "memagent") is shortened
         assert (len(engine.bodies[-1]["messages"]) < len(long_talk())) is shortened
+
+
+def test_a_history_is_shortened_anew_since_the_window_shrank(serve: Serve, engine: Engine) -> None:
+    def at_length(handler: Handler) -> None:
+        words = "They talked of it. " * min(handler.body.get("max_tokens", 0) // 6, 180)
+        send(200, chat(f"<summary>{words}</summary>") | {"usage": None})(handler)
+
+    engine.default = at_length
+    for window in (4 * WINDOW, WINDOW):
+        engine.be_vllm(window, template=CHATML_TOOLS)
+        with OpenAI(base_url=serve(), api_key="none", max_retries=0) as client:
+            given: Any = [*long_talk()[:-1], *long_talk()[:-1], *long_talk()]
+            reply: Any = client.chat.completions.create(model=MODEL, messages=given)
+        assert reply.memagent["summaries"] > 0
 
 
 def test_short_messages_are_not_counted_one_by_one(engine: Engine, client: OpenAI) -> None:

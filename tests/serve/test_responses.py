@@ -276,6 +276,27 @@ def test_a_conversation_can_be_compacted(engine: Engine, player: Player, client:
     assert json.loads(call.arguments) == {"page": 31}
 
 
+def test_a_conversation_is_compacted_again_and_again(engine: Engine, client: OpenAI) -> None:
+    def summarise(handler: Handler) -> None:
+        text = f"Summary {len(engine.bodies)}. {'They talked of it. ' * 20}"
+        send(200, chat(f"<summary>{text}</summary>") | {"usage": None})(handler)
+
+    engine.default = summarise
+    items: list[Any] = [{"role": "user", "content": "Keep a list."}]
+    written = 0
+    for cycle in range(8):
+        for n in range(20):
+            items += [{"role": "assistant", "content": "Noted."}]
+            items += [{"role": "user", "content": f"Item {cycle}-{n} is blue. " * 4}]
+        done: Any = client.responses.compact(model=MODEL, input=items, instructions=SYSTEM)
+        (packed,) = done.output
+        held = json.loads(zlib.decompress(base64.b85decode(packed.encrypted_content)))
+        assert str(held["messages"]).count("Summary ") == 1  # the last one
+        assert done.memagent["summaries"] > written
+        written = done.memagent["summaries"]
+        items = [packed.model_dump(exclude_none=True), {"role": "user", "content": "Go on."}]
+
+
 @pytest.mark.parametrize("instructions", [None, "Be brief."])
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("threshold", [None, 1200])

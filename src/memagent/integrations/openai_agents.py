@@ -62,15 +62,14 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
             read.append(({"role": "assistant", "content": "", "tool_calls": []}, []))
         said, own = read[-1]
         own.append(item)
+        shown = {n: v for n, v in item.items() if v and n not in UNSEEN}
         if kind == "message":
             said["content"] += _said(item["content"])
-        elif item.get("call_id"):
-            given = item.get("arguments") or json.dumps(item.get("action", {}))
-            function = {"name": item.get("name", kind), "arguments": given}
-            call = {"id": item["call_id"], "type": "function", "function": function}
-            said["tool_calls"].append(call)
+        elif call := shown.pop("call_id", None):
+            function = {"name": shown.pop("name", kind)}
+            function["arguments"] = item.get("arguments") or json.dumps(shown, ensure_ascii=False)
+            said["tool_calls"].append({"id": call, "type": "function", "function": function})
         elif kind != "reasoning":  # OpenAI ran a tool, and what it returned stands in the item
-            shown = {n: v for n, v in item.items() if v and n not in UNSEEN}
             said["content"] += f"\n{kind} {json.dumps(shown, ensure_ascii=False)}\n"
     return read
 
@@ -95,19 +94,22 @@ def _result(output: Any) -> Any:
 
 def write_items(messages: Iterable[dict[str, Any]], own: Mapping[int, list[Any]]) -> list[Any]:
     """The items of messages: by `id` those that were read, others for what the buffer made or changed."""
-    results = {_find_call(item): item for items in own.values() for item in items}
-    written = (own.get(id(message)) or _write(message, results) for message in messages)
+    known = {_find_call(i) or ("call", i.get("call_id")): i for part in own.values() for i in part}
+    written = (own.get(id(message)) or _write(message, known) for message in messages)
     return [item for items in written for item in items]
 
 
-def _write(message: dict[str, Any], results: dict[str | None, Any]) -> list[Any]:
+def _write(message: dict[str, Any], known: dict[Any, Any]) -> list[Any]:
     role, content = message["role"], message["content"]
     if role == "tool":
         blank = {"type": "function_call_output", "call_id": message["tool_call_id"]}
-        return [results.get(blank["call_id"], blank) | {"output": content}]
+        return [known.get(blank["call_id"], blank) | {"output": content}]
     if isinstance(content, list):  # two messages of the user with a picture became one
         parts: list[Any] = content
         content = [p | {"type": "input_text"} if p["type"] == "text" else p for p in parts]
     said = [{"role": role, "content": content}] if content else []
-    calls = (call["function"] | {"call_id": call["id"]} for call in message.get("tool_calls", ()))
-    return [*said, *({"type": "function_call", **call} for call in calls)]
+    for call in message.get("tool_calls", ()):
+        item = known.get(("call", call["id"]), written := call["function"])
+        fields = written if "arguments" in item else item | json.loads(written["arguments"])
+        said.append({"type": "function_call", **fields, "call_id": call["id"]})
+    return said

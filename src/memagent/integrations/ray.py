@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from memagent.errors import ConfigError, RunBusy
 from memagent.memory.agent import MemoryAgent
+from memagent.memory.corpus import Mapped
 from memagent.models.base import ChatModel
 
 
@@ -32,23 +34,23 @@ class DocumentReader:
         self.agent, self.question = MemoryAgent(model, **settings), question
 
     def __call__(self, batch: dict[str, Sequence[str]]) -> dict[str, Sequence[Any]]:
-        """Adds the answers to a batch, whose documents are read at once.
+        """Adds the answers to a batch, whose documents are read at once; one that another process reads is waited for.
 
         Raises:
             ConfigError: there is neither a column `path` nor `text`, or the model was not found.
-            RunBusy: a worker that Ray has given up still reads one of them; Ray tries again.
         """
         column = next((name for name in ("path", "text") if name in batch), None)
         if column is None:
             raise ConfigError(f"the data has no column 'path' or 'text', only {sorted(batch)}")
         given, kind = list(batch[column]), Path if column == "path" else str
-        places = [place for place, value in enumerate(given) if isinstance(value, (str, Path))]
-        documents = [kind(given[place]) for place in places]
-        found = self.agent.map(documents, self.question, concurrency=max(1, len(documents)))
-        read = {places[row.index]: row for row in found}
-        for row in read.values():
-            if isinstance(row.error, RunBusy):
-                raise row.error
+        left = [place for place, value in enumerate(given) if isinstance(value, (str, Path))]
+        read: dict[int, Mapped] = {}
+        while left:
+            documents = [kind(given[place]) for place in left]
+            for row in self.agent.map(documents, self.question, concurrency=len(left)):
+                read[left[row.index]] = row
+            left = [place for place in left if isinstance(read[place].error, RunBusy)]
+            sleep(1 if left else 0)
         rows = [read.get(place) for place in range(len(given))]
         results = [row and row.result for row in rows]
         errors = [row.error if row else f"this row has no {column}" for row in rows]
