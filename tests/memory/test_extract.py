@@ -346,6 +346,30 @@ def test_what_is_no_json_is_reported(bad: str) -> None:
     assert [row.text[:10] for row in found.invalid] == [bad[:10]]
 
 
+class Order(BaseModel):
+    """A row whose parts have a field of the same name."""
+
+    name: str
+    lines: list[dict[str, Any]]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    ("whole", "flawed"), [('"order 5"', '"order "5"'), ('"order 5"', '"order 5'), ("]", "")]
+)
+def test_rows_behind_one_that_is_no_json_are_read(
+    indent: int | None, whole: str, flawed: str
+) -> None:
+    parts = [{"name": 'tea, {"name": 1}'}, {"name": "milk"}]
+    orders = [{"lines": parts, "name": f"order {n}"} for n in range(20)]
+    rows = [json.dumps(order, indent=indent) for order in orders]
+    rows[5] = rows[5].replace(whole, flawed)
+    found = agent([f"[{', '.join(rows)}]", *["[]"] * 2]).extract("Orders.", Order, "every order")
+    assert [row.value.name for row in found.rows] == [f"order {n}" for n in range(20) if n != 5]
+    (bad,) = found.invalid
+    assert bad.text.startswith(rows[5][:40])
+
+
 # --- replies that are cut off
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -107,7 +107,7 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
     if not limited and "".join(text.split()) in ("", "[]", prompts.keep):
         return RowReply()
     rows, bad, tail = list[WrittenRow](), list[BadRow](), "" if limited else None
-    for part, end in _objects(text):
+    for part, end in _objects(text, form.schema.get("properties", ())):
         if limited and end is None:
             tail = clip(part, SHOWN)
             continue
@@ -139,16 +139,19 @@ def _is_read_as(value: BaseModel, text: str, form: Output) -> bool:
         return False
 
 
-def _objects(text: str) -> Iterator[tuple[str, int | None]]:
+def _objects(text: str, names: Iterable[str]) -> Iterator[tuple[str, int | None]]:
     """The JSON objects of a text and where they end; None for one that doesn't, which is the text's end."""
+    fields = "|".join(map(re.escape, names)) or r"\w+"
+    # Where a row may begin: not as the value of a field, or first in its list.
+    begin = re.compile(rf"(?<=\n)\{{|(?<![:\[])(?<![:\[]\s)\{{(?=\s*[\"']?(?:{fields})[\"']?\s*:)")
     at = text.find("{")
     while at >= 0:
         end: int | None
         try:
             end = _JSON.raw_decode(text, at)[1]
-        except (ValueError, RecursionError):
-            # Not JSON: up to the next line that begins an object.
-            following = text.find("\n{", at)
-            end = None if following < 0 else following
-        yield text[at:end], end
+        except (ValueError, RecursionError) as error:
+            # Not JSON: up to the next row. A string that lacks its end seems to end in the quote after that one's `{`.
+            following = begin.search(text, max(at + 1, getattr(error, "pos", at) - 3))
+            end = None if following is None else following.start()
+        yield text[at:end].rstrip(", \n"), end
         at = -1 if end is None else text.find("{", end)
