@@ -5,6 +5,7 @@ import json
 import pickle
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -129,6 +130,36 @@ def test_equal_rows_are_recognised_long_after_they_left_the_memory() -> None:
     found = agent(vary).extract(text_of([7, *range(100, 180), 7]), Invoice, "every invoice")
     assert len(found.rows) == 81
     assert found.duplicates == 1
+
+
+class Groups(BaseModel):
+    sums: dict[str, float] = {}
+    parts: list[dict[str, frozenset[int]]] = []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('{"sums": {"a": 1, "b": 2}}', '{"sums": {"b": 2, "a": 1}}'),
+        ('{"parts": [{"a": [0, 8, 64]}]}', '{"parts": [{"a": [64, 0, 8]}]}'),
+    ],
+)
+def test_equal_rows_are_one_in_whatever_order_dicts_and_sets_are(one: str, other: str) -> None:
+    found = agent([f"{one}\n{other}"]).extract("Rows.", Groups, "every row")
+    assert (len(found.rows), found.duplicates) == (1, 1)
+
+
+def test_rows_of_a_run_of_an_earlier_version_are_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, store = text_of([3, 3], filler=60), RunStore(tmp_path / "r.sqlite")
+    with monkeypatch.context() as patch:
+        printed = SimpleNamespace(loads=str, dumps=lambda line, sort_keys: line)
+        patch.setattr("memagent.memory.extract.json", printed)
+        reader = agent(store=store, limits=Limits(calls=1))
+        assert len(reader.extract(text, Invoice, "all", run_id="r").rows) == 1
+    found = agent(store=store).extract(text, Invoice, "all", run_id="r")
+    assert (len(found.rows), found.duplicates) == (1, 1)
 
 
 class Account(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import BaseModel, Field
 from pydantic.json_schema import GenerateJsonSchema
@@ -116,7 +116,7 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
             if type(value).model_fields and not value.model_fields_set:
                 bad.append(BadRow(clip(part, SHOWN), "it has none of the schema's fields"))
                 continue
-            line = value.model_dump_json(by_alias=True)
+            line = _print(value)
             # Printing hides secrets and leaves fields out, and a default may be another each time.
             text = line if _is_read_as(value, line, form) else part
             if text is part or not _is_read_as(value, part, form):
@@ -130,6 +130,24 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
         else:
             bad.append(BadRow(clip(text, SHOWN), "the reply has no JSON object"))
     return RowReply(tuple(rows), tuple(bad), tail)
+
+
+def _print(value: BaseModel) -> str:
+    line = value.model_dump_json(by_alias=True)
+    return to_json(_sort_sets(value.model_dump(by_alias=True), from_json(line))).decode()
+
+
+def _sort_sets(value: Any, printed: Any) -> Any:
+    """What was printed, its sets in order: theirs differs from process to process."""
+    if isinstance(printed, list) and isinstance(value, set | frozenset):
+        return sorted(cast("list[Any]", printed), key=to_json)
+    if isinstance(printed, list) and isinstance(value, list | tuple):
+        return list(map(_sort_sets, cast("list[Any]", value), cast("list[Any]", printed)))
+    if isinstance(printed, dict) and isinstance(value, dict):
+        named = cast("dict[str, Any]", printed)
+        values = map(_sort_sets, cast("dict[Any, Any]", value).values(), named.values())
+        return named | dict(zip(named, values, strict=False))
+    return cast("Any", printed)
 
 
 def _is_read_as(value: BaseModel, text: str, form: Output) -> bool:
