@@ -190,11 +190,9 @@ def _show_chunk(
         outcome.tell({"run_id": record.id, "chunk": chunk, "steps": steps})
         return
     paper = outcome.paper
-    shown = None
     for number, conversation in found:
-        if number != shown and found[0][0] != found[-1][0]:
+        if found[0][0] != found[-1][0]:
             paper.line((f"question {number}: {record.binding['questions'][number]}", "bold cyan"))
-        shown = number
         for message in conversation.messages:
             paper.line((f"--- {message.role}", "bold"))
             paper.line(message.content)

@@ -116,7 +116,8 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
             if type(value).model_fields and not value.model_fields_set:
                 bad.append(BadRow(clip(part, SHOWN), "it has none of the schema's fields"))
                 continue
-            line = _print(value)
+            printed = from_json(value.model_dump_json(by_alias=True))
+            line = to_json(_sort_sets(value.model_dump(by_alias=True), printed)).decode()
             # Printing hides secrets and leaves fields out, and a default may be another each time.
             text = line if _is_read_as(value, line, form) else part
             if text is part or not _is_read_as(value, part, form):
@@ -130,11 +131,6 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
         else:
             bad.append(BadRow(clip(text, SHOWN), "the reply has no JSON object"))
     return RowReply(tuple(rows), tuple(bad), tail)
-
-
-def _print(value: BaseModel) -> str:
-    line = value.model_dump_json(by_alias=True)
-    return to_json(_sort_sets(value.model_dump(by_alias=True), from_json(line))).decode()
 
 
 def _sort_sets(value: Any, printed: Any) -> Any:
