@@ -33,9 +33,8 @@ class _Written(BaseModel):
 
     @model_serializer(mode="wrap")
     def _write(self, write: Any) -> dict[str, Any]:
-        fields = type(self).model_fields.items()
+        fields, written = type(self).model_fields.items(), cast("dict[str, Any]", write(self))
         kept = {n for name, f in fields if f.is_required() for n in (name, f.alias or name)}
-        written: dict[str, Any] = write(self)
         return {k: v for k, v in written.items() if v is not None or k in kept}
 
 
@@ -83,10 +82,7 @@ _MERGE = "`allOf` must be of objects, and not beside `properties`; merge its par
 
 
 def _readable(part: dict[str, Any]) -> dict[str, Any]:
-    """A part of a schema that the library reads right.
-
-    Lists with `uniqueItems` lose their order to it. Optional fields get null as their default, and must allow it.
-    """
+    """A part as the library reads it right: without `uniqueItems`, and null, its default, is allowed where optional."""
     properties = part.get("properties")
     if isinstance(properties, dict):
         if "model_config" in properties:

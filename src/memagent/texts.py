@@ -21,9 +21,7 @@ MESSAGE_CHARS = 2000
 LINE_END = r"(?>\r\n|\r|\n)(?![a-zß-öø-ÿα-ωа-я])"
 """A line that continues in lower case is wrapped text."""
 
-STOPS = ".!?…।॥؟۔"
-"""They end a sentence if white space follows."""
-
+STOPS = ".!?…।॥؟۔"  # they end a sentence if white space follows
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS
 _SURROGATES = re.compile("[\ud800-\udfff]")

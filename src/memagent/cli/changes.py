@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-import regex
-
 from memagent.terminal import PIPE_WIDTH, shorten
 from memagent.texts import STOPS
 
 SENTENCES = re.compile(rf"(?<=\n)|(?<=[{STOPS}]\s)|(?<=[。！？])")
 """Where a text is split: after line breaks and sentence ends."""
-WORDS = regex.compile(r"\s+|\w+|[^\w\s]")
+WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 ALIKE = 0.5
 """Two sentences with at least this `SequenceMatcher` ratio are one sentence, rewritten."""
 MOST_PAIRS = 100_000

@@ -140,9 +140,8 @@ def _sort_sets(value: Any, printed: Any) -> Any:
     if isinstance(printed, list) and isinstance(value, list | tuple):
         return list(map(_sort_sets, cast("list[Any]", value), cast("list[Any]", printed)))
     if isinstance(printed, dict) and isinstance(value, dict):
-        named = cast("dict[str, Any]", printed)
-        values = map(_sort_sets, cast("dict[Any, Any]", value).values(), named.values())
-        return named | dict(zip(named, values, strict=False))
+        named, values = cast("dict[str, Any]", printed), cast("dict[Any, Any]", value).values()
+        return {k: _sort_sets(v, named[k]) for k, v in zip(named, values, strict=False)}
     return cast("Any", printed)
 
 
