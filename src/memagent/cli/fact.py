@@ -35,8 +35,7 @@ class Trace:
 
 def fold(text: str) -> str:
     """A text regardless of case, line breaks, how its accents are written, and what neutralising put in."""
-    folded = " ".join(text.replace("\u2060", "").split()).casefold()
-    return unicodedata.normalize("NFC", folded)
+    return unicodedata.normalize("NFC", " ".join(text.replace("\u2060", "").split()).casefold())
 
 
 def trace(store: RunStore, run_id: str, question: int, *facts: str) -> Trace:

@@ -174,8 +174,7 @@ def _show_chunk(
     store: RunStore, record: RunRecord, chosen: Iterable[int], chunk: int, outcome: Outcome
 ) -> None:
     """Shows the conversations about one chunk; raises a ConfigError if no question has a finished call about it."""
-    # Chunks are committed in order from 0, so a chunk's number is its first possible place. More may follow anywhere:
-    # an extraction may have several replies about a chunk, and chunks may be read again.
+    # Chunk N is at N or later: an extraction may have several replies about a chunk, and chunks may be read again.
     found: list[tuple[int, Conversation]] = []
     for number in chosen:
         several = store.conversations(record.id, number)

@@ -55,11 +55,9 @@ class Output:
                 where = clip(".".join(map(str, problem["loc"])), 200)
                 lines.append(f"{where}{': ' if where else ''}{clip(problem['msg'], 300)}")
             raise UnusableReply("\n".join(lines)) from error
-        try:
-            # Not the defaults: no reply could change them.
+        try:  # not the defaults: no reply could change them
             json.dumps(value.model_dump(mode="json", exclude_unset=True), allow_nan=False)
-        except PydanticSerializationError:
-            pass
         except ValueError as error:
-            raise UnusableReply("a number is NaN or infinite, which JSON lacks") from error
+            if not isinstance(error, PydanticSerializationError):
+                raise UnusableReply("a number is NaN or infinite, which JSON lacks") from error
         return value
