@@ -152,3 +152,8 @@ def test_a_text_must_be_given_again() -> None:
     with pytest.raises(DocumentRequired, match=r"pass it to quotes\(\) again"):
         result.quotes()
     assert [q.sentence for q in result.quotes(TEXT)] == ["Anna.", "Anna."]
+
+
+@pytest.mark.parametrize("text", ["राम गया। वह आया॥ सब", "هل ذهب؟ نعم ذهب۔ ثم عاد"])
+def test_sentences_end_at_the_stops_of_other_scripts(text: str) -> None:
+    assert len(split(text)) == 3

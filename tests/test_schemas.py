@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from memagent import MemoryAgent, ScriptedModel
 from memagent.errors import ConfigError
 from memagent.prompts.rows import RowForm
 from memagent.schemas import read_schema
@@ -79,6 +80,31 @@ def test_unique_items_stay_in_order() -> None:
     assert read_schema(row(uniqueItems={"type": "string"}))(uniqueItems="a").model_dump_json() == (
         '{"uniqueItems":"a"}'
     )
+
+
+def test_optional_fields_may_be_null_and_are_then_left_out() -> None:
+    schema = row(name={"type": "string"}, due={"type": ["string", "null"]})
+    inner = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    schema["properties"] |= {
+        "vat": {"type": "string", "description": "As printed."},
+        "at": inner,
+        "properties": inner,
+        "pages": {"type": "array", "items": inner},
+        "kind": {"type": "string", "default": "bill"},
+    }
+    model = read_schema(schema)
+    rows = [
+        '{"name":"a","due":null}',
+        '{"due":null,"name":"a","vat":null,"at":null,"kind":"bill"}',
+        '{"name":"b","due":"","at":{"x":null},"properties":{"x":1},"pages":[{}]}',
+    ]
+    found = MemoryAgent(ScriptedModel(["\n".join(rows)]), store=None).extract("T.", model, "all")
+    assert [row.to_dict()["value"] for row in found.rows] == [
+        {"name": "a", "due": None, "kind": "bill"},
+        {"name": "b", "due": "", "at": {}, "properties": {"x": 1}, "pages": [{}], "kind": "bill"},
+    ]
+    assert (found.duplicates, found.usage.calls) == (1, 1)
+    assert model.model_json_schema()["properties"]["vat"]["description"] == "As printed."
 
 
 def test_objects_in_all_of_are_one() -> None:

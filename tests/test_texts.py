@@ -1,7 +1,9 @@
 import json
 import time
+import unicodedata
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from memagent.texts import (
     quote,
     repair_surrogates,
     show_length,
+    words,
 )
 
 
@@ -86,3 +89,14 @@ def test_lengths_are_shown_as_they_are_written() -> None:
         "1536K",
         "1000",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["लड़का लड़की", "ไม่ ไม้", "كَتَبَ الوَلَدُ", "שָׁלוֹם", "tea_1 10² ½ Ⅳ", "日 本 語 ABC ー", "warning"],
+)
+def test_words_have_their_vowel_signs_and_numbers(text: str) -> None:
+    assert (
+        words(text.replace("日 本 語 ", "日本語") + " \u26a0\ufe0f")
+        == unicodedata.normalize("NFC", text.casefold()).split()
+    )

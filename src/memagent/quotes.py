@@ -10,12 +10,13 @@ from itertools import pairwise
 from typing import Any, cast
 
 from memagent.documents import Document
-from memagent.texts import LINE_END, words
+from memagent.texts import LINE_END, STOPS, words
 
 MIN_SCORE = 0.5
 """At least half of a sentence's words, weighted by rarity, have to be in its quote."""
 # A stop with white space after it ends a sentence, and so does an empty line.
-_END = r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|\Z)|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
+_LATIN = rf"(?<![{STOPS}])[{STOPS}]++[\"'”’»)\]]*+(?=\s|\Z)"
+_END = rf"{_LATIN}|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
 _SENTENCE = re.compile(rf"(?:(?!{_END})[\s\S])++(?:{_END})?\s*+|(?:{_END})\s*+")
 _ROW_END = rf"{LINE_END}(?=[ \t]*+\S)"
 _ROW = re.compile(rf"(?:(?!{_ROW_END})[\s\S])*+(?:{_ROW_END}|\Z)")

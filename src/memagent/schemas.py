@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_serializer
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
@@ -26,6 +26,16 @@ class JsonForm(GenerateJsonSchema):
         except ValueError as error:
             raise PydanticSerializationError(str(error)) from error
         return value
+
+
+class _Written(BaseModel):
+    """Writes optional fields without a value as the schema wants: not at all."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: Any) -> dict[str, Any]:
+        fields, written = type(self).model_fields.items(), cast("dict[str, Any]", write(self))
+        kept = {n for name, f in fields if f.is_required() for n in (name, f.alias or name)}
+        return {k: v for k, v in written.items() if v is not None or k in kept}
 
 
 def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
@@ -56,7 +66,7 @@ def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
     from json_schema_to_pydantic import create_model  # pyright: ignore[reportMissingTypeStubs]
 
     try:
-        model = create_model(json.loads(json.dumps(schema), object_hook=_readable))
+        model = create_model(json.loads(json.dumps(schema), object_hook=_readable), _Written)
         made = model.model_json_schema(schema_generator=JsonForm)
     except Exception as error:  # the library raises what its steps raise
         raise ConfigError(f"{where} cannot be used: {clip(str(error), 300)}") from error
@@ -72,12 +82,17 @@ _MERGE = "`allOf` must be of objects, and not beside `properties`; merge its par
 
 
 def _readable(part: dict[str, Any]) -> dict[str, Any]:
-    """A part of a schema that the library reads right: lists with `uniqueItems` lose their order to it."""
+    """A part as the library reads it right: without `uniqueItems`, and null, its default, is allowed where optional."""
     properties = part.get("properties")
     if isinstance(properties, dict):
         if "model_config" in properties:
             raise ConfigError("a field cannot be named 'model_config'; rename it")
         if isinstance(part.get("allOf"), list):
             raise ConfigError(_MERGE)
+        of = cast("dict[str, Any]", properties)
+        for name, field in of.items() if part.get("type") == "object" else ():
+            if name not in part.get("required", ()) and "default" not in field:
+                about = {"description": field["description"]} if "description" in field else {}
+                of[name] = about | {"anyOf": [field, {"type": "null"}]}
     # A field of that name has a schema for a value.
     return {k: v for k, v in part.items() if k != "uniqueItems" or isinstance(v, dict)}

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import regex
 from pydantic import AfterValidator, JsonValue, ValidationError
 
 VALUE_CHARS = 100
@@ -21,12 +22,13 @@ MESSAGE_CHARS = 2000
 LINE_END = r"(?>\r\n|\r|\n)(?![a-zß-öø-ÿα-ωа-я])"
 """A line that continues in lower case is wrapped text."""
 
+STOPS = ".!?…।॥؟۔"  # they end a sentence if white space follows
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SIGNS = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_SIGNS}]|[^\W{_SIGNS}]+")
-"""Chinese and Japanese have no blanks between words, so each sign is one."""
+_WORD = regex.compile(rf"[{_SIGNS}]|(?!\p{{M}})[[\w\p{{N}}]--[{_SIGNS}]]+", regex.V1)
+"""Chinese and Japanese have no blanks between words, so each sign is one. The `\\w` of `re` lacks combining marks."""
 
 
 def quote(value: object) -> str:

@@ -18,7 +18,7 @@ const find = {
 }
 
 function fold(text) {
-    return text.replace(/\u2060/g, "").replace(/\s+/g, " ").toLowerCase()
+    return text.replace(/\u2060/g, "").replace(/\s+/g, " ").toLowerCase().normalize("NFC")
 }
 
 /** First and last of each row of consecutive places that were found. */

@@ -84,6 +84,8 @@ def test_long_clusters_may_be_cut_and_flags_keep_their_pairs() -> None:
         (WORDS + "これは文です。次の文は長いです", "これは文です。"),
         (WORDS + "「はい。」と言った", "「はい。」"),
         (WORDS + "Was?! Nein", "Was?! "),
+        (WORDS + "राम गया। वह आया", "गया। "),
+        (WORDS + "هل ذهب؟ نعم ذهب", "ذهب؟ "),
         # line ends count, unless the line goes on in lower case
         (WORDS + "a title\nNext line goes", "a title\n"),
         (WORDS + "Done. a wrapped\nline goes on", "Done. "),

@@ -28,6 +28,10 @@ def test_a_rewritten_sentence_can_be_rebuilt_from_its_words(old: str, new: str) 
     assert "".join(text for kind, text in parts if kind != "-") == new
 
 
+def test_sentences_of_other_scripts() -> None:
+    assert sentences("राम गया। वह आया॥ सब") == ["राम गया। ", "वह आया॥ ", "सब"]
+
+
 def test_added_removed_and_rewritten() -> None:
     old = "Ada lives in Bath. The dog barks.\nIt rains."
     new = "Ada lives in York. It rains.\nBob came."

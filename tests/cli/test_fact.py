@@ -1,6 +1,7 @@
 """`memagent show --fact`: when a text entered the memory, from where, and when it was lost."""
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,15 @@ def test_a_text_may_cross_a_boundary_of_chunks(store: RunStore) -> None:
     across = first["text"][-12:] + second["text"][:12]
     assert trace(store, "r", 0, across).chunks[0] == 1
     assert trace(store, "r", 0, "lift came").chunks == [0]
+
+
+def test_accents_may_be_written_in_two_ways(store: RunStore) -> None:
+    two = unicodedata.normalize("NFD", "Serviced in März.")
+    model = ScriptedModel(["Serviced in März.", "März"])
+    MemoryAgent(model, store=store).ask(two, "When?", run_id="two")
+    assert (
+        trace(store, "two", 0, "märz").chunks == trace(store, "two", 0, "ma\u0308rz").chunks == [0]
+    )
 
 
 def test_only_one_view_is_shown(invoke: Invoke, made: str, tmp_path: Path) -> None:

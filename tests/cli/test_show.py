@@ -1,10 +1,11 @@
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 from tests.cli.conftest import FACT, QUESTION, Invoke, only_json
 from tests.models.chat_server import Script, say
 
-from memagent import Limits, MemoryAgent
+from memagent import Limits, MemoryAgent, ScriptedModel
 
 
 def test_a_run_as_differences(invoke: Invoke, made: str, book: Path) -> None:
@@ -86,6 +87,20 @@ def test_the_conversation_of_a_chunk(invoke: Invoke, made: str) -> None:
     beyond = invoke("show", made, "--chunk", str(chunks))
     assert beyond.exit_code == 2  # not the answer's
     assert f"has read {chunks} chunks, numbered from 0" in beyond.stderr
+
+
+def test_all_conversations_of_a_chunk(invoke: Invoke, tmp_path: Path) -> None:
+    class Harvest(BaseModel):
+        year: int
+
+    model = ScriptedModel(['{"year": "bad"}', '{"year": 2}'])
+    with MemoryAgent(model, store=tmp_path / "runs.sqlite") as agent:
+        agent.extract("Year two.", Harvest, "every year", run_id="rows")
+    given = ("show", "rows", "--chunk", "0", "--store", tmp_path / "runs.sqlite")
+    shown = invoke(*given).stdout
+    assert shown.count("--- assistant") == 2
+    assert "question 0" not in shown
+    assert len(only_json(invoke(*given, "--json").stdout)["steps"]) == 2
 
 
 def test_retries_and_stops_are_told(

@@ -9,7 +9,7 @@ from typing import Literal
 
 import regex
 
-from memagent.texts import LINE_END, last_end
+from memagent.texts import LINE_END, STOPS, last_end
 
 Cuts = Literal["sentence", "exact"]
 """`sentence` prefers the end of a paragraph, sentence or word; `exact` takes everything that fits."""
@@ -30,7 +30,7 @@ _CJK_CLOSING = "\"'”’」』】）》〉"
 
 _PARAGRAPH = re.compile(rf"(?=(?P<end>)){_LINE}[ \t\f\v]*+{_LINE}")
 _SENTENCE = re.compile(
-    rf"(?<![.!?…])[.!?…]++[{_CLOSING}]*+(?=(?P<latin>)(?:\s|\Z))"
+    rf"(?<![{STOPS}])[{STOPS}]++[{_CLOSING}]*+(?=(?P<latin>)(?:\s|\Z))"
     rf"|[。！？｡]++[{_CJK_CLOSING}]*+(?P<cjk>)"
     rf"|(?P<line>){LINE_END}"
 )

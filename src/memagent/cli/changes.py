@@ -8,8 +8,9 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 
 from memagent.terminal import PIPE_WIDTH, shorten
+from memagent.texts import STOPS
 
-SENTENCES = re.compile(r"(?<=\n)|(?<=[.!?…]\s)|(?<=[。！？])")
+SENTENCES = re.compile(rf"(?<=\n)|(?<=[{STOPS}]\s)|(?<=[。！？])")
 """Where a text is split: after line breaks and sentence ends."""
 WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 ALIKE = 0.5

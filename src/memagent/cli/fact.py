@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,8 @@ class Trace:
 
 
 def fold(text: str) -> str:
-    """A text regardless of case, line breaks, and what neutralising put in."""
-    return " ".join(text.replace("\u2060", "").split()).casefold()
+    """A text regardless of case, line breaks, how its accents are written, and what neutralising put in."""
+    return unicodedata.normalize("NFC", " ".join(text.replace("\u2060", "").split()).casefold())
 
 
 def trace(store: RunStore, run_id: str, question: int, *facts: str) -> Trace:

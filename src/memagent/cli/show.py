@@ -173,25 +173,23 @@ def _show_chunk(
     store: RunStore, record: RunRecord, chosen: Iterable[int], chunk: int, outcome: Outcome
 ) -> None:
     """Shows the conversations about one chunk; raises a ConfigError if no question has a finished call about it."""
-    # A question's chunks are committed in order from 0, so the chunk's number is its place.
-    # An extraction may have several replies about a chunk; the first one is shown, and others may precede it.
-    found: dict[int, Conversation] = {}
+    # Chunk N is at N or later: an extraction may have several replies about a chunk, and chunks may be read again.
+    found: list[tuple[int, Conversation]] = []
     for number in chosen:
         several = store.conversations(record.id, number)
         talks = (several[place] for place in range(chunk, len(several)))
-        if (talk := next((talk for talk in talks if talk.chunk == chunk), None)) is not None:
-            found[number] = talk
+        found += [(number, talk) for talk in talks if talk.chunk == chunk]
     if not found:
         books = Tally.of(store, record).notebooks
         read = plural(max(books[number].read for number in chosen), "chunk")
         raise ConfigError(f"--chunk {chunk}: run {record.id!r} has read {read}, numbered from 0")
     if outcome.display is Display.JSON:
-        steps = [{"question": n} | talk.model_dump(mode="json") for n, talk in found.items()]
+        steps = [{"question": n} | talk.model_dump(mode="json") for n, talk in found]
         outcome.tell({"run_id": record.id, "chunk": chunk, "steps": steps})
         return
     paper = outcome.paper
-    for number, conversation in found.items():
-        if len(found) > 1:
+    for number, conversation in found:
+        if found[0][0] != found[-1][0]:
             paper.line((f"question {number}: {record.binding['questions'][number]}", "bold cyan"))
         for message in conversation.messages:
             paper.line((f"--- {message.role}", "bold"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -35,6 +36,10 @@ REPAIRS = 2
 REPLIES = 8
 """Replies about one chunk, if they are cut off: a chunk has about five times the tokens of a reply, and rows as JSON
 may take more than the text that they are from."""
+
+
+def _name_seen(line: str) -> str:
+    return SEEN % (int(digest(line, 8), 16) >> 1)  # SQLite's integers are signed
 
 
 @dataclass(frozen=True)
@@ -155,8 +160,10 @@ class RowLoop(MemoryLoop):
         """Puts the rows that the run doesn't have among the effects to commit, and returns them."""
         fresh, log = list[WrittenRow](), self._log
         for row in rows:
-            seen = SEEN % (int(digest(row.line, 8), 16) >> 1)  # SQLite's integers are signed
-            if seen in also or log.store.effect(log.run_id, seen) is not None:
+            # Fields of dicts may be in any order; earlier versions stored the line as it is.
+            seen = _name_seen(json.dumps(json.loads(row.line), sort_keys=True))
+            effects = map(partial(log.store.effect, log.run_id), (seen, _name_seen(row.line)))
+            if seen in also or any(effects):
                 continue
             number = was.rows + len(fresh)
             also[seen] = {"row": number}

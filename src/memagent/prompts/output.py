@@ -1,10 +1,12 @@
 """Answers of a given form: the schema that the model is shown, and reading its reply by it."""
 
+import json
 import re
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
+from pydantic_core import PydanticSerializationError
 
 from memagent.errors import ConfigError
 from memagent.prompts.reply import UnusableReply
@@ -45,7 +47,7 @@ class Output:
         """
         fenced = _FENCED.fullmatch(text)
         try:
-            return self._model.model_validate_json(fenced[1] if fenced else text.strip())
+            value = self._model.model_validate_json(fenced[1] if fenced else text.strip())
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False)
             lines: list[str] = []
@@ -53,3 +55,9 @@ class Output:
                 where = clip(".".join(map(str, problem["loc"])), 200)
                 lines.append(f"{where}{': ' if where else ''}{clip(problem['msg'], 300)}")
             raise UnusableReply("\n".join(lines)) from error
+        try:  # not the defaults: no reply could change them
+            json.dumps(value.model_dump(mode="json", exclude_unset=True), allow_nan=False)
+        except ValueError as error:
+            if not isinstance(error, PydanticSerializationError):
+                raise UnusableReply("a number is NaN or infinite, which JSON lacks") from error
+        return value

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import BaseModel, Field
 from pydantic.json_schema import GenerateJsonSchema
@@ -105,7 +105,7 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
     if not limited and "".join(text.split()) in ("", "[]", prompts.keep):
         return RowReply()
     rows, bad, tail = list[WrittenRow](), list[BadRow](), "" if limited else None
-    for part, end in _objects(text):
+    for part, end in _objects(text, form.schema.get("properties", ())):
         if limited and end is None:
             tail = clip(part, SHOWN)
             continue
@@ -114,7 +114,8 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
             if type(value).model_fields and not value.model_fields_set:
                 bad.append(BadRow(clip(part, SHOWN), "it has none of the schema's fields"))
                 continue
-            line = value.model_dump_json(by_alias=True)
+            printed = from_json(value.model_dump_json(by_alias=True))
+            line = to_json(_sort_sets(value.model_dump(by_alias=True), printed)).decode()
             # Printing hides secrets and leaves fields out, and a default may be another each time.
             text = line if _is_read_as(value, line, form) else part
             if text is part or not _is_read_as(value, part, form):
@@ -130,6 +131,18 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
     return RowReply(tuple(rows), tuple(bad), tail)
 
 
+def _sort_sets(value: Any, printed: Any) -> Any:
+    """What was printed, its sets in order: theirs differs from process to process."""
+    if isinstance(printed, list) and isinstance(value, set | frozenset):
+        return sorted(cast("list[Any]", printed), key=to_json)
+    if isinstance(printed, list) and isinstance(value, list | tuple):
+        return list(map(_sort_sets, cast("list[Any]", value), cast("list[Any]", printed)))
+    if isinstance(printed, dict) and isinstance(value, dict):
+        named, values = cast("dict[str, Any]", printed), cast("dict[Any, Any]", value).values()
+        return {k: _sort_sets(v, named[k]) for k, v in zip(named, values, strict=False)}
+    return cast("Any", printed)
+
+
 def _is_read_as(value: BaseModel, text: str, form: Output) -> bool:
     try:
         return form.read(text) == value
@@ -137,16 +150,19 @@ def _is_read_as(value: BaseModel, text: str, form: Output) -> bool:
         return False
 
 
-def _objects(text: str) -> Iterator[tuple[str, int | None]]:
+def _objects(text: str, names: Iterable[str]) -> Iterator[tuple[str, int | None]]:
     """The JSON objects of a text and where they end; None for one that doesn't, which is the text's end."""
+    fields = "|".join(map(re.escape, names)) or r"\w+"
+    # Where a row may begin: not as the value of a field, or first in its list.
+    begin = re.compile(rf"(?<=\n)\{{|(?<![:\[])(?<![:\[]\s)\{{(?=\s*[\"']?(?:{fields})[\"']?\s*:)")
     at = text.find("{")
     while at >= 0:
         end: int | None
         try:
             end = _JSON.raw_decode(text, at)[1]
-        except (ValueError, RecursionError):
-            # Not JSON: up to the next line that begins an object.
-            following = text.find("\n{", at)
-            end = None if following < 0 else following
-        yield text[at:end], end
+        except (ValueError, RecursionError) as error:
+            # Not JSON: up to the next row. A string that lacks its end seems to end in the quote after that one's `{`.
+            following = begin.search(text, max(at + 1, getattr(error, "pos", at) - 3))
+            end = None if following is None else following.start()
+        yield text[at:end].rstrip(", \n"), end
         at = -1 if end is None else text.find("{", end)
