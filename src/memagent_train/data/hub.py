@@ -59,7 +59,7 @@ class HubRows:
 def _load(settings: HubSettings) -> Dataset:
     try:
         # Imported here: it takes 2 s, and only this kind of source needs it.
-        import datasets
+        import datasets.config
     except ImportError as error:
         raise DataError(name_extra("a source of kind 'hub'", "train")) from error
     # Otherwise a request tells the hub to count that a local file was read.

@@ -72,7 +72,7 @@ def test_the_loss_is_that_of_trl(tmp_path: Path, scaling: float | None) -> None:
     if scaling is not None:
         like = load_model(ModelSettings(path=folder)).config.to_dict()
         like = {name: like[name] for name in ("vocab_size", "pad_token_id", "eos_token_id")}
-        size = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+        size: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
         config = GraniteConfig(**like, **size, logits_scaling=scaling, initializer_range=0.5)
         GraniteForCausalLM(config).save_pretrained(folder)
     tokenizer = load_tokenizer(ModelSettings(path=folder))
