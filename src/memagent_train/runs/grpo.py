@@ -59,12 +59,9 @@ def train(
     """
     process = this_process(config.resources)
     _check_sharding(config)
-    evaluation = config.evaluation
-    given = evaluation.model_dump(exclude_defaults=True, exclude={"at_start"})
-    if given and not evaluation.columns:
-        name, value = next(iter(given.items()))
+    if config.evaluation.every and not config.evaluation.columns:
         raise ConfigError(
-            f"evaluation.{name} = {value!r} has nothing to evaluate: give evaluation.lengths or "
+            f"evaluation.every = {config.evaluation.every!r} has nothing to evaluate: give evaluation.lengths or "
             f"evaluation.as_they_are = true, or leave it out"
         )
     run = open_shared(out, dump_config(config), FREE, process, config.resources, TrainConfig)

@@ -281,12 +281,9 @@ def test_deepspeed_is_asked_for_by_name(settings: Path, tmp_path: Path) -> None:
         train(load_train(settings, ["resources.sharding=zero2"]), tmp_path / "out")
 
 
-@pytest.mark.parametrize(("every", "given"), [(1, "every = 1"), (0, "n = 3")])
-def test_evaluations_of_nothing_are_refused(
-    settings: Path, tmp_path: Path, every: int, given: str
-) -> None:
-    nothing = ["evaluation.as_they_are=false", f"evaluation.every={every}"]
-    with pytest.raises(ConfigError, match=rf"{given} has nothing to evaluate"):
+def test_evaluations_of_nothing_are_refused(settings: Path, tmp_path: Path) -> None:
+    nothing = ["evaluation.as_they_are=false", "evaluation.every=1"]
+    with pytest.raises(ConfigError, match=r"every = 1 has nothing to evaluate"):
         train(load_train(settings, nothing), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
