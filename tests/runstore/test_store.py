@@ -286,8 +286,9 @@ def test_a_run_is_removed_whole(store: RunStore) -> None:
     hint = "runs end with it" if store.path is None else "`memagent runs` lists them"
     with pytest.raises(RunNotFound, match=rf"'r2'.*{hint}"):
         store.remove("r2")
+    number: Any = 5
     with pytest.raises(RunNotFound, match="no run 5 in"):
-        store.get(5)  # type: ignore[arg-type]
+        store.get(number)
     with pytest.raises(RunMismatch, match=r"'r1' is taken"):
         store.create("r1", BINDING, {}, SOURCE)
 

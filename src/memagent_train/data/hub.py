@@ -62,7 +62,7 @@ def _load(settings: HubSettings) -> Dataset:
         import datasets.config
     except ImportError as error:
         raise DataError(name_extra("a source of kind 'hub'", "train")) from error
-    # Otherwise a request tells the hub to count that a local file was read.
+    # Otherwise a request tells the hub that a local file was read. `load_dataset` takes no switch for it.
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
     path = expand(settings.path)
     try:
