@@ -33,6 +33,8 @@ class Recorder(Wrapper):
         self._conversations: list[Conversation] = []
         self._open: defaultdict[_Key, list[int]] = defaultdict(list)
         """Indexes by the digests of a conversation's messages and ids, so a call isn't compared with every one."""
+        self._keys: list[list[_Key]] = []
+        """Of each conversation: where `_open` has it."""
 
     @property
     def conversations(self) -> list[Conversation]:
@@ -44,6 +46,7 @@ class Recorder(Wrapper):
         """Forgets everything; calls in flight open new conversations."""
         with self._lock:
             self._conversations.clear()
+            self._keys.clear()
             self._open.clear()
             self.retokenised = 0
 
@@ -61,35 +64,41 @@ class Recorder(Wrapper):
         """
 
     def _record(self, request: ChatRequest, completion: Completion) -> None:
-        place = self._find_continued(request.messages, completion.tokens)
         reply = Message(role="assistant", content=completion.text, tool_calls=completion.tool_calls)
+        messages, tokens = (*request.messages, reply), completion.tokens
+        digests = list(_message_digests(messages))
+        keys = [digests[-1]]
+        if tokens is not None:
+            ids = tokens.prompt + tokens.sampled
+            keys += _id_digests(ids, [len(ids)])
+        # A call continues a proper prefix of its own messages, so neither all of them nor the reply.
+        place = self._find_continued(digests[:-2], tokens)
         before = None if place is None else self._conversations[place]
         conversation = Conversation(
-            messages=(*request.messages, reply),
-            kind=request.kind,
-            tokens=completion.tokens,
-            turns=_turns(before, completion.tokens),
+            messages=messages, kind=request.kind, tokens=tokens, turns=_turns(before, tokens)
         )
-        if place is None or before is None:
+        if place is None:
             place = len(self._conversations)
             self._conversations.append(conversation)
+            self._keys.append(keys)
         else:
-            for key in _keys(before):
+            for key in self._keys[place]:
                 self._open[key].remove(place)
                 if not self._open[key]:
                     del self._open[key]
             self._conversations[place] = conversation
-        for key in _keys(conversation):
+            self._keys[place] = keys
+        for key in keys:
             self._open[key].append(place)
         self.note_call(place, request, completion)
 
-    def _find_continued(self, messages: Sequence[Message], tokens: TokenIds | None) -> int | None:
+    def _find_continued(self, prefixes: Sequence[_Key], tokens: TokenIds | None) -> int | None:
         """The conversation that the call continues; None for a new one."""
         if tokens is not None:
             lengths = sorted({length for length, _ in self._open})
             if found := self._find_extended(_id_digests(tokens.prompt[:-1], lengths)):
                 return found[0]
-        extended = self._find_extended(list(_message_digests(messages))[:-1])  # a proper prefix
+        extended = self._find_extended(prefixes)
         # Without ids on both sides, only the messages can decide.
         for place in extended:
             if tokens is None or self._conversations[place].tokens is None:
@@ -101,14 +110,6 @@ class Recorder(Wrapper):
         """Conversations equal to one of the prefixes, longest first, then latest first."""
         longest_first = reversed(list(prefixes))
         return [place for key in longest_first for place in reversed(self._open.get(key, ()))]
-
-
-def _keys(conversation: Conversation) -> Iterator[_Key]:
-    """Where an open conversation is found."""
-    yield list(_message_digests(conversation.messages))[-1]
-    if (tokens := conversation.tokens) is not None:
-        ids = tokens.prompt + tokens.sampled
-        yield next(_id_digests(ids, [len(ids)]))
 
 
 def _turns(before: Conversation | None, tokens: TokenIds | None) -> tuple[TokenIds, ...]:
