@@ -104,7 +104,7 @@ quick-smol: smol ## A short run of memagent-bench quick with `smol` (4 minutes; 
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent-bench quick --model smol --window 1024 --lengths 512,1k --minutes 4 \
 	    --out $(or $(OUT),build/quick-smol)
 
-train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (6 minutes)
+train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (5 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke
 
 train-gpu: smol ## See that GRPO, SUPO, a server's rollouts and FSDP2 run on GPUs (GPUS=1 or 2; 30 minutes; DRY=1 for a CPU; MODEL=FOLDER)

@@ -166,7 +166,7 @@ def describe_problem(error: ValidationError) -> str:
 
 def name_extra(what: str, extra: str) -> str:
     """Says which extra of the package `what` needs."""
-    return f"{what} needs the extra {extra!r}: pip install 'memagent[{extra}]' (or '.[{extra}]' in a checkout)"
+    return f"{what} needs the extra {extra!r}: pip install 'path/to/memagent[{extra}]', with your checkout's path"
 
 
 Text = Annotated[str, AfterValidator(repair_surrogates)]

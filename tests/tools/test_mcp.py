@@ -213,7 +213,7 @@ async def test_without_the_package_the_extra_is_named(monkeypatch: pytest.Monkey
     for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(ConfigError, match=r"pip install 'memagent\[mcp\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'path/to/memagent\[mcp\]'"):
         await stdio().__aenter__()
 
 

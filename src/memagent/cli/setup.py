@@ -30,7 +30,7 @@ USER = r"(?i)^(https?://)?.*@"
 """The part of a URL up to its host, if it has a user or password."""
 BASE_URL = (
     "The server's URL, ending in /v1, or several separated by commas. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, "
-    "then localhost."
+    "then localhost, or for openai:NAME the OpenAI API."
 )
 HEADER = "A header to send with every request; may be repeated. It is not stored."
 EXTRA_BODY = """Extra fields for every chat request: '{"top_k": 20}'. null leaves a field out."""

@@ -212,8 +212,8 @@ def _split(spec: str | None) -> tuple[str, str]:
         close = difflib.get_close_matches(scheme.lower(), named if colon else [*ALONE, "smol"], n=1)
         if close:
             meant = repr(f"{close[0]}:{name}" if colon else close[0])
-        else:  # names on the hub have a slash, those of OpenAI and Ollama don't
-            meant = repr(f"{'vllm' if '/' in spec else 'openai'}:{spec}")
+        else:  # names on the hub have a slash, Ollama's a colon
+            meant = repr(f"{'vllm' if '/' in spec else 'ollama' if colon else 'openai'}:{spec}")
         raise ConfigError(
             f"the model {spec!r} does not say where it runs; did you mean {meant}? Give {EXAMPLES}"
         )

@@ -1,4 +1,4 @@
-"""MCP servers as sources of tools (`pip install 'memagent[mcp]'`)."""
+"""MCP servers as sources of tools (the extra `mcp`)."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_peer_that_is_not_installed_names_the_command(
     for known in [m for m in sys.modules if m.startswith(module)]:
         monkeypatch.delitem(sys.modules, known)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigError, match=r"pip install 'memagent\[peers\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'path/to/memagent\[peers\]'"):
         open_system(name, setting(scripted(), store))
 
 
