@@ -347,7 +347,7 @@ def test_no_model(spec: str | None) -> None:
     [
         ("Qwen/Qwen3-4B", "vllm:Qwen/Qwen3-4B"),
         ("vlm:Qwen", "vllm:Qwen"),
-        ("qwen3:4b", "openai:qwen3:4b"),
+        ("qwen3:4b", "ollama:qwen3:4b"),
         ("gpt-4", "openai:gpt-4"),
         ("olama:llama3", "ollama:llama3"),
         ("vllm-engin:Qwen", "vllm-engine:Qwen"),
