@@ -12,7 +12,7 @@ from memagent.memory.loop import MemoryLoop
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import restore
 from memagent.run.log import Log
-from memagent.runstore import RunRecord
+from memagent.runstore import RunRecord, RunStore
 from memagent.texts import plural
 from memagent.threads import in_thread
 
@@ -105,6 +105,11 @@ class BranchLoop(MemoryLoop):
             body.pop("settled", None)
             bodies[key] = body | {"memory": memory, "tokens": tokens}
         return bodies
+
+
+def find_origin(store: RunStore, run_id: str, new_id: str | None) -> RunRecord:
+    """The run to branch from; if it was removed, the branch that was made of it. Raises a `RunNotFound` without one."""
+    return store.find(run_id) or store.find(new_id or "") or store.get(run_id)
 
 
 def check_origin(record: RunRecord) -> None:

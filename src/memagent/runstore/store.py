@@ -140,8 +140,10 @@ class RunStore(Branching, Spending):
             remove_lock(self.path, run_id)
 
     def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
-        """Deletes a run if it has no effects (or no replies), and returns whether it did; the caller holds the run."""
-        kept = "AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
+        """Deletes a run if it has no effects of its own (or no replies). Returns whether it did; the caller holds it."""
+        # Those that a branch copied are committed without a usage.
+        kept = "AND (usage IS NOT NULL OR committed IS NULL)"
+        kept += " AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
             gone = db.execute(
                 f"DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id {kept})",
