@@ -8,7 +8,6 @@ import re
 import sys
 import zlib
 from dataclasses import dataclass
-from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -17,6 +16,7 @@ from memagent.cli.exits import Outcome
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.terminal import on_terminal
+from memagent.texts import expand, read_object
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -67,13 +67,8 @@ class Served:
                 raise ConfigError("--header must be 'NAME: VALUE', separated by a colon")
             given["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
         if self.extra_body is not None:
-            try:
-                given["extra_body"] = body = loads(self.extra_body)
-            except ValueError as error:
-                raise ConfigError(
-                    f"--extra-body must be a JSON object, got {self.extra_body!r} ({error})"
-                ) from error
-            if not isinstance(body, dict):
+            given["extra_body"] = read_object(self.extra_body)
+            if given["extra_body"] is None:
                 raise ConfigError(f"--extra-body must be a JSON object, got {self.extra_body!r}")
         if self.retries is not None:
             from memagent.models.retry import RetryPolicy
@@ -212,8 +207,12 @@ def agent_again(
     from memagent.prompts import PromptSet
 
     given: dict[str, Any] = dict(record.settings)
-    for name in ("overlap", "extra_body"):  # of earlier versions; only its fingerprint
-        given.pop(name, None)
+    given.pop("overlap", None)  # of earlier versions
+    if (body := given.pop("extra_body", None)) and not (model or "extra_body" in server):
+        raise ConfigError(
+            f"run {record.id!r} was made with the extra body {body}, whose values are not stored: give --extra-body "
+            f"again; a branch may have another one, or none: '{{}}'"
+        )
     before: str = given.pop("model")
     kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
     # Another model's address and tokenizer are others, too.
@@ -256,8 +255,6 @@ def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
 
 def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     """An existing store to read or resume from; raises a StoreError if the file that `--store` names is missing."""
-    from memagent.texts import expand
-
     if store and not os.path.exists(expand(store)):  # noqa: PTH110 - never raises
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)
