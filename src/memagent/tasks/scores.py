@@ -149,12 +149,11 @@ def number_match(answer: str, references: Sequence[str]) -> float:
     Raises:
         ConfigError: a reference is not a number.
     """
-    wanted: list[list[Decimal]] = []
-    for reference in _check(references):
-        wanted.append(numbers(reference))
-        if len(wanted[-1]) != 1:
+    wanted = {reference: numbers(reference) for reference in _check(references)}
+    for reference, found in wanted.items():
+        if len(found) != 1:
             raise ConfigError(f"number_match needs one number as reference, got {reference!r}")
-    return float(numbers(answer)[-1:] in wanted)
+    return float(numbers(answer)[-1:] in wanted.values())
 
 
 SCORERS: dict[str, Scorer] = {
