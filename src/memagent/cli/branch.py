@@ -39,10 +39,10 @@ def branch(given: Branch) -> None:
     """
     with report_errors(given.outcome()) as outcome:
         from memagent.cli.fetch import ensure_fetched
-        from memagent.memory.branch import check_origin, find_origin
+        from memagent.memory.branch import check_origin
 
         outcome.store = store = existing_store(given.store, durable=given.durable)
-        record = find_origin(store, given.run_id, given.new_id)
+        record = store.get(given.run_id, given.new_id)
         check_origin(record)
         model, changed = ensure_fetched(given.model), given.reading()
         agent = agent_again(record, store, model=model, changed=changed, **given.server())

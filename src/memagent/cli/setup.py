@@ -15,6 +15,7 @@ from memagent.cli import options as opt
 from memagent.cli.exits import Outcome
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
+from memagent.messages import Sampling
 from memagent.terminal import on_terminal
 from memagent.texts import expand, read_object
 
@@ -113,7 +114,6 @@ class Reading(Served):
     def reading(self) -> dict[str, Any]:
         """The arguments of `MemoryAgent` that are given; a ConfigError if the temperature is not a number."""
         from memagent.memory.plan import MemorySettings
-        from memagent.messages import Sampling
         from memagent.models.limit import Limits
 
         heat = self.temperature
@@ -181,10 +181,8 @@ class Ask(Reading):
         from memagent.memory.agent import MemoryAgent
         from memagent.models.spec import open_model
 
-        given = self.reading()
-        spec = ensure_fetched(self.model)
-        model = open_model(spec, **self.server())
-        return MemoryAgent(model, **given, store=store)
+        given, spec = self.reading(), ensure_fetched(self.model)
+        return MemoryAgent(open_model(spec, **self.server()), **given, store=store)
 
 
 def agent_again(
@@ -201,7 +199,6 @@ def agent_again(
     Another `model` may replace the run's, and `changed` the stored arguments of `MemoryAgent`.
     """
     from memagent.memory.agent import MemoryAgent
-    from memagent.messages import Sampling
     from memagent.models.limit import Limits
     from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
@@ -224,17 +221,15 @@ def agent_again(
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     # Not the requested values: the server's window may have changed since, and the defaults with it.
-    bound = record.binding["budget"]
-    changed = changed or {}
-    if "window" not in changed:
+    if "window" not in (changed or {}):
         sizes = {"window": "window", "chunk_tokens": "chunk", "memory_tokens": "memory"}
-        given |= {name: bound[size] for name, size in sizes.items()}
+        given |= {name: record.binding["budget"][size] for name, size in sizes.items()}
     given |= {
         "limits": None if max_calls is None else Limits(calls=max_calls),
         "prompts": PromptSet.parse(given["prompts"].encode(), name="the run's prompt set"),
         "sampling": Sampling.model_validate(given["sampling"]),
     }
-    return MemoryAgent(open_model(model, **reached), store=store, **(given | changed))
+    return MemoryAgent(open_model(model, **reached), store=store, **given | (changed or {}))
 
 
 def chosen_display(display: Display | None, *, json: bool = False) -> Display:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from memagent.documents import Source
 from memagent.errors import ConfigError
-from memagent.memory.branch import BranchLoop, find_origin
+from memagent.memory.branch import BranchLoop
 from memagent.memory.loop import RunStream
 from memagent.memory.plan import MemorySettings
 from memagent.prompts import PromptSet
@@ -178,7 +178,7 @@ class Jobs(Agent[MemorySettings]):
     ) -> RunStream:
         """`branch` as an async iterator of events."""
         asked: Sequence[str] = (question,) if isinstance(question, str) else question or ()
-        questions = tuple(asked or find_origin(self.store, run_id, new_id).binding["questions"])
+        questions = tuple(asked or self.store.get(run_id, new_id).binding["questions"])
         agent, branch = cast("MemoryAgent", self), {"run": run_id, "before": before}
         return RunStream(BranchLoop(agent, questions, document, branch), new_id)
 
