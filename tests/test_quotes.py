@@ -13,7 +13,7 @@ from tests.growth import growth
 
 from memagent import MemoryAgent, Result, ScriptedModel, open_document
 from memagent.documents import PIECE_CHARS
-from memagent.errors import DocumentRequired
+from memagent.errors import DocumentRequired, RunMismatch
 from memagent.quotes import Quote, align, split
 from memagent.threads import run_sync
 
@@ -144,6 +144,19 @@ def test_a_result_quotes_its_document_with_pages(tmp_path: Path) -> None:
     for found in (result.quotes()[0], again.quotes()[0], result.quotes(path)[0]):
         assert (found.text, found.place, found.score) == ("The code is 4812.", "p. 2", 1)
     assert "source" not in result.to_dict()
+
+
+def test_a_document_that_changed_is_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("The code is 4812. The end.")
+    with MemoryAgent("extractive", store=tmp_path / "runs.sqlite") as agent:
+        result = agent.ask(path, "What is the code?")
+    path.write_text("The code is 4812. The end. What was added later is no change.")
+    assert result.quotes()[0].text == "The code is 4812."
+    for other in ("The code was 4812. The end.", "The code is 4812."):
+        path.write_text(other)
+        with pytest.raises(RunMismatch, match="the document has changed since the run read it"):
+            result.quotes()
 
 
 def test_a_text_must_be_given_again() -> None:

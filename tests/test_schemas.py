@@ -125,6 +125,10 @@ TEXT = {"type": "string"}
         (row(a={"allOf": [{"minimum": 5}], "type": "integer", "minimum": 1}), "`allOf`.* merge"),
         ({**row(a=TEXT), "allOf": [row(b=TEXT), row(c=TEXT)]}, "`allOf`.* merge"),
         (row(a={**row(a=TEXT), "allOf": [row(b=TEXT)]}), "`allOf`.* merge"),
+        (row(a={**TEXT, "not": {"const": "x"}}), "cannot be used: `not` would not be checked"),
+        ({"properties": {"a": TEXT}, "not": {"required": ["b"]}}, "`not` would"),
+        (row(a={"type": "object", "patternProperties": {"^b": TEXT}}), "`patternProperties` would"),
+        ({**row(a=TEXT), "if": {"required": ["a"]}, "minProperties": 1}, "`if`, `minProperties`"),
     ],
 )
 def test_what_would_be_dropped_or_refuse_every_value_is_refused(
@@ -132,6 +136,11 @@ def test_what_would_be_dropped_or_refuse_every_value_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         read_schema(schema)
+
+
+def test_fields_may_have_the_names_of_keywords() -> None:
+    made: Any = read_schema(row(**{"not": TEXT, "contains": {"type": "integer"}}))
+    assert made(**{"not": "a", "contains": 1}).contains == 1
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Which sentences of a document share the words of an answer: lexical alignment, computed, never asked of a model."""
 
+import hashlib
 import math
 import re
 from collections import Counter
@@ -10,6 +11,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from memagent.documents import Document
+from memagent.errors import RunMismatch
 from memagent.texts import LINE_END, STOPS, words
 
 MIN_SCORE = 0.5
@@ -44,18 +46,23 @@ class Quote:
     """Share (0 to 1) of the sentence's words that are in `text`, weighted by rarity; 1 if it is word for word."""
 
 
-async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
+async def align(document: Document, texts: Sequence[str], mark: Any = None) -> list[Quote]:
     """Quotes for each sentence of some texts, in order. Reads the document twice; memory doesn't grow with it.
 
     Raises:
         DocumentError: the document can't be read.
+        RunMismatch: it isn't the one whose last chunk that a run read has this mark.
     """
+    covered, read = 0 if mark is None else mark["covered"], hashlib.sha256()
     sentences = [s for text in texts for s in dict.fromkeys(map(str.strip, split(text))) if s]
     wanted = [set(words(sentence)) for sentence in sentences]
     vocabulary, seen, count = set[str]().union(*wanted), Counter[str](), 0
-    async for _, text in _read(document):
+    async for start, text in _read(document):
+        read.update(text[: max(0, covered - start)].encode("utf-8", "surrogatepass"))
         seen.update(vocabulary.intersection(words(text)))
         count += 1
+    if mark is not None and read.hexdigest() != mark["digest"]:
+        raise RunMismatch("the document has changed since the run read it: pass the same text")
     weights = {word: math.log1p(count / (1 + seen[word])) for word in vocabulary}
     totals = [sum(weights[word] for word in own) for own in wanted]
     exact = [f" {' '.join(words(sentence))} " for sentence in sentences]
@@ -75,8 +82,7 @@ async def align(document: Document, texts: Sequence[str]) -> list[Quote]:
                 places = getattr(document, "places", None)
                 # The white space after a sentence may reach into the next line.
                 place = places.find(start, start + len(text.rstrip())) if places else ""
-                said = best[number].sentence
-                best[number] = Quote(said, text.strip(), place, start, end, score)
+                best[number] = Quote(sentences[number], text.strip(), place, start, end, score)
     return best
 
 

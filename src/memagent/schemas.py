@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -78,12 +79,19 @@ def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
     return model
 
 
+_UNCHECKED = re.compile(
+    "contains|depend.+|if|m..Properties|not|pattern.+|prefixItems|propertyNames"
+)
 _MERGE = "`allOf` must be of objects, and not beside `properties`; merge its parts into one"
 
 
 def _readable(part: dict[str, Any]) -> dict[str, Any]:
     """A part as the library reads it right: without `uniqueItems`, and null, its default, is allowed where optional."""
     properties = part.get("properties")
+    unchecked = ", ".join(f"`{name}`" for name in sorted(filter(_UNCHECKED.fullmatch, part)))
+    # Where all values are schemas, those are the names of fields.
+    if unchecked and (properties or not all(isinstance(v, dict) for v in part.values())):
+        raise ConfigError(f"{unchecked} would not be checked; leave it out")
     if isinstance(properties, dict):
         if "model_config" in properties:
             raise ConfigError("a field cannot be named 'model_config'; rename it")

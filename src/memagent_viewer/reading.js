@@ -133,6 +133,7 @@ class AnswerEntry {
         this.tokens = 0
         this.spent = answer.cost[1] + answer.cost[2]
         this.text = answer.text ?? ""
+        this.memory = answer.memory // after chunks were read again
         this.isEnd = true
     }
 
@@ -142,6 +143,7 @@ class AnswerEntry {
             tellCost(this.answer.cost),
             tellNotes(this.answer.notes),
             said("div", this.answer.text ?? this.answer.stopped ?? "No answer yet.", "text"),
+            this.memory ? [make("h4", {}, "Memory after chunks were read again"), said("div", this.memory, "text")] : null,
         ]
     }
 }

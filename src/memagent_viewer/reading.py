@@ -122,4 +122,5 @@ class _Book:
 
     def data(self) -> dict[str, Any]:
         steps = [self.steps[chunk] for chunk in sorted(self.steps)]
-        return {"question": self.question, "steps": steps, "answer": self._answer}
+        answer = self._answer | ({"memory": self._memory} if self._again else {})
+        return {"question": self.question, "steps": steps, "answer": answer}

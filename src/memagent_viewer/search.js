@@ -41,8 +41,11 @@ function tellFound(view) {
     const shown = spans.slice(0, MOST_SPANS)
     const more = spans.length > MOST_SPANS ? " …" : "."
     if (view.data.kind === "reading") {
-        if (!total) return ["Never in the memory."]
-        const end = view.isAnswered() ? ", stays to the end" : ", still there"
+        const {memory} = view.entries.at(-1)
+        const again = memory !== undefined && (fold(memory).includes(find.needle) ? "in" : "not in")
+        const after = again ? ` After chunks were read again it is ${again} the memory.` : ""
+        if (!total) return [again ? "Not in the memory after any chunk." : "Never in the memory.", after]
+        const end = view.isAnswered() && !again ? ", stays to the end" : ", still there"
         return [
             "In the memory after " + plural(total, "chunk") + " of " + count(hits.length - 1) + ": ",
             shown.map(([first, last], number) => [
@@ -51,6 +54,7 @@ function tellFound(view) {
                 last >= hits.length - 2 ? end : [", gone with ", linkTo(view, last + 1)],
             ]),
             more,
+            after,
         ]
     }
     if (!total) return ["In no step."]

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 from tests.cli.conftest import FACT, QUESTION, Invoke, only_json
+from tests.models.chat_server import Script
 
 from memagent import RunStore
 
@@ -28,6 +29,14 @@ def test_a_run_is_read_on_with_other_words_and_sizes(invoke: Invoke, book: Path)
     assert runs == [other["run_id"], "same", "old"]
 
 
+def test_a_branch_is_repeated_after_its_origin_was_removed(invoke: Invoke, book: Path) -> None:
+    invoke("ask", book, QUESTION, *READ)
+    again = ("branch", "old", "--before", "2", "--new-id", "same", "--json")
+    first = only_json(invoke(*again).stdout)
+    invoke("runs", "rm", "old")
+    assert only_json(invoke(*again).stdout)["answer"] == first["answer"]
+
+
 def test_another_model_takes_the_place_of_the_old_one(
     invoke: Invoke, book: Path, served: list[str]
 ) -> None:
@@ -42,3 +51,19 @@ def test_chunks_that_the_run_does_not_have(invoke: Invoke, book: Path) -> None:
     failed = invoke("branch", "old", "--before", "999")
     assert failed.exit_code == 2
     assert f"read {old['chunks']} chunks, so it must be 1 to" in failed.stderr
+
+
+def test_an_extra_body_is_given_again(
+    invoke: Invoke, book: Path, served: list[str], server: Script
+) -> None:
+    body = ("--extra-body", '{"top_k": 20}')
+    invoke("ask", book, QUESTION, *served, *body, "--run-id", "old")
+    again = ("branch", "old", "--before", "1")
+    failed = invoke(*again)
+    assert failed.exit_code == 2
+    assert "--extra-body" in failed.stderr
+    for given, sent in ((body, 20), (("--extra-body", "{}"), None), (served, None)):
+        server.bodies.clear()
+        done = invoke(*again, *given)
+        assert done.exit_code == 0, done.output
+        assert {each.get("top_k") for each in server.bodies} == {sent}

@@ -44,6 +44,11 @@ def test_added_removed_and_rewritten() -> None:
     assert [part for part in words(rewritten) if part[0] != "="] == [("-", "Bath"), ("+", "York")]
 
 
+def test_a_word_keeps_its_vowel_signs() -> None:
+    parts = list(words(Change("वह किताब पढ़ता है", "वह किताबें पढ़ता है")))
+    assert parts == [("=", "वह "), ("-", "किताब"), ("+", "किताबें"), ("=", " पढ़ता है")]
+
+
 def test_unlike_sentences_are_not_shown_as_one_rewritten() -> None:
     assert changes("The dog barks.", "Nobody ever came to 7 Elm Street!") == [
         Change("The dog barks.", ""),

@@ -85,6 +85,23 @@ def test_the_old_run_stays_and_may_be_removed(store: RunStore) -> None:
     assert len(list(again.trajectory.conversations)) == again.chunks + 1
 
 
+def test_a_branch_is_repeated_after_its_origin_was_removed(store: RunStore) -> None:
+    ask(store)
+    new = branch(store, 2)
+    store.remove("old")
+    assert branch(store, 2).to_dict() == new.to_dict()
+    with pytest.raises(RunNotFound, match="no run 'old'"):
+        agent(store).branch("old", 2, document=TEXT)
+
+
+def test_a_refused_branch_leaves_no_run(store: RunStore) -> None:
+    ask(store)
+    with pytest.raises(RunMismatch, match="the document has changed") as refused:
+        agent(store).branch("old", 2, document="x" + TEXT, new_id="new")
+    assert refused.value.run_id is None
+    assert store.find("new") is None
+
+
 def test_another_model_wording_and_sizes_read_on_from_the_memory(store: RunStore) -> None:
     old = ask(store)
     memory = agent(store).resume("old").trajectory.conversations[2].messages[-1].content  # type: ignore[union-attr]

@@ -394,14 +394,19 @@ def test_a_run_that_read_nothing_is_of_the_document_it_reads_then(
     asyncio.run(begin())
     result = agent.ask(new, "Which?", run_id="r1")
     source = agent.store.get("r1").source
-    assert result.source == source
+    assert {name: result.source[name] for name in source} == source
     assert (source["name"], source["path"]) == (str(new), str(new))
     started = [e.document for e in agent.store.events("r1") if e.type == "run_started"]
     assert started[-1] == str(new)
-    # Once it has read something, a copy elsewhere is still that document.
-    old.write_text(TEXT)
-    agent.resume("r1", old)
+    # Once it has read something, a file elsewhere has to be that document, and is where it is found from then on.
+    old.write_text("Other lines.\n" * 300)
+    with pytest.raises(RunMismatch):
+        agent.resume("r1", old)
     assert agent.store.get("r1").source == source
+    new.rename(old)
+    assert make(limits=Limits(calls=5)).resume("r1", old).source["path"] == str(old)
+    make(limits=Limits(calls=5)).resume("r1", TEXT)
+    assert agent.store.get("r1").source == source | {"name": str(old), "path": str(old)}
     assert make().resume("r1").answer == make().ask(TEXT, "Which?").answer
     assert [e.type for e in agent.store.events("r1")].count("run_started") == 2
 

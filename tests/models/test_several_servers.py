@@ -17,7 +17,13 @@ from tests.models.chat_server import (
 from tests.models.routes import Clock, MakeRouter
 from tests.models.test_openai import KEY, request
 
-from memagent.errors import BadResponse, ConnectionFailed, ModelNotFound, ServerFailed
+from memagent.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    ConnectionFailed,
+    ModelNotFound,
+    ServerFailed,
+)
 from memagent.messages import ChatRequest, Completion
 from memagent.models.dialects import DialectName
 from memagent.models.openai import OpenAIModel
@@ -71,6 +77,21 @@ async def test_the_window_is_the_least_of_those_that_answer(
     model = OpenAIModel("tiny", base_url=[server.url, nobody, second.url])
     assert await model.window() == 80
     assert await model.only(model.servers[0]).window() == 100
+    await model.aclose()
+
+
+async def test_a_server_that_refuses_the_key_is_named_before_a_call_is_paid(
+    server: Script, second: Script
+) -> None:
+    server.be_vllm(window=100)
+    second.models = second.default = send(401, {"message": "no"})
+    urls = [server.url, second.url]
+    model = OpenAIModel("tiny", base_url=urls)
+    with pytest.raises(AuthenticationFailed, match=second.url):
+        await model.window()
+    await model.aclose()
+    model = OpenAIModel("tiny", base_url=urls, window=100)  # some guard only the list
+    assert await model.window() == 100
     await model.aclose()
 
 

@@ -17,6 +17,7 @@ from memagent import (
 )
 from memagent.events import Answered, ChunkRead, MemoryUpdated, RunStarted
 from memagent.messages import Usage
+from memagent.prompts import PromptSet
 
 TOWNS = ("Kiel", "Lübeck", "Bremen", "Emden", "Husum", "Norden")
 FACT = "The clerk of Emden counted 41 ships."
@@ -52,6 +53,14 @@ def note(request: ChatRequest) -> str:
         return memory
     kept.append(f"- Up to week {week} nothing else was found.")
     return "\n".join(kept[-4:])
+
+
+def read_again(store: RunStore) -> str:
+    """A run whose memory has a fact only after its chunk was read again."""
+    replies = ["one", PromptSet.load("plain").unsettled, "two", "Two."]
+    model = ScriptedModel(replies, window=4096)
+    agent = MemoryAgent(model, store=store, reread=1, degenerate="take")
+    return agent.ask("Who is two? Two.", "Who is two?", run_id="again").run_id
 
 
 def keep(request: ChatRequest) -> str:

@@ -45,6 +45,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "work": [made.work(store)],
         "hostile": [made.hostile(store)],
         "part": [made.read(store, "part", chunks=9)],
+        "again": [made.read_again(store)],
     }
     runs["two"] = ["read", made.read(store, "whole", respond=made.keep)]
     for name, ids in runs.items():
@@ -147,6 +148,18 @@ def test_the_search_says_when_a_fact_was_in_the_memory(drive: Drive) -> None:
     assert (cleared["found"], cleared["hits"]) == ("", [])
     *_, never = drive("read.html", "find:Atlantis")
     assert never["found"] == "Never in the memory. In the document: not found."
+
+
+def test_the_search_tells_the_memory_after_chunks_were_read_again(drive: Drive) -> None:
+    *_, found, lost, last = drive("again.html", "find:two", "find:one", "key:G")
+    assert found["found"] == (
+        "Not in the memory after any chunk. After chunks were read again it is in the memory. In the document: chunk 0."
+    )
+    assert lost["found"] == (
+        "In the memory after 1 chunk of 1: appears with 0, still there. "
+        "After chunks were read again it is not in the memory. In the document: not found."
+    )
+    assert last["memory"].endswith("two")
 
 
 def test_the_search_and_the_command_agree(drive: Drive, pages: Path) -> None:

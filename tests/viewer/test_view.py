@@ -51,6 +51,11 @@ def test_several_replies_about_a_chunk_are_one_step(store: RunStore) -> None:
     assert book["answer"]["text"] == "2 rows"
 
 
+def test_the_memory_after_chunks_were_read_again_is_told(store: RunStore) -> None:
+    run_id = made.read_again(store)
+    assert data_of(store, run_id)["books"][0]["answer"]["memory"] == "two"
+
+
 def test_several_questions_have_a_book_each(store: RunStore) -> None:
     def respond(request: Any) -> str:
         return f"{request.kind} of {request.parts['question']}"

@@ -162,12 +162,13 @@ def resume(given: Resume) -> None:
         agent = agent_again(record, store, max_calls=given.max_calls, **given.server())
         from memagent.memory.state import is_read
 
-        document = open_again(record, given.document, needed=not is_read(store, record))
+        needed = given.document or not is_read(store, record)
+        document = open_again(record, given.document) if needed else None
         run(agent, agent.resume_stream(record.id, document), document, store, outcome)
 
 
-def open_again(record: RunRecord, given: str | None, *, needed: bool = True) -> Document | None:
-    """Opens the document that a run read, or the given one; None if neither is a path, or it is gone and not needed."""
+def open_again(record: RunRecord, given: str | None) -> Document | None:
+    """Opens the document that a run read, or the given one; None if neither is a path."""
     named = given or record.source.get("path")
     if named is None:
         return None
@@ -175,6 +176,4 @@ def open_again(record: RunRecord, given: str | None, *, needed: bool = True) -> 
     try:
         return open_source(named, name=None if given else record.source["name"], **options)
     except DocumentNotFound as error:
-        if not (needed or given):
-            return None
         raise DocumentNotFound(f"{error}, or give --document FILE") from error

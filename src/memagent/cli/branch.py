@@ -42,12 +42,12 @@ def branch(given: Branch) -> None:
         from memagent.memory.branch import check_origin
 
         outcome.store = store = existing_store(given.store, durable=given.durable)
-        record = store.get(given.run_id)
+        record = store.get(given.run_id, given.new_id)
         check_origin(record)
         model, changed = ensure_fetched(given.model), given.reading()
         agent = agent_again(record, store, model=model, changed=changed, **given.server())
         document = open_again(record, given.document)
         stream = agent.branch_stream(
-            record.id, given.before, given.questions, document=document, new_id=given.new_id
+            given.run_id, given.before, given.questions, document=document, new_id=given.new_id
         )
         run(agent, stream, document, store, outcome)

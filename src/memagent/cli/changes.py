@@ -1,18 +1,19 @@
 """How a memory differs from the previous one, by sentence and by word."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
+import regex
+
 from memagent.terminal import PIPE_WIDTH, shorten
 from memagent.texts import STOPS
 
-SENTENCES = re.compile(rf"(?<=\n)|(?<=[{STOPS}]\s)|(?<=[。！？])")
+SENTENCES = regex.compile(rf"(?<=\n)|(?<=[{STOPS}]\s)|(?<=[。！？])")
 """Where a text is split: after line breaks and sentence ends."""
-WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+WORDS = regex.compile(r"\s+|\w+|[^\w\s]")  # the `\w` of `re` lacks combining marks
 ALIKE = 0.5
 """Two sentences with at least this `SequenceMatcher` ratio are one sentence, rewritten."""
 MOST_PAIRS = 100_000

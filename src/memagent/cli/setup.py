@@ -8,7 +8,6 @@ import re
 import sys
 import zlib
 from dataclasses import dataclass
-from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -16,7 +15,9 @@ from memagent.cli import options as opt
 from memagent.cli.exits import Outcome
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
+from memagent.messages import Sampling
 from memagent.terminal import on_terminal
+from memagent.texts import expand, read_object
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -67,13 +68,8 @@ class Served:
                 raise ConfigError("--header must be 'NAME: VALUE', separated by a colon")
             given["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
         if self.extra_body is not None:
-            try:
-                given["extra_body"] = body = loads(self.extra_body)
-            except ValueError as error:
-                raise ConfigError(
-                    f"--extra-body must be a JSON object, got {self.extra_body!r} ({error})"
-                ) from error
-            if not isinstance(body, dict):
+            given["extra_body"] = read_object(self.extra_body)
+            if given["extra_body"] is None:
                 raise ConfigError(f"--extra-body must be a JSON object, got {self.extra_body!r}")
         if self.retries is not None:
             from memagent.models.retry import RetryPolicy
@@ -118,7 +114,6 @@ class Reading(Served):
     def reading(self) -> dict[str, Any]:
         """The arguments of `MemoryAgent` that are given; a ConfigError if the temperature is not a number."""
         from memagent.memory.plan import MemorySettings
-        from memagent.messages import Sampling
         from memagent.models.limit import Limits
 
         heat = self.temperature
@@ -186,10 +181,8 @@ class Ask(Reading):
         from memagent.memory.agent import MemoryAgent
         from memagent.models.spec import open_model
 
-        given = self.reading()
-        spec = ensure_fetched(self.model)
-        model = open_model(spec, **self.server())
-        return MemoryAgent(model, **given, store=store)
+        given, spec = self.reading(), ensure_fetched(self.model)
+        return MemoryAgent(open_model(spec, **self.server()), **given, store=store)
 
 
 def agent_again(
@@ -206,14 +199,17 @@ def agent_again(
     Another `model` may replace the run's, and `changed` the stored arguments of `MemoryAgent`.
     """
     from memagent.memory.agent import MemoryAgent
-    from memagent.messages import Sampling
     from memagent.models.limit import Limits
     from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
 
     given: dict[str, Any] = dict(record.settings)
-    for name in ("overlap", "extra_body"):  # of earlier versions; only its fingerprint
-        given.pop(name, None)
+    given.pop("overlap", None)  # of earlier versions
+    if (body := given.pop("extra_body", None)) and not (model or "extra_body" in server):
+        raise ConfigError(
+            f"run {record.id!r} was made with the extra body {body}, whose values are not stored: give --extra-body "
+            f"again; a branch may have another one, or none: '{{}}'"
+        )
     before: str = given.pop("model")
     kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
     # Another model's address and tokenizer are others, too.
@@ -225,17 +221,15 @@ def agent_again(
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     # Not the requested values: the server's window may have changed since, and the defaults with it.
-    bound = record.binding["budget"]
-    changed = changed or {}
-    if "window" not in changed:
+    if "window" not in (changed or {}):
         sizes = {"window": "window", "chunk_tokens": "chunk", "memory_tokens": "memory"}
-        given |= {name: bound[size] for name, size in sizes.items()}
+        given |= {name: record.binding["budget"][size] for name, size in sizes.items()}
     given |= {
         "limits": None if max_calls is None else Limits(calls=max_calls),
         "prompts": PromptSet.parse(given["prompts"].encode(), name="the run's prompt set"),
         "sampling": Sampling.model_validate(given["sampling"]),
     }
-    return MemoryAgent(open_model(model, **reached), store=store, **(given | changed))
+    return MemoryAgent(open_model(model, **reached), store=store, **given | (changed or {}))
 
 
 def chosen_display(display: Display | None, *, json: bool = False) -> Display:
@@ -256,8 +250,6 @@ def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
 
 def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     """An existing store to read or resume from; raises a StoreError if the file that `--store` names is missing."""
-    from memagent.texts import expand
-
     if store and not os.path.exists(expand(store)):  # noqa: PTH110 - never raises
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)

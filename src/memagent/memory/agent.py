@@ -231,13 +231,8 @@ class MemoryAgent(Jobs):
     def resume_stream(self, run_id: str, document: Source | None = None) -> RunStream:
         """`resume` as an async iterator of events: the committed ones first."""
         record = self.store.get(run_id)
-        unread = document is None and not self.store.is_answered(run_id)
-        if unread and record.source["path"] is not None:
-            try:
-                document = open_document(Path(record.source["path"]), **record.source["options"])
-            except DocumentError:
-                if not is_read(self.store, record):
-                    raise
+        if document is None and record.source["path"] and not is_read(self.store, record):
+            document = open_document(Path(record.source["path"]), **record.source["options"])
         questions = tuple(record.binding["questions"])
         if (branch := record.binding.get("branch")) is not None:
             return RunStream(BranchLoop(self, questions, document, branch), run_id)

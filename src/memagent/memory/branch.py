@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memagent.documents import Source, open_document
-from memagent.errors import BudgetError, ConfigError, DocumentRequired, RunMismatch
+from memagent.errors import BudgetError, ConfigError, RunMismatch
 from memagent.memory.loop import MemoryLoop
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import restore
@@ -36,7 +36,7 @@ class BranchLoop(MemoryLoop):
         self._branch = branch
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
-        """See `Loop.prepare`; whatever stands against a new branch is raised here, before it exists."""
+        """See `Loop.prepare`; what stands against a new branch, but for a missing text, is raised before it exists."""
         if self._given is None:
             await in_thread(self._find_document, known)
         self.plan = replace(await super().prepare(known), branch=self._branch)
@@ -58,19 +58,11 @@ class BranchLoop(MemoryLoop):
         """Opens the document of this run, or of the other one, if chunks are left to read. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
         record = store.get(origin) if known is None else known
-        self.source = record.source
+        self.source = old = record.source
         chunk = store.effect(origin, f"chunk-{before - 1}") if known is None else None
         read = chunk and chunk["mark"]["last"] if known is None else store.is_answered(known.id)
-        if read:
-            return
-        if record.source["path"] is not None:
-            path, options = Path(record.source["path"]), record.source["options"]
-            self._given = open_document(path, name=record.source["name"], **options)
-        elif chunk is not None:
-            raise DocumentRequired(
-                f"the document of run {origin!r} came from no file that can be reopened: pass it (document=..., or "
-                f"--document FILE)"
-            )
+        if not read and old["path"] is not None:
+            self._given = open_document(Path(old["path"]), name=old["name"], **old["options"])
 
     def _fit(self) -> dict[str, dict[str, Any]]:
         """The effects that wrote the memories, as the new run's prompts may show them. Blocks."""

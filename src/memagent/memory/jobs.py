@@ -178,7 +178,7 @@ class Jobs(Agent[MemorySettings]):
     ) -> RunStream:
         """`branch` as an async iterator of events."""
         asked: Sequence[str] = (question,) if isinstance(question, str) else question or ()
-        questions = tuple(asked or self.store.get(run_id).binding["questions"])
+        questions = tuple(asked or self.store.get(run_id, new_id).binding["questions"])
         agent, branch = cast("MemoryAgent", self), {"run": run_id, "before": before}
         return RunStream(BranchLoop(agent, questions, document, branch), new_id)
 

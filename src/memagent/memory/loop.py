@@ -87,12 +87,15 @@ class MemoryLoop(Calls):
         self._states = await in_thread(restore, log.store, log.run_id, len(plan.questions))
         self._last: dict[str, Any] | None = None if found is None else found[1]["mark"]
         await self._read()
+        if self.source["path"] not in (None, self._reopens["path"]):
+            self._reopens = self.source  # it was moved, and is the same as far as it was read
+            await in_thread(log.store.set_source, log.run_id, self.source)
         if self._limit is None:
             await self._conclude(list(filter(State.waits, self._states)))
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
         given = (log.store, log.run_id, plan.questions, self._states, self.host.limits)
-        return await in_thread(read_results, *given, self._reopens)
+        return await in_thread(read_results, *given, self._reopens | {"mark": self._last})
 
     # --- reading
 

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import cast
 
-from memagent.errors import ConfigError, ContextOverflow, ModelError
+from memagent.errors import AuthenticationFailed, ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
@@ -148,13 +148,15 @@ class OpenAIModel:
         return await self._counting.counter()
 
     async def window(self) -> int | None:
-        """The smallest of the servers' and the constructor's windows. Raises a `ModelError` if none can be asked."""
+        """The least of the servers' and the constructor's. A `ModelError` if none answers, or one refuses the key."""
         least = self._window
         failure: ModelError | None = None
         for server in self.servers:
             try:
                 least = _least(least, await server.window())
             except ModelError as error:
+                if isinstance(error, AuthenticationFailed) and self._window is None:
+                    raise  # it would refuse the calls too, after others were paid
                 failure = failure or error
         if failure is not None and least is None:
             raise failure

@@ -98,7 +98,7 @@ class Result(RunResult):
     rereads: int = 0
     """How many of them were read again, since the memory didn't settle it (`MemoryAgent(reread=)`)."""
     source: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    """How to reopen the document, if it is a file: `path` and `options`."""
+    """How to reopen the document, if it is a file: `path` and `options`; how far it was read, with a digest: `mark`."""
     _asks: ClassVar[str] = "question"
     _counted: ClassVar[dict[str, str]] = {"chunks": "chunk"}
 
@@ -110,6 +110,7 @@ class Result(RunResult):
 
         Raises:
             DocumentRequired: the document was not a path.
+            RunMismatch: it has changed since.
             DocumentError: it can't be read.
         """
         from memagent.quotes import align
@@ -120,7 +121,8 @@ class Result(RunResult):
                     f"the document of run {self.run_id!r} was not a path: pass it to quotes() again"
                 )
             document = open_document(Path(self.source["path"]), **self.source["options"])
-        return run_sync(align(open_document(document), (self.answer or "", self.memory)))
+        texts, mark = (self.answer or "", self.memory), self.source.get("mark")
+        return run_sync(align(open_document(document), texts, mark))
 
     def _body(self) -> str:
         style = "white-space:pre-wrap"

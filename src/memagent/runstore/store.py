@@ -91,13 +91,12 @@ class RunStore(Branching, Spending):
         found = self._db.read("SELECT * FROM runs WHERE id = ?", (known,))
         return _record(found[0]) if found else None
 
-    def get(self, run_id: str) -> RunRecord:
-        """The run with that id. Raises a `RunNotFound` if there is none."""
-        record = self.find(run_id)
+    def get(self, run_id: str, branch: str | None = None) -> RunRecord:
+        """The run with that id, else the one made of it, named `branch`. Raises a `RunNotFound` if there is none."""
+        record = self.find(run_id) or (self.find(branch) if branch else None)
         if record is None:
-            where = f"{self.path}; `memagent runs` lists them"
-            if self.path is None:
-                where = "this temporary store, whose runs end with it"
+            listed = f"{self.path}; `memagent runs` lists them"
+            where = listed if self.path else "this temporary store, whose runs end with it"
             raise RunNotFound(f"no run {run_id!r} in {where}")
         return record
 
@@ -123,7 +122,7 @@ class RunStore(Branching, Spending):
             db.execute(update, (time.time(), run_id))
 
     def set_source(self, run_id: str, source: dict[str, Any]) -> None:
-        """Replaces what is stored about the document of a run that has read nothing."""
+        """Replaces what is stored about a run's document."""
         with self._db.write() as db:
             db.execute("UPDATE runs SET source = ? WHERE id = ?", (json.dumps(source), run_id))
 
@@ -140,8 +139,10 @@ class RunStore(Branching, Spending):
             remove_lock(self.path, run_id)
 
     def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
-        """Deletes a run if it has no effects (or no replies), and returns whether it did; the caller holds the run."""
-        kept = "AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
+        """Deletes a run without effects of its own (or replies), and returns whether it did; the caller holds it."""
+        # Those that a branch copied are committed without a usage.
+        kept = "AND (usage IS NOT NULL OR committed IS NULL)"
+        kept += " AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
             gone = db.execute(
                 f"DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id {kept})",

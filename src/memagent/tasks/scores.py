@@ -116,9 +116,9 @@ def f1(answer: str, references: Sequence[str]) -> float:
 def equivalent(answer: str, references: Sequence[str]) -> float:
     """1 if the answer is equivalent to any of the references: max over y of [y = answer].
 
-    Two numbers are equivalent if their values are equal, with marks around them or not (`**1,000**` and `1000.0`, but
-    not `3.0` and `30`, which SQuAD's normalisation conflates), other texts if their normalised forms are. Source:
-    Eq. 6 of MemAgent (arXiv 2507.02259), its reward for questions with several acceptable answers.
+    Two numbers are equivalent if their values are equal, with marks or articles around them or not (`the **1,000**` and
+    `1000.0`, but not `3.0` and `30`, which SQuAD's normalisation conflates), other texts if their normalised forms are.
+    Source: Eq. 6 of MemAgent (arXiv 2507.02259), its reward for questions with several acceptable answers.
     """
     text = _value(answer)
     return float(any(_value(reference) == text for reference in _check(references)))
@@ -149,12 +149,11 @@ def number_match(answer: str, references: Sequence[str]) -> float:
     Raises:
         ConfigError: a reference is not a number.
     """
-    wanted: list[list[Decimal]] = []
-    for reference in _check(references):
-        wanted.append(numbers(reference))
-        if len(wanted[-1]) != 1:
+    wanted = {reference: numbers(reference) for reference in _check(references)}
+    for reference, found in wanted.items():
+        if len(found) != 1:
             raise ConfigError(f"number_match needs one number as reference, got {reference!r}")
-    return float(numbers(answer)[-1:] in wanted)
+    return float(numbers(answer)[-1:] in wanted.values())
 
 
 SCORERS: dict[str, Scorer] = {
@@ -179,8 +178,8 @@ def _check(references: Sequence[str]) -> list[str]:
 
 
 def _value(text: str) -> str | Decimal:
-    found = numbers(text)
-    return found[0] if len(found) == 1 and not MORE.search(NUMBER.sub("", text)) else squad(text)
+    found, rest = numbers(text), ARTICLES.sub("", NUMBER.sub("_", text.lower()))
+    return found[0] if len(found) == 1 and not MORE.search(rest) else squad(text)
 
 
 def _members(texts: Sequence[str]) -> set[str]:

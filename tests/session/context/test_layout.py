@@ -65,7 +65,7 @@ async def test_a_window_that_is_too_small_is_told_with_numbers() -> None:
         await opened(ScriptedModel([]), working_context=800)
     buffer = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
     with pytest.raises(WindowTooSmall, match="shorter prompt"):
-        await buffer.open([user("x" * 4000)])
+        await buffer.open([user("x" * 8000)])
 
 
 @pytest.mark.parametrize("prompt", [[], [acts(call("do"))]], ids=["empty", "calls"])
@@ -84,6 +84,12 @@ async def test_roles_alternate_whatever_the_prompt_ends_with() -> None:
     assert layout.add_instruction(rendered)[1].content.endswith("Summarise, at most 358 words.")
     alone = lay_out(prompt=(system(),))
     assert [m.role for m in alone.render(Past(1, "sum"), ())] == ["system", "user"]
+
+
+async def test_the_working_context_is_that_of_a_tool_agent_by_default() -> None:
+    buffer = SummaryBuffer(ScriptedModel([], window=100_000), prompts=SHORT)
+    await buffer.open([system(), user("task")])
+    assert buffer.limit == 8192 * 3 // 4
 
 
 async def test_the_shipped_wording_fits_a_small_window() -> None:

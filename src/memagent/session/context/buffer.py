@@ -6,6 +6,7 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
+from memagent.budget import DEFAULT_WINDOW
 from memagent.compaction import Compaction
 from memagent.errors import ConfigError, QuestionTooLong, WindowUnknown
 from memagent.messages import Message, Sampling, ToolSpec, Usage
@@ -41,8 +42,8 @@ class SummaryBuffer(Feeding):
 
     Args:
         model: writes the summaries.
-        working_context: most tokens of prompt plus output; the model's window counts where it is smaller. None
-            takes the model's window.
+        working_context: most tokens of prompt plus output, by default 8192; the model's window counts where it is
+            smaller. None takes the model's window.
         window: the model's window, for a model that does not say it.
         max_summaries: how often turns may be summarised; if it is fed, for each message of the user.
         summary_tokens: most tokens of a summary; by default an eighth of the working context, at least 64.
@@ -69,7 +70,7 @@ class SummaryBuffer(Feeding):
         self,
         model: ChatModel,
         *,
-        working_context: int | None = 4096,
+        working_context: int | None = DEFAULT_WINDOW,
         window: int | None = None,
         max_summaries: int = 7,
         summary_tokens: int | None = None,
