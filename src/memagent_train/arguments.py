@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ def device_arguments(
     optimizer: OptimizerSettings, *, cpu: bool, gradient_checkpointing: bool
 ) -> dict[str, Any]:
     """Arguments of every trainer that depend on the device, and on the version of transformers."""
+    os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # the launcher's, which would overrule fp32
     return {
         "bf16": in_bf16(optimizer, cpu=cpu),
         "use_cpu": cpu,

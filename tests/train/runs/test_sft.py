@@ -112,6 +112,7 @@ def test_passes_use_the_precision_that_was_asked_for(
     precision: str,
     dtype: torch.dtype,
 ) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16" if precision == "fp32" else "no")
     computed: set[torch.dtype] = set()
     model: Any = load_model(config.model)
     for module in model.modules():
