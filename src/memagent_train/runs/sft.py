@@ -18,7 +18,7 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from memagent_train.arguments import device_arguments
-from memagent_train.config.sft import FREE_SFT, SftConfig
+from memagent_train.config.sft import EARLIER, FREE_SFT, SftConfig
 from memagent_train.order import DataOrder, StepSampler
 from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
@@ -79,7 +79,8 @@ def warm_start(
     """
     process = this_process(config.resources)
     plain = config.model_dump(mode="json", exclude_none=True)
-    run = open_shared(out, plain, FREE_SFT, process, config.resources, SftConfig)
+    free = FREE_SFT + EARLIER
+    run = open_shared(out, plain, free, process, config.resources, SftConfig)
     reporting = report_targets(config.logging)
     with reporting as reports, stop_on_signals(), translate_faults(out), run as folder:
         tokenizer = load_tokenizer(config.model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,21 @@ def test_it_goes_on_where_it_was(config: SftConfig, tmp_path: Path) -> None:
     before = RunFolder(whole).metrics.read_bytes()
     assert warm_start(config, whole).loss == losses(whole)[6]
     assert RunFolder(whole).metrics.read_bytes() == before
+
+
+def test_a_run_of_an_earlier_version_goes_on(config: SftConfig, tmp_path: Path) -> None:
+    """It recorded settings that a warm start has no more, since they did nothing."""
+    folder = RunFolder(tmp_path / "run")
+    warm_start(config, folder.path)
+    before = tomllib.loads(folder.settings.read_text())
+    before["logging"] |= {"rollouts": 1, "runs": 1}
+    before["resources"] |= {"sharding": "none", "device_gib": 80.0}
+    folder.settings.write_text(tomli_w.dumps(before))
+    longer = config.model_copy(
+        update={"optimizer": config.optimizer.model_copy(update={"steps": 7})}
+    )
+    assert warm_start(longer, folder.path).steps == 7
+    assert list(losses(folder.path)) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_every_update_has_as_many_conversations(config: SftConfig, tmp_path: Path) -> None:
