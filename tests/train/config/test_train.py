@@ -68,6 +68,19 @@ def test_names_of_what_lies_beside_the_file_are_its_paths(file: Path) -> None:
     assert config.model.tokenizer == "gpt2"
 
 
+@pytest.mark.parametrize("marked", ["config.json", "tokenizer.json", "adapter_config.json"])
+def test_tokenizers_and_judges_may_lie_beside_the_file(file: Path, marked: str) -> None:
+    folder = file.parent / "beside"
+    folder.mkdir()
+    (folder / marked).touch()
+    named = ["data.length_tokenizer=beside", "model.tokenizer=beside"]
+    config = load_train(file, [*named, "reward.judge.model=transformers:beside"])
+    assert config.data.length_tokenizer == config.model.tokenizer == str(folder)
+    assert config.reward.judge.model == f"transformers:{folder}"
+    for name in ("vllm:beside", "transformers:elsewhere", "nano", ""):
+        assert load_train(file, [f"reward.judge.model={name}"]).reward.judge.model == name
+
+
 def test_a_data_set_beside_the_file_is_not_the_hubs(file: Path) -> None:
     (file.parent / "mine.parquet").touch()
     sources = (
