@@ -99,6 +99,25 @@ def test_a_folder_with_the_name_of_a_model_is_not_one(file: Path) -> None:
     assert (config.model.path, config.agent.prompts) == ("m", "plain")
 
 
+@pytest.mark.parametrize(
+    ("source", "near"),
+    [
+        ("kind = 'jsonl', fils = ['d.jsonl']", "data.source.jsonl.files"),
+        ("kind = 'squad', files = ['d.json']", "data.source.squad.file"),
+        ("kind = 'jsonl', files = ['d.jsonl'], split = 'x'", "data.source.hub.split"),
+        ("kind = 'jsonl', columns = {docment = 'x'}", "data.source.jsonl.columns.document"),
+    ],
+)
+def test_an_unknown_key_of_a_source_names_one_of_its_kind(
+    file: Path, source: str, near: str
+) -> None:
+    """Else the kind that has such a key."""
+    with pytest.raises(ConfigError) as caught:
+        load_train(file, [f"data.source=[{{{source}}}]"])
+    assert f"did you mean {near}?" in str(caught.value)
+    assert "at least 1 item" not in str(caught.value)
+
+
 def test_settings_that_may_change_exist() -> None:
     known = list_keys(TrainConfig)
     assert set(FREE) <= set(known)
