@@ -40,7 +40,6 @@ def trl_arguments(
     optimizer: OptimizerSettings,
     *,
     save_every: int | None = None,
-    keep: int | None = None,
     gradient_checkpointing: bool = True,
     temperature: float = 1.0,
     report_to: Sequence[str] = (),
@@ -55,7 +54,6 @@ def trl_arguments(
         optimizer: its steps are batches of rollouts, while TRL counts updates, so every checkpoint falls
             between two steps.
         save_every: steps between checkpoints; None writes none.
-        keep: how many checkpoints to keep; None keeps all.
         gradient_checkpointing: whether activations are recomputed instead of stored.
         temperature: the rollouts' sampling temperature, at which log-probabilities are compared.
         report_to: names of transformers' integrations, such as "wandb".
@@ -89,7 +87,7 @@ def trl_arguments(
         logging_steps=1,
         save_strategy="no" if save_every is None else "steps",
         save_steps=(save_every or 1) * batch.updates_per_step,
-        save_total_limit=keep,
+        save_total_limit=None,  # transformers would remove the last whole one before the next is marked
         report_to=list(report_to),
     )
 

@@ -11,8 +11,6 @@ from memagent.errors import ConfigError
 from memagent.messages import Leaf
 from memagent_train.data.settings import Lengths
 
-Dtype = Literal["float32", "bfloat16", "float16"]
-
 
 class ModelSettings(Leaf):
     """[model]: the policy's weights and tokenizer."""
@@ -21,7 +19,7 @@ class ModelSettings(Leaf):
     """A folder as transformers writes it, or a name on the hub. The reference of the KL term is the same model."""
     revision: str | None = None
     """For a model on the hub: a branch, tag or commit."""
-    dtype: Dtype = "float32"
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type of the weights. Passes use bf16 if the GPU supports it (optimizer.precision); bf16 weights would lose most
     of an update at a rate of 1e-6, so they are for LoRA, whose base does not change. float16 needs `[lora]`."""
     attention: str = "sdpa"

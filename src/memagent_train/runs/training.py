@@ -167,7 +167,6 @@ class Training:
             config.batch,
             config.optimizer,
             save_every=config.checkpoints.every,
-            keep=None,  # transformers would remove the last whole one before the next is marked
             gradient_checkpointing=config.resources.gradient_checkpointing,
             temperature=config.rollout.temperature,
             report_to=reports,
