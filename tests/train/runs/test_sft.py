@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 import torch
 from tests.train.runs.tiny import write_model
 from transformers import GraniteConfig, GraniteForCausalLM
+from transformers.utils import logging
 from trl.trainer.sft_config import SFTConfig as TrlConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -137,6 +140,18 @@ def test_the_hub_is_told_nothing(
         monkeypatch.delenv(name, raising=False)
     warm_start(config, tmp_path / "run")
     assert sent == []
+
+
+def test_the_callers_random_numbers_and_logging_are_left_alone(
+    config: SftConfig, tmp_path: Path
+) -> None:
+    def told() -> list[Any]:
+        return [logging.get_verbosity(), random.getstate(), str(np.random.get_state())]
+
+    before, state = told(), torch.get_rng_state()
+    warm_start(config, tmp_path / "run")
+    assert told() == before
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_other_rows_have_another_digest() -> None:
