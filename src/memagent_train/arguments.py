@@ -13,7 +13,6 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from memagent.errors import ConfigError
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
-from memagent_train.device import in_bf16
 
 # transformers renamed it in 5.20, which vLLM 0.32 doesn't allow yet.
 NAMES = ("activation_checkpointing", "gradient_checkpointing")
@@ -25,8 +24,10 @@ def device_arguments(
 ) -> dict[str, Any]:
     """Arguments of every trainer that depend on the device, and on the version of transformers."""
     os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # the launcher's, which would overrule fp32
+    supported = not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    wanted = optimizer.precision
     return {
-        "bf16": in_bf16(optimizer, cpu=cpu),
+        "bf16": supported if wanted == "auto" else wanted == "bf16",
         "use_cpu": cpu,
         "dataloader_pin_memory": not cpu and torch.cuda.is_available(),  # else torch warns
         CHECKPOINTING: gradient_checkpointing,
