@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from memagent.errors import ConfigError
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
-from memagent_train.device import in_bf16
 
 # transformers renamed it in 5.20, which vLLM 0.32 doesn't allow yet.
 NAMES = ("activation_checkpointing", "gradient_checkpointing")
@@ -23,8 +23,11 @@ def device_arguments(
     optimizer: OptimizerSettings, *, cpu: bool, gradient_checkpointing: bool
 ) -> dict[str, Any]:
     """Arguments of every trainer that depend on the device, and on the version of transformers."""
+    os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # the launcher's, which would overrule fp32
+    supported = not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    wanted = optimizer.precision
     return {
-        "bf16": in_bf16(optimizer, cpu=cpu),
+        "bf16": supported if wanted == "auto" else wanted == "bf16",
         "use_cpu": cpu,
         "dataloader_pin_memory": not cpu and torch.cuda.is_available(),  # else torch warns
         CHECKPOINTING: gradient_checkpointing,
@@ -38,7 +41,6 @@ def trl_arguments(
     optimizer: OptimizerSettings,
     *,
     save_every: int | None = None,
-    keep: int | None = None,
     gradient_checkpointing: bool = True,
     temperature: float = 1.0,
     report_to: Sequence[str] = (),
@@ -53,7 +55,6 @@ def trl_arguments(
         optimizer: its steps are batches of rollouts, while TRL counts updates, so every checkpoint falls
             between two steps.
         save_every: steps between checkpoints; None writes none.
-        keep: how many checkpoints to keep; None keeps all.
         gradient_checkpointing: whether activations are recomputed instead of stored.
         temperature: the rollouts' sampling temperature, at which log-probabilities are compared.
         report_to: names of transformers' integrations, such as "wandb".
@@ -87,7 +88,7 @@ def trl_arguments(
         logging_steps=1,
         save_strategy="no" if save_every is None else "steps",
         save_steps=(save_every or 1) * batch.updates_per_step,
-        save_total_limit=keep,
+        save_total_limit=None,  # transformers would remove the last whole one before the next is marked
         report_to=list(report_to),
     )
 

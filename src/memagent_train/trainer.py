@@ -29,7 +29,6 @@ from memagent_train.advantages import Group, TrainingRow, check_groups, check_ro
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.arguments import check_arguments
 from memagent_train.batches import deal, padding_row, tensors, token_shares, weigh_rows
-from memagent_train.device import memory_for
 from memagent_train.engine_gap import EngineGap
 from memagent_train.errors import CheckpointMismatch, TrainingError
 from memagent_train.estimators import truncated_weights
@@ -124,18 +123,6 @@ class RolloutTrainer(GRPOTrainer):
         """Figures for the log of the current update, in addition to the trainer's."""
         for name, value in values.items():
             self._metrics["train"][name].append(value)
-
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """One micro-batch, forward and backward.
-
-        Raises:
-            OutOfMemory: it does not fit the device.
-        """
-        with memory_for(
-            f"a micro-batch, with {self.batch.micro_batches!r} of them per update,",
-            "raise batch.micro_batches, set batch.micro_batch_tokens, or switch on gradient checkpointing",
-        ):
-            return super().training_step(model, inputs, num_items_in_batch)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -260,10 +247,7 @@ class RolloutTrainer(GRPOTrainer):
 
     def _groups(self, indices: Sequence[int]) -> list[Group]:
         size = self.batch.group_size
-        with memory_for(
-            "the batch of concurrent rollouts", "run fewer at once, or make the window smaller"
-        ):
-            rollouts = self._generate_rollouts(indices, size)
+        rollouts = self._generate_rollouts(indices, size)
         cast("Any", self.model).train()  # sampling engines leave a model in evaluation mode
         groups = check_groups(rollouts, len(indices), size)
         return [compare([check_rollout(one) for one in group], self.algorithm) for group in groups]

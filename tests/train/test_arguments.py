@@ -32,10 +32,16 @@ def test_the_rate_is_constant_after_the_warm_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("precision", "bf16"), [("auto", False), ("fp32", False), ("bf16", True)])
-def test_precision_on_a_cpu(tmp_path: Path, precision: str, bf16: bool) -> None:
+@pytest.mark.parametrize("launched", ["no", "bf16", "fp16"])
+def test_precision_on_a_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launched: str, precision: str, bf16: bool
+) -> None:
+    """Whatever the file of `accelerate launch` says."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
     optimizer = OptimizerSettings.model_validate({"precision": precision})
     args = trl_arguments(tmp_path, AlgorithmSettings(), BATCH, optimizer, cpu=True)
     assert args.bf16 is bf16
+    assert args.mixed_precision == ("bf16" if bf16 else "no")
 
 
 def test_nothing_is_saved_and_reported_unasked(tmp_path: Path) -> None:

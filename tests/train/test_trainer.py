@@ -15,7 +15,6 @@ from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.errors import (
     CheckpointMismatch,
     EngineMismatch,
-    OutOfMemory,
     RewardFailed,
     RolloutsFailed,
     TrainingError,
@@ -197,22 +196,6 @@ class TestFailures:
                 algorithm=PLAIN,
                 batch=BATCH,
             ).train()
-
-    def test_out_of_memory_in_a_micro_batch(self, tmp_path: Path) -> None:
-        model = policy()
-        model.model.register_forward_pre_hook(lambda *_: torch.empty(2**50))
-        with pytest.raises(
-            OutOfMemory, match=r"with 2 of them per update.*raise batch\.micro_batches"
-        ):
-            trainer(tmp_path, Data(), algorithm=PLAIN, batch=BATCH, model=model).train()
-
-    def test_out_of_memory_while_rolling_out(self, tmp_path: Path) -> None:
-        def generate(indices: Sequence[int], size: int) -> list[Rollout]:
-            torch.empty(2**50)
-            raise AssertionError
-
-        with pytest.raises(OutOfMemory, match="the batch of concurrent rollouts"):
-            trainer(tmp_path, generate, algorithm=PLAIN, batch=BATCH).train()
 
     def test_a_loss_that_is_no_number(self, tmp_path: Path) -> None:
         model = policy()

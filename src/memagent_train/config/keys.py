@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 
 def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
-    """Dotted names of all keys and sections; elements of lists and unions are named without their index."""
+    """Dotted names of all keys and sections; elements of lists are named without their index, but with their kind."""
     return tuple(dict.fromkeys(_walk(settings, "", ())))
 
 
@@ -38,8 +38,9 @@ def _walk(
     for name, field in settings.model_fields.items():
         yield prefix + name
         for inner in _models_in(field.annotation):
+            kinds = get_args(getattr(inner.model_fields.get("kind"), "annotation", None))
             if inner not in (*above, settings):  # a class that holds itself has no end of keys
-                yield from _walk(inner, f"{prefix}{name}.", (*above, settings))
+                yield from _walk(inner, ".".join((prefix + name, *kinds, "")), (*above, settings))
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -43,7 +43,10 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
         read = settings.model_validate_json(json.dumps(tables, default=_not_plain), strict=True)
     except ValidationError as error:
         known = list_keys(settings)
-        lines = [_explain(detail, where, given, known) for detail in error.errors()]
+        found, bad = error.errors(), [detail["loc"] for detail in error.errors()]
+        # A list whose items are wrong counts as too short, too.
+        within = {loc[:n] for loc in bad for n in range(len(loc))}
+        lines = [_explain(one, where, given, known) for one in found if one["loc"] not in within]
         raise ConfigError("\n".join(dict.fromkeys(lines))) from error
     except ConfigError as error:  # of a class that looks at several settings together
         raise ConfigError(f"{where}: {error}") from error

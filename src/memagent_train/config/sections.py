@@ -11,8 +11,6 @@ from memagent.errors import ConfigError
 from memagent.messages import Leaf
 from memagent_train.data.settings import Lengths
 
-Dtype = Literal["float32", "bfloat16", "float16"]
-
 
 class ModelSettings(Leaf):
     """[model]: the policy's weights and tokenizer."""
@@ -21,7 +19,7 @@ class ModelSettings(Leaf):
     """A folder as transformers writes it, or a name on the hub. The reference of the KL term is the same model."""
     revision: str | None = None
     """For a model on the hub: a branch, tag or commit."""
-    dtype: Dtype = "float32"
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type of the weights. Passes use bf16 if the GPU supports it (optimizer.precision); bf16 weights would lose most
     of an update at a rate of 1e-6, so they are for LoRA, whose base does not change. float16 needs `[lora]`."""
     attention: str = "sdpa"
@@ -80,7 +78,18 @@ class EvaluationSettings(Leaf):
         return (*((0,) if self.as_they_are else ()), *self.lengths)
 
 
-class LoggingSettings(Leaf):
+class ReportSettings(Leaf):
+    """[logging] of a warm start: where metrics are sent."""
+
+    trackio: bool = False
+    """Send metrics to trackio (a separate package)."""
+    wandb: bool = False
+    """Send metrics to Weights & Biases (a separate package)."""
+    project: str = "memagent"
+    """The project's name there."""
+
+
+class LoggingSettings(ReportSettings):
     """[logging]: what is logged, and where."""
 
     rollouts: int = Field(default=1, ge=0)
@@ -88,12 +97,6 @@ class LoggingSettings(Leaf):
     runs: int = Field(default=1, ge=0)
     """Steps between saves of the memory agent's runs to `runs.sqlite`, with their documents, for `memagent show`;
     0: never."""
-    trackio: bool = False
-    """Send metrics to trackio (a separate package)."""
-    wandb: bool = False
-    """Send metrics to Weights & Biases (a separate package)."""
-    project: str = "memagent"
-    """The project's name there."""
 
 
 class CheckpointSettings(Leaf):
@@ -109,8 +112,8 @@ class CheckpointSettings(Leaf):
     the weights at `model.path` are others than at the start."""
 
 
-class ResourceSettings(Leaf):
-    """[resources]: what the training runs on."""
+class ProcessSettings(Leaf):
+    """[resources] of a warm start: what it runs on."""
 
     device: Literal["auto", "cpu"] = "auto"
     """`auto` is a GPU if there is one."""
@@ -119,10 +122,15 @@ class ResourceSettings(Leaf):
     ddp_timeout: int = Field(default=7200, gt=0)
     """Seconds that a process waits for the others before the training fails. Must exceed the difference between
     processes in the time of a step's rollouts or an evaluation."""
+    gradient_checkpointing: bool = True
+    """Stores one activation per layer and recomputes the others: about a third more time for far less memory."""
+
+
+class ResourceSettings(ProcessSettings):
+    """[resources]: what the training runs on."""
+
     sharding: Literal["none", "fsdp", "zero2", "zero3"] = "none"
     """How weights, gradients and optimizer state are sharded among processes. The config file of `accelerate launch`
     does it; here it is named for the memory estimate."""
-    gradient_checkpointing: bool = True
-    """Stores one activation per layer and recomputes the others: about a third more time for far less memory."""
     device_gib: float | None = Field(default=None, gt=0)
     """Memory of one device, to tell whether the estimate fits."""

@@ -13,10 +13,10 @@ from memagent_train.algorithm import OptimizerSettings
 from memagent_train.config.read import load
 from memagent_train.config.sections import (
     CheckpointSettings,
-    LoggingSettings,
     LoraSettings,
     ModelSettings,
-    ResourceSettings,
+    ProcessSettings,
+    ReportSettings,
     check_dtype,
 )
 from memagent_train.config.train import resolve_names
@@ -27,10 +27,11 @@ FREE_SFT = (
     "checkpoints",
     "logging",
     "resources.ddp_timeout",
-    "resources.device_gib",
     "resources.gradient_checkpointing",
 )
 """What may change when a run is resumed."""
+EARLIER = ("resources.device_gib", "resources.sharding")
+"""Settings without effect, which runs of earlier versions recorded."""
 
 
 class MessagesSource(Leaf):
@@ -122,8 +123,8 @@ class SftConfig(Leaf):
     optimizer: SftOptimizerSettings = SftOptimizerSettings()
     lora: LoraSettings | None = None
     checkpoints: CheckpointSettings = CheckpointSettings(every=50)
-    logging: LoggingSettings = LoggingSettings()
-    resources: ResourceSettings = ResourceSettings()
+    logging: ReportSettings = ReportSettings()
+    resources: ProcessSettings = ProcessSettings()
 
     @model_validator(mode="after")
     def _trains(self) -> Self:

@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from memagent.errors import ConfigError
 from memagent.messages import Leaf
+from memagent.models.spec import IN_PROCESS as MODELS
 from memagent.texts import expand
 from memagent_train.agents import MEMORY, TOOLS, AgentSettings
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
@@ -45,6 +46,8 @@ FREE = (
     "resources.gradient_checkpointing",
 )
 """What may change when a run is resumed: how long, how fast and what is logged, but not what is learnt."""
+FOUND_BY = ("", "config.json", "tokenizer.json", "adapter_config.json")
+"""A name is that of a file, or of a folder with one of these."""
 
 
 class TrainConfig(Leaf):
@@ -112,7 +115,8 @@ class TrainConfig(Leaf):
 def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
     """Reads the settings of a training; see `load`.
 
-    Names of models, prompt sets and data sets are resolved to files or folders next to the file if those exist.
+    Names of models, tokenizers, prompt sets and data sets are resolved to files or folders next to the file if those
+    exist.
 
     Raises:
         ConfigError: the file can't be read, or a setting is unknown or wrong.
@@ -125,24 +129,28 @@ def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
         else one
         for one in config.data.source
     )
+    lengths = _resolve_name(base, config.data.length_tokenizer)
+    judge = config.reward.judge
+    scheme, _, name = judge.model.partition(":")
+    if name and scheme in MODELS:
+        judge = judge.model_copy(update={"model": f"{scheme}:{_resolve_name(base, name)}"})
     if "prompts" in agent.model_fields_set:
         # Only if it was given: a custom agent is rejected with settings of the memory agent.
         agent = agent.model_copy(update={"prompts": _resolve_name(base, agent.prompts)})
     return config.model_copy(
         update={
             "model": resolve_names(config.model, base),
-            "data": config.data.model_copy(update={"source": sources}),
+            "data": config.data.model_copy(update={"source": sources, "length_tokenizer": lengths}),
             "agent": agent,
+            "reward": config.reward.model_copy(update={"judge": judge}),
         }
     )
 
 
 def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
     """The same model, with names replaced by the paths of folders in `base` that have these names."""
-    named = {"path": _resolve_name(base, model.path)}
-    if model.tokenizer is not None:
-        named["tokenizer"] = _resolve_name(base, model.tokenizer)
-    return model.model_copy(update=named)
+    both = {"path": model.path, "tokenizer": model.tokenizer}
+    return model.model_copy(update={key: _resolve_name(base, one) for key, one in both.items()})
 
 
 def dump_config(config: TrainConfig) -> dict[str, Any]:
@@ -157,7 +165,7 @@ def _is_empty(section: object) -> bool:
     return isinstance(section, Mapping) and not section
 
 
-def _resolve_name(base: Path, name: str) -> str:
+def _resolve_name(base: Path, name: str | None) -> str | None:
     """The path of the file or folder of that name next to the settings; else the name, which may be on a hub."""
-    path = base / expand(name)
-    return str(path) if path.is_file() or (path / "config.json").is_file() else name
+    path = base / expand(name or "")
+    return str(path) if name and any((path / file).is_file() for file in FOUND_BY) else name

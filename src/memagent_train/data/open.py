@@ -103,18 +103,12 @@ class Data:
         facts = {**self._facts, "size": self._size, "length": self._length, "seed": self._seed}
         return json.loads(json.dumps(facts, default=str))
 
-    @property
-    def fingerprint(self) -> str:
-        """First 16 hex digits of the SHA-256 of `facts`: equal for equal data."""
-        plain = json.dumps(self.facts, sort_keys=True)
-        return hashlib.sha256(plain.encode()).hexdigest()[:16]
-
     def __len__(self) -> int:
         """N."""
         return self._size
 
     def __repr__(self) -> str:
-        return f"Data({self.name!r}, {len(self)} samples, fingerprint {self.fingerprint})"
+        return f"Data({self.name!r}, {len(self)} samples)"
 
     def sample(self, index: int, epoch: int = 0) -> TrainingSample:
         """One sample. The same for the same index and epoch, in any order and process. Blocks.

@@ -62,9 +62,10 @@ def _raise_ours(error: Exception, folder: Path) -> None:
             ) from error
         if is_out_of_memory(chain):
             raise OutOfMemory(
-                f"the batch does not fit in memory ({first_line(chain)}): raise batch.micro_batches, shorten "
-                f"agent.window, switch on resources.gradient_checkpointing, or use more devices; then run the same "
-                f"command again with another --out, or remove the folder"
+                f"the batch does not fit in memory ({first_line(chain)}): raise batch.micro_batches, set "
+                f"batch.micro_batch_tokens, lower rollout.max_batch, shorten agent.window, switch on "
+                f"resources.gradient_checkpointing, or use more devices; then run the same command again with another "
+                f"--out, or remove the folder"
             ) from error
         chain = chain.__cause__ or chain.__context__
 

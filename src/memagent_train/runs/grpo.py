@@ -16,6 +16,7 @@ from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.processes import open_shared, this_process
 from memagent_train.runs.progress import SIGNAL, Board, SilentWatcher
+from memagent_train.runs.randomness import own_randomness
 from memagent_train.runs.reports import report_targets
 from memagent_train.runs.signals import stop_on_signals
 
@@ -66,7 +67,8 @@ def train(
         )
     run = open_shared(out, dump_config(config), FREE, process, config.resources, TrainConfig)
     reporting = report_targets(config.logging)
-    with reporting as reports, stop_on_signals(), translate_faults(out), run as folder:
+    own = own_randomness()
+    with reporting as reports, own, stop_on_signals(), translate_faults(out), run as folder:
         from memagent_train.runs.training import Training
 
         training = Training(config, folder, process=process, reports=reports)

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from memagent.errors import ConfigError
-from memagent_train.config.sections import ResourceSettings
+from memagent_train.config.sections import ProcessSettings
 from memagent_train.runs.folder import RunFolder, open_run
 
 
@@ -31,7 +31,7 @@ class Process:
         return self.index == 0
 
 
-def this_process(settings: ResourceSettings) -> Process:
+def this_process(settings: ProcessSettings) -> Process:
     """This process, as numbered by its launcher.
 
     Raises:
@@ -53,7 +53,7 @@ def open_shared(
     settings: Mapping[str, Any],
     free: Collection[str],
     process: Process,
-    resources: ResourceSettings,
+    resources: ProcessSettings,
     kind: type[BaseModel] | None = None,
 ) -> Generator[RunFolder]:
     """The folder of a run: the first process opens it (see `open_run`), the others wait until it is ready."""

@@ -16,11 +16,16 @@ def replacing(out: Path) -> Generator[Path]:
     Its name is random, since a fixed one may be that of a user's file.
 
     Args:
-        out: a file, an empty folder, or nothing yet. Its folder is created if missing.
+        out: a file, an empty folder, a link to one, or nothing yet; its folder is created if missing. A pipe or device
+            is written to as it is.
 
     Raises:
         OSError: it can't be replaced.
     """
+    if out.exists() and not out.is_file() and not out.is_dir():
+        yield out
+        return
+    out = out.resolve()  # a link stays
     new = out.with_name(f"{out.name}.{uuid4().hex[:8]}.new")
     out.parent.mkdir(parents=True, exist_ok=True)
     try:

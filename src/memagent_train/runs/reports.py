@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from memagent.errors import ConfigError
-from memagent_train.config.sections import LoggingSettings
+from memagent_train.config.sections import ReportSettings
 
 PROJECT = "WANDB_PROJECT"
 
 
 @contextmanager
-def report_targets(settings: LoggingSettings) -> Generator[tuple[str, ...]]:
+def report_targets(settings: ReportSettings) -> Generator[tuple[str, ...]]:
     """Names of the requested transformers integrations, which are told the project in the block.
 
     Raises:

@@ -18,7 +18,7 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from memagent_train.arguments import device_arguments
-from memagent_train.config.sft import FREE_SFT, SftConfig
+from memagent_train.config.sft import EARLIER, FREE_SFT, SftConfig
 from memagent_train.order import DataOrder, StepSampler
 from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
@@ -35,6 +35,7 @@ from memagent_train.runs.policy import (
 )
 from memagent_train.runs.processes import open_shared, this_process
 from memagent_train.runs.progress import Board, SilentWatcher
+from memagent_train.runs.randomness import own_randomness
 from memagent_train.runs.reports import report_targets
 from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.traces import TraceRow, Traces, check_ids, read_traces
@@ -79,9 +80,11 @@ def warm_start(
     """
     process = this_process(config.resources)
     plain = config.model_dump(mode="json", exclude_none=True)
-    run = open_shared(out, plain, FREE_SFT, process, config.resources, SftConfig)
+    free = FREE_SFT + EARLIER
+    run = open_shared(out, plain, free, process, config.resources, SftConfig)
     reporting = report_targets(config.logging)
-    with reporting as reports, stop_on_signals(), translate_faults(out), run as folder:
+    own = own_randomness()
+    with reporting as reports, own, stop_on_signals(), translate_faults(out), run as folder:
         tokenizer = load_tokenizer(config.model)
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
         if process.first:

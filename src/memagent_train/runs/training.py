@@ -167,15 +167,12 @@ class Training:
             config.batch,
             config.optimizer,
             save_every=config.checkpoints.every,
-            keep=None,  # transformers would remove the last whole one before the next is marked
             gradient_checkpointing=config.resources.gradient_checkpointing,
             temperature=config.rollout.temperature,
             report_to=reports,
             cpu=config.resources.device == "cpu",
         )
         arguments.disable_tqdm = True
-        # It warns about tied weights at each resume.
-        arguments.log_level = arguments.log_level_replica = "error"
         arguments.project, arguments.run_name = config.logging.project, self.folder.path.name
         return arguments
 

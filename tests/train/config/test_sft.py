@@ -46,6 +46,15 @@ def test_rollouts_need_a_threshold(file: Path) -> None:
         load_sft(file, ["traces.source=[{kind = 'rollouts', path = 'x'}]"])
 
 
+@pytest.mark.parametrize(
+    "setting",
+    ["logging.rollouts=1", "logging.runs=1", "resources.device_gib=80", "resources.sharding=fsdp"],
+)
+def test_settings_without_effect_are_refused(file: Path, setting: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no setting '{setting.partition('=')[0]}'"):
+        load_sft(file, [setting])
+
+
 def test_settings_that_may_change_exist() -> None:
     assert set(FREE_SFT) <= set(list_keys(SftConfig))
 

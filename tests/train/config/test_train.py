@@ -68,6 +68,19 @@ def test_names_of_what_lies_beside_the_file_are_its_paths(file: Path) -> None:
     assert config.model.tokenizer == "gpt2"
 
 
+@pytest.mark.parametrize("marked", ["config.json", "tokenizer.json", "adapter_config.json"])
+def test_tokenizers_and_judges_may_lie_beside_the_file(file: Path, marked: str) -> None:
+    folder = file.parent / "beside"
+    folder.mkdir()
+    (folder / marked).touch()
+    named = ["data.length_tokenizer=beside", "model.tokenizer=beside"]
+    config = load_train(file, [*named, "reward.judge.model=transformers:beside"])
+    assert config.data.length_tokenizer == config.model.tokenizer == str(folder)
+    assert config.reward.judge.model == f"transformers:{folder}"
+    for name in ("vllm:beside", "transformers:elsewhere", "nano", ""):
+        assert load_train(file, [f"reward.judge.model={name}"]).reward.judge.model == name
+
+
 def test_a_data_set_beside_the_file_is_not_the_hubs(file: Path) -> None:
     (file.parent / "mine.parquet").touch()
     sources = (
@@ -84,6 +97,25 @@ def test_a_folder_with_the_name_of_a_model_is_not_one(file: Path) -> None:
     (file.parent / "plain").mkdir()
     config = load_train(file, ["agent.prompts=plain"])
     assert (config.model.path, config.agent.prompts) == ("m", "plain")
+
+
+@pytest.mark.parametrize(
+    ("source", "near"),
+    [
+        ("kind = 'jsonl', fils = ['d.jsonl']", "data.source.jsonl.files"),
+        ("kind = 'squad', files = ['d.json']", "data.source.squad.file"),
+        ("kind = 'jsonl', files = ['d.jsonl'], split = 'x'", "data.source.hub.split"),
+        ("kind = 'jsonl', columns = {docment = 'x'}", "data.source.jsonl.columns.document"),
+    ],
+)
+def test_an_unknown_key_of_a_source_names_one_of_its_kind(
+    file: Path, source: str, near: str
+) -> None:
+    """Else the kind that has such a key."""
+    with pytest.raises(ConfigError) as caught:
+        load_train(file, [f"data.source=[{{{source}}}]"])
+    assert f"did you mean {near}?" in str(caught.value)
+    assert "at least 1 item" not in str(caught.value)
 
 
 def test_settings_that_may_change_exist() -> None:

@@ -111,11 +111,11 @@ def test_a_sample_that_its_length_has_no_room_for_has_another_in_its_place() -> 
 
 def test_facts_notice_what_changes() -> None:
     def of(**more: object) -> str:
-        return data({"kind": "task", "use": f"{OWN}:Sums", **more}).fingerprint
+        return str(data({"kind": "task", "use": f"{OWN}:Sums", **more}).facts)
 
-    fingerprints = {of(), of(arguments={"start": 1}), of(count=7), of(lengths=800)}
-    assert len(fingerprints) == 4
-    assert of() in fingerprints
+    facts = {of(), of(arguments={"start": 1}), of(count=7), of(lengths=800)}
+    assert len(facts) == 4
+    assert of() in facts
 
 
 def test_the_examples_of_the_docstring_work(

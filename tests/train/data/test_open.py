@@ -99,7 +99,7 @@ def test_the_same_in_any_order_thread_and_process(table: dict[str, object]) -> N
     code = (
         "import json, sys; from tests.train.data.files import data; "
         "found = data(*json.loads(sys.argv[1]), seed=3); "
-        "print(json.dumps([[s.task, s.index] for s in (found.sample(i, 1) for i in range(60))] + [found.fingerprint]))"
+        "print(json.dumps([[s.task, s.index] for s in (found.sample(i, 1) for i in range(60))] + [found.facts]))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, json.dumps([table, sums()], default=str)],
@@ -108,9 +108,9 @@ def test_the_same_in_any_order_thread_and_process(table: dict[str, object]) -> N
         check=True,
         env={"PYTHONPATH": ":".join([".", *sys.path]), "PYTHONHASHSEED": "7"},
     )
-    *samples, fingerprint = json.loads(ran.stdout)
+    *samples, facts = json.loads(ran.stdout)
     assert [tuple(sample) for sample in samples] == expected
-    assert fingerprint == first.fingerprint
+    assert facts == first.facts
 
 
 def test_held_out_items_are_never_trained_on(table: dict[str, object], tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_other_lengths(table: dict[str, object]) -> None:
     assert len(longer) == 6
     assert {longer.sample(i).length for i in range(6)} == {16384}
     assert {what(longer.sample(i)) for i in range(6)} <= {what(held.sample(i)) for i in range(9)}
-    assert longer.fingerprint != held.fingerprint
+    assert longer.facts != held.facts
     with pytest.raises(DataError, match="have fixed lengths"):
         data(table).at(8192)
     with pytest.raises(ConfigError, match="too few"):
@@ -203,8 +203,8 @@ def test_facts_are_plain_and_made_of_everything(table: dict[str, object]) -> Non
         data(table, sums(), size=7),
         data(table, sums(), seed=1),
     ]
-    assert len({part.fingerprint for part in parts}) == len(parts)
-    assert found.fingerprint in repr(found)
+    assert len({str(part.facts) for part in parts}) == len(parts)
+    assert repr(found) == f"Data({found.name!r}, {len(found)} samples)"
 
 
 @pytest.mark.parametrize(("index", "epoch"), [(-1, 0), (20, 0), (0, -1)])

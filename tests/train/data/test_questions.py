@@ -123,14 +123,14 @@ def test_facts_notice_what_changes(hotpot: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     (moved / hotpot.name).write_bytes(hotpot.read_bytes())
-    assert data(source | {"files": [moved / hotpot.name]}).fingerprint == before.fingerprint
+    assert data(source | {"files": [moved / hotpot.name]}).facts == before.facts
     entries = made.hotpot()
     entries[5]["context"][0][1][0] = "Something else altogether."
     (changed := tmp_path / "changed").mkdir()
     made.write(changed / hotpot.name, entries)
-    assert data(source | {"files": [changed / hotpot.name]}).fingerprint != before.fingerprint
-    assert data(source | {"lengths": 1400}).fingerprint != before.fingerprint
-    assert data(source, seed=1).fingerprint != before.fingerprint
+    assert data(source | {"files": [changed / hotpot.name]}).facts != before.facts
+    assert data(source | {"lengths": 1400}).facts != before.facts
+    assert data(source, seed=1).facts != before.facts
 
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_facts_notice_what_changes(tmp_path: Path) -> None:
     def of(lines: list[dict[str, object]], **more: object) -> str:
         (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
         file = jsonl(folder / "a.jsonl", lines)
-        return data({"kind": "jsonl", "files": [file], **more}).fingerprint
+        return str(data({"kind": "jsonl", "files": [file], **more}).facts)
 
     changed = rows(3)
     changed[1]["document"] += "!"

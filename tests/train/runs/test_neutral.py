@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 
+import pytest
 from tests.train.runs.test_rollout_log import ANSWER, UPDATE, decode, rollout
 
 from memagent_train.runs.neutral import FIELDS, write_records
@@ -34,3 +37,23 @@ def test_a_line_a_conversation(tmp_path: Path) -> None:
     }
     assert (last["traj_idx"], last["is_final"]) == (1, True)
     assert [path.name for path in file.parent.iterdir()] == ["trajectories.jsonl"]
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    (link := tmp_path / "link").symlink_to(file := tmp_path / "there" / "trajectories.jsonl")
+    for made in ([], [{"traj_idx": 0}]):
+        assert write_records(link, made) == len(file.read_text().splitlines()) == len(made)
+    assert link.is_symlink()
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_records(pipe, [{"traj_idx": 0}])
+    reader.join(10)
+    assert found[0].count(b"\n") == 1
+    assert pipe.is_fifo()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 import torch
 from tests.train.runs.tiny import write_model
 from transformers import GraniteConfig, GraniteForCausalLM
+from transformers.utils import logging
 from trl.trainer.sft_config import SFTConfig as TrlConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -112,6 +116,7 @@ def test_passes_use_the_precision_that_was_asked_for(
     precision: str,
     dtype: torch.dtype,
 ) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16" if precision == "fp32" else "no")
     computed: set[torch.dtype] = set()
     model: Any = load_model(config.model)
     for module in model.modules():
@@ -135,6 +140,18 @@ def test_the_hub_is_told_nothing(
         monkeypatch.delenv(name, raising=False)
     warm_start(config, tmp_path / "run")
     assert sent == []
+
+
+def test_the_callers_random_numbers_and_logging_are_left_alone(
+    config: SftConfig, tmp_path: Path
+) -> None:
+    def told() -> list[Any]:
+        return [logging.get_verbosity(), random.getstate(), str(np.random.get_state())]
+
+    before, state = told(), torch.get_rng_state()
+    warm_start(config, tmp_path / "run")
+    assert told() == before
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_other_rows_have_another_digest() -> None:
@@ -178,6 +195,21 @@ def test_it_goes_on_where_it_was(config: SftConfig, tmp_path: Path) -> None:
     before = RunFolder(whole).metrics.read_bytes()
     assert warm_start(config, whole).loss == losses(whole)[6]
     assert RunFolder(whole).metrics.read_bytes() == before
+
+
+def test_a_run_of_an_earlier_version_goes_on(config: SftConfig, tmp_path: Path) -> None:
+    """It recorded settings that a warm start has no more, since they did nothing."""
+    folder = RunFolder(tmp_path / "run")
+    warm_start(config, folder.path)
+    before = tomllib.loads(folder.settings.read_text())
+    before["logging"] |= {"rollouts": 1, "runs": 1}
+    before["resources"] |= {"sharding": "none", "device_gib": 80.0}
+    folder.settings.write_text(tomli_w.dumps(before))
+    longer = config.model_copy(
+        update={"optimizer": config.optimizer.model_copy(update={"steps": 7})}
+    )
+    assert warm_start(longer, folder.path).steps == 7
+    assert list(losses(folder.path)) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_every_update_has_as_many_conversations(config: SftConfig, tmp_path: Path) -> None:

@@ -1,0 +1,23 @@
+"""Random numbers of a training, apart from those of the program that calls it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+@contextmanager
+def own_randomness() -> Generator[None]:
+    """Gives the random generators back as they were: transformers seeds those of the whole process."""
+    python, arrays = random.getstate(), np.random.get_state()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(arrays)
