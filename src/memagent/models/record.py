@@ -32,9 +32,8 @@ class Recorder(Wrapper):
         self._lock = threading.Lock()
         self._conversations: list[Conversation] = []
         self._open: defaultdict[_Key, list[int]] = defaultdict(list)
-        """Indexes by the digests of a conversation's messages and ids, so a call isn't compared with every one."""
         self._keys: list[list[_Key]] = []
-        """Of each conversation: where `_open` has it."""
+        """Digests of each conversation's messages and ids, and its index by them: a call isn't compared with every one."""
 
     @property
     def conversations(self) -> list[Conversation]:

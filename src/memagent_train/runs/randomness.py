@@ -12,7 +12,7 @@ import torch
 
 @contextmanager
 def own_randomness() -> Generator[None]:
-    """Gives the random generators back as they were: transformers seeds those of the whole process."""
+    """Leaves the random generators unchanged: transformers seeds those of the whole process."""
     python, arrays = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     try:
