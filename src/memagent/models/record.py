@@ -33,7 +33,7 @@ class Recorder(Wrapper):
         self._conversations: list[Conversation] = []
         self._open: defaultdict[_Key, list[int]] = defaultdict(list)
         self._keys: list[list[_Key]] = []
-        """Digests of each conversation's messages and ids, and its index by them: a call isn't compared with every one."""
+        """Digests of each conversation, and its index by them, so a call isn't compared with every one."""
 
     @property
     def conversations(self) -> list[Conversation]:
