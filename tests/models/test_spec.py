@@ -445,7 +445,8 @@ async def test_a_model_in_this_process_takes_an_extra(
     monkeypatch.setitem(sys.modules, "torch", None)
     model = open_model(f"transformers:{weights}")
     with pytest.raises(
-        ConfigError, match=r"needs the extra 'transformers': pip install 'path/to/memagent\[transformers\]'"
+        ConfigError,
+        match=r"needs the extra 'transformers': pip install 'path/to/memagent\[transformers\]'",
     ):
         await model.window()
     await model.aclose()
