@@ -61,8 +61,18 @@ SMOL: dict[str, Any] = {
 """Of the start with a language model: fewer and smaller steps, since each takes 100 times as long."""
 
 
-LARGE: dict[str, Any] = {"layers": 3, "width": 128, "play": ("optimizer.steps=24",)}
-"""0.5M weights, whose steps take longer."""
+LARGE: dict[str, Any] = {
+    "layers": 3,
+    "width": 128,
+    "play": ("optimizer.steps=24", "optimizer.learning_rate=3e-4"),
+    "imitate": (
+        "optimizer.steps=450",
+        "optimizer.learning_rate=1e-3",
+        "checkpoints.every=150",
+    ),
+}
+"""0.5M weights, whose steps take longer. At the rates of the small model its imitation stops at a loss of 0.053 (seed
+0), at a third of them it passes 0.017 after 324 updates."""
 
 
 class Arm(NamedTuple):
@@ -132,7 +142,7 @@ def make_start(name: str, *, large: bool = False) -> Start:
     start = Start(**LARGE) if large else Start()
     if name == LONG:
         # As many tokens: a row has the four conversations of a game in one.
-        imitate = (f"traces.window={WIDE}", "batch.rows=16")
+        imitate = (*start.imitate, f"traces.window={WIDE}", "batch.rows=16")
         return start._replace(window=WIDE, play=(*start.play, *WHOLE), imitate=imitate)
     if name == LANGUAGE:
         if large:
@@ -169,7 +179,7 @@ def _imitate(folder: Path, start: Start, seed: int) -> dict[str, Any]:
     if not traces.exists():
         record(folder, traces.name, start, seed=ANOTHER + seed)
     given = [f"model.path={folder / WARM}", f"optimizer.seed={ANOTHER + seed}"]
-    given.append(f'traces.source=[{{kind="rollouts",path="{traces}",min_reward=0.0}}]')
+    given += [f'traces.source=[{{kind="rollouts",path="{traces}",min_reward=0.0}}]', *start.imitate]
     warm_start(load_sft(folder / SFT, given), folder / MORE, watch=PlainWatcher)
     exported = folder / MORE / "exported"
     export(folder / MORE, exported)
