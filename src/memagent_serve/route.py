@@ -154,7 +154,7 @@ class _Call:
         if said is not None:
             return _write(self._form.write(said, prepared.report), prepared)
         raw, headers = self._rewritten(prepared)
-        async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
+        async with self._desk.engine.send(self._form.path, raw, headers) as reply:
             came = b"".join([piece async for piece in reply.pieces()])
         if reply.status != 200:
             return Response(came, reply.status, reply.headers | prepared.headers)
@@ -213,7 +213,7 @@ class _Call:
                 yield piece
             return
         raw, headers = self._rewritten(prepared)
-        async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
+        async with self._desk.engine.send(self._form.path, raw, headers) as reply:
             if reply.status != 200:
                 came = b"".join([piece async for piece in reply.pieces()])
                 yield event(json.dumps(_error_of(reply.status, came)))
