@@ -68,9 +68,8 @@ class ChatForm:
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`."""
-        paid = _usage(prepared.paid)
-        usage = {"usage": add_usage(whole["usage"], paid)} if whole.get("usage") else {}
-        return {**whole, **usage, FIELD: prepared.report}
+        usage = add_usage(whole.get("usage"), _usage(prepared.paid))
+        return {**whole, "usage": usage, FIELD: prepared.report}
 
     def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
         """See `Form`."""

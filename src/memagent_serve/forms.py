@@ -76,10 +76,11 @@ def limit_of(*given: Any) -> int | None:
     return next((n for n in given if isinstance(n, int) and n > 0), None)
 
 
-def add_usage(theirs: dict[str, Any], paid: dict[str, Any]) -> dict[str, Any]:
-    """The engine's usage of the last call, plus what was paid before it, in the same form."""
+def add_usage(theirs: dict[str, Any] | None, paid: dict[str, Any]) -> dict[str, Any]:
+    """The engine's usage of the last call, if it says one, plus what was paid before it, in the same form."""
+    theirs = theirs or {}
     sums = {
-        name: add_usage(theirs.get(name) or {}, cast("dict[str, Any]", more))
+        name: add_usage(theirs.get(name), cast("dict[str, Any]", more))
         if isinstance(more, dict)
         else (theirs.get(name) or 0) + more
         for name, more in paid.items()

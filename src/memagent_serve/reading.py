@@ -126,11 +126,5 @@ class Reader:
                 code=result.stop_reason.value,
                 headers={"X-Memagent-Run": run_id},
             )
-        return Reading(result, tokens, subtract(result.usage, before))
-
-
-def subtract(usage: Usage, before: Usage) -> Usage:
-    """What was spent since."""
-    return Usage(
-        **{name: getattr(usage, name) - getattr(before, name) for name in Usage.model_fields}
-    )
+        paid = {name: spent - getattr(before, name) for name, spent in result.usage}
+        return Reading(result, tokens, Usage(**paid))

@@ -105,13 +105,12 @@ class ResponsesForm:
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`. A history that was shortened comes as an item, if the request manages its context."""
-        paid = _usage(prepared.paid)
-        usage = {"usage": add_usage(whole["usage"], paid)} if whole.get("usage") else {}
+        usage = add_usage(whole.get("usage"), _usage(prepared.paid))
         managed = fields.get("context_management") and prepared.report.get("summaries")
         state = prepared.state if managed else None
         packed = [] if state is None else [pack(prepared.messages, state, fields)]
         report = {FIELD: prepared.report} if prepared.report else {}
-        return {**whole, **usage, "output": [*packed, *whole["output"]], **report}
+        return {**whole, "usage": usage, "output": [*packed, *whole["output"]], **report}
 
     def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
         """See `Form`. The item is in the last event only: the engine numbers those that it streams."""

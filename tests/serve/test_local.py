@@ -86,6 +86,14 @@ def test_what_the_model_refuses_is_the_callers_fault(store: RunStore) -> None:
     [
         (" you", "Hi,", "stop"),
         (["you", ","], "Hi", "stop"),
+def test_usage_that_a_model_does_not_report_is_counted(store: RunStore) -> None:
+    with listening_with(ScriptedModel([Completion(text="Hi")]), store) as url:
+        reply = httpx.post(f"{url}/chat/completions", json={"messages": HELLO})
+    usage = reply.json()["usage"]
+    assert usage["completion_tokens"] == 2
+    assert usage["prompt_tokens"] > 2
+
+
         (["Hi"], "", "stop"),
         (["x", ""], "Hi, you", "length"),
     ],
