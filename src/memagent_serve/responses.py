@@ -36,7 +36,8 @@ class ResponsesForm:
     def read(self, fields: dict[str, Any]) -> Conversation:
         """See `Form`."""
         most = limit_of(fields.get("max_output_tokens"))
-        if any(fields.get(name) for name in STATE):
+        refers = any(kind_of(item) == "item_reference" for item in list_of(fields, "input"))
+        if refers or any(fields.get(name) for name in STATE):
             return Conversation([], [], most)
         rules = list_of(fields, "context_management")
         found = [rule.get("compact_threshold") for rule in rules if kind_of(rule) == COMPACTION]
