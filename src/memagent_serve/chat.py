@@ -18,7 +18,7 @@ READINGS = "messages metadata model seed store stream stream_options temperature
 class ChatForm:
     """Chat completions: see `Form`."""
 
-    path = "/chat/completions"
+    path, field = "/chat/completions", "messages"
     readings: frozenset[str] = frozenset(READINGS.split())
 
     def read(self, fields: dict[str, Any]) -> Conversation:

@@ -33,6 +33,8 @@ class Form(Protocol):
 
     path: str
     """Below the engine's base URL."""
+    field: str
+    """With the messages."""
     readings: frozenset[str]
     """Fields that a reading honours, or that don't change an answer. With any other one the engine answers."""
 
@@ -73,7 +75,7 @@ def list_of(fields: Mapping[str, Any], name: str) -> list[Any]:
 
 def limit_of(*given: Any) -> int | None:
     """The first number of tokens that isn't left out."""
-    return next((n for n in given if isinstance(n, int) and n > 0), None)
+    return next((n for n in given if type(n) is int and n > 0), None)
 
 
 def add_usage(theirs: dict[str, Any] | None, paid: dict[str, Any]) -> dict[str, Any]:

@@ -6,20 +6,19 @@ import asyncio
 from typing import Any
 
 from memagent import ChatRequest, Sampling, Usage
-from memagent.errors import ConfigError, RequestRefused
+from memagent.errors import RequestRefused
 from memagent.messages import FinishReason
 from memagent_serve.engine import Engine
 from memagent_serve.forms import Form, Said, limit_of
 from memagent_serve.overflow import Conversation
-from memagent_serve.refusals import Refusal
+from memagent_serve.refusals import Refusal, checked
 
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-HONOURED = "instructions stop max_tokens max_completion_tokens max_output_tokens"
 WITHOUT_EFFECT = (
     "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier "
     "tool_choice truncation"
 )
-TAKEN = frozenset((*HONOURED.split(), *WITHOUT_EFFECT.split()))
+TAKEN = frozenset(("instructions", "stop", *LIMITS, *WITHOUT_EFFECT.split()))
 """Fields that such models honour, or that don't change an answer, besides those that a reading takes."""
 IDLE: dict[str, Any] = {
     "modalities": ["text"],
@@ -70,7 +69,8 @@ async def complete(
             raise Refusal(400, f"{field} must be at least 1, got {fields[field]!r}", param=field)
     messages, _ = await conversation.read()
     if not messages:
-        raise Refusal(400, "the request has no messages: send at least one", param="messages")
+        what = f"{form.field} holds no message that can be read: send at least one"
+        raise Refusal(400, what, param=form.field)
     window, most = await engine.window(), conversation.most
     if most is None:
         counter = await engine.model.counter()
@@ -78,16 +78,14 @@ async def complete(
         most = max(1, (window or prompt + UNSAID) - prompt)
     heat = {n: fields[n] for n in ("temperature", "top_p") if fields.get(n) is not None}
     stop = fields.get("stop") or ()
-    try:
-        request = ChatRequest(
-            messages=tuple(messages),
-            max_tokens=most,
-            sampling=Sampling(**heat),
-            seed=fields.get("seed"),
-            stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        )
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"the request can't be read: {error}") from None
+    request = checked(
+        ChatRequest,
+        messages=messages,
+        max_tokens=most,
+        sampling=Sampling(**heat),
+        seed=fields.get("seed"),
+        stop=(stop,) if isinstance(stop, str) else stop,
+    )
     try:
         done = await engine.model.complete(request)
     except RequestRefused as error:  # the caller's request, word for word

@@ -30,7 +30,7 @@ STATE = ("previous_response_id", "conversation", "prompt")
 class ResponsesForm:
     """Responses: see `Form`."""
 
-    path = "/responses"
+    path, field = "/responses", "input"
     readings: frozenset[str] = frozenset(READINGS.split())
 
     def read(self, fields: dict[str, Any]) -> Conversation:

@@ -73,7 +73,7 @@ class Endpoint:
                 "the request exceeds the model's window, and this endpoint doesn't read such requests "
                 "(--overflow refuse)",
                 code=OVERFLOW,
-                param="messages",
+                param=self._form.field,
             )
         self._desk.check_name(fields)
         await (await call.answer(needed=needed))(scope, receive, send)
@@ -145,7 +145,7 @@ class _Call:
                 )
             return prepared, await self._own(prepared)
 
-        if self._fields.get("stream"):
+        if asked.stream:
             return Streamed(self._stream(work), STREAM_HEADERS)
         return await while_connected(self._request.receive, self._whole(work))
 
