@@ -19,11 +19,12 @@ class ChatForm:
     """Chat completions: see `Form`."""
 
     path, field = "/chat/completions", "messages"
+    limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
     readings: frozenset[str] = frozenset(READINGS.split())
 
     def read(self, fields: dict[str, Any]) -> Conversation:
         """See `Form`."""
-        most = limit_of(fields.get("max_completion_tokens"), fields.get("max_tokens"))
+        most = limit_of(*map(fields.get, self.limits))
         return Conversation(list_of(fields, "messages"), list_of(fields, "tools"), most)
 
     def rewrite(

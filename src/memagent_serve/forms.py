@@ -35,6 +35,8 @@ class Form(Protocol):
     """Below the engine's base URL."""
     field: str
     """With the messages."""
+    limits: tuple[str, ...]
+    """Fields that bound the output's tokens; the first one that is given counts."""
     readings: frozenset[str]
     """Fields that a reading honours, or that don't change an answer. With any other one the engine answers."""
 

@@ -13,13 +13,11 @@ from memagent_serve.forms import Form, Said, limit_of
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal, checked
 
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-WITHOUT_EFFECT = (
-    "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier "
+TAKEN = (
+    "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier stop "
     "tool_choice truncation"
 )
-TAKEN = frozenset(("instructions", "stop", *LIMITS, *WITHOUT_EFFECT.split()))
-"""Fields that such models honour, or that don't change an answer, besides those that a reading takes."""
+"""Fields that such models honour, or that don't change an answer, besides limits and those that a reading takes."""
 IDLE: dict[str, Any] = {
     "modalities": ["text"],
     "n": 1,
@@ -55,7 +53,8 @@ async def complete(
         Refusal: the request asks for what such models don't do.
         MemagentError: the model failed.
     """
-    given = [(n, value) for n, value in fields.items() if n not in TAKEN | form.readings]
+    taken = {*TAKEN.split(), *form.limits, *form.readings}
+    given = [(n, value) for n, value in fields.items() if n not in taken]
     asked = [n for n, value in given if value and value != IDLE.get(n)]
     if asked:
         raise Refusal(
@@ -64,7 +63,7 @@ async def complete(
             "leave it out, or serve the model with vLLM or SGLang",
             param=asked[0],
         )
-    for field in LIMITS:
+    for field in form.limits:
         if fields.get(field) is not None and limit_of(fields[field]) is None:
             raise Refusal(400, f"{field} must be at least 1, got {fields[field]!r}", param=field)
     messages, _ = await conversation.read()

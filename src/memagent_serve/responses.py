@@ -20,9 +20,7 @@ from memagent_serve.overflow import Conversation, Prepared
 from memagent_serve.refusals import Refusal
 from memagent_serve.wire import event, while_connected
 
-READINGS = (
-    "context_management include input metadata model seed store stream temperature top_p user"
-)
+READINGS = "context_management include input instructions metadata model seed store stream temperature top_p user"
 STATE = ("previous_response_id", "conversation", "prompt")
 """Fields that refer to what only the engine knows: such requests pass, and can't be counted."""
 
@@ -30,12 +28,12 @@ STATE = ("previous_response_id", "conversation", "prompt")
 class ResponsesForm:
     """Responses: see `Form`."""
 
-    path, field = "/responses", "input"
+    path, field, limits = "/responses", "input", ("max_output_tokens",)
     readings: frozenset[str] = frozenset(READINGS.split())
 
     def read(self, fields: dict[str, Any]) -> Conversation:
         """See `Form`."""
-        most = limit_of(fields.get("max_output_tokens"))
+        most = limit_of(*map(fields.get, self.limits))
         refers = any(kind_of(item) == "item_reference" for item in list_of(fields, "input"))
         if refers or any(fields.get(name) for name in STATE):
             return Conversation([], [], most)

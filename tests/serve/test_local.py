@@ -72,6 +72,8 @@ def test_short_requests_are_answered_in_both_forms(store: RunStore) -> None:
         ("responses", {"input": 5}),
         ("responses", {"input": [{"type": "item_reference", "id": "msg_1"}]}),
         ("responses", {"input": "Hi", "instructions": ["x"]}),
+        ("responses", {"input": "Hi", "max_tokens": 5}),
+        ("chat/completions", {"messages": HELLO, "instructions": "Be brief."}),
     ],
 )
 def test_a_request_that_is_wrong_is_refused_as_such(
