@@ -19,13 +19,12 @@ from multiprocessing.connection import Connection
 from typing import Any, ClassVar, TypeAlias, cast
 
 from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefused
-from memagent.messages import ChatRequest, FinishReason
+from memagent.messages import ChatRequest
 from memagent_engines.in_process import EngineModel
-from memagent_engines.sharing import Asked, Drawn, Engine
+from memagent_engines.sharing import FINISH, Asked, Drawn, Engine
 
 STOP_LIMIT = 30.0
 """Seconds that the process has to end by itself before it is killed."""
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _UNUSABLE = (ImportError, OSError, TypeError, ValueError)
 """What says at the start that the engine is missing, or a setting or the folder wrong."""
 _Outcome: TypeAlias = Drawn | tuple[type[ModelError], str] | None
@@ -194,10 +193,10 @@ async def _answer(engine: Any, ids: list[int], sampling: dict[str, Any], tokens:
         return ModelError, f"SGLang failed: {type(error).__name__}: {error}"
     meta = reply["meta_info"]
     reason = meta["finish_reason"]
-    if reason["type"] not in _FINISH:
+    if reason["type"] not in FINISH:
         return BadResponse, f"SGLang ended a reply early ({reason!r}); see its log"
     logprobs = tuple(min(0.0, at[0]) for at in meta["output_token_logprobs"]) if tokens else None
-    finish, cached = _FINISH[reason["type"]], meta["cached_tokens"]
+    finish, cached = FINISH[reason["type"]], meta["cached_tokens"]
     return Drawn(reply["text"], tuple(reply["output_ids"]), logprobs, finish, cached)
 
 

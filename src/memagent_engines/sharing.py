@@ -18,6 +18,8 @@ from memagent.messages import ChatRequest, FinishReason
 from memagent.tokens import TokenizerFile
 
 T = TypeVar("T")
+FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+"""By what engines say; with any other word they broke off."""
 
 
 @dataclass(frozen=True)

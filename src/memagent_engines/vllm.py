@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefused
-from memagent.messages import ChatRequest, FinishReason
+from memagent.messages import ChatRequest
 from memagent_engines.in_process import EngineModel
 from memagent_engines.lora import read_lora
-from memagent_engines.sharing import Asked, Drawn, Engine
+from memagent_engines.sharing import FINISH, Asked, Drawn, Engine
 
 ENVIRONMENT = {
     # Standard output is for answers.
@@ -32,7 +32,6 @@ STOP_LIMIT = 30.0
 where it leaves shared memory behind."""
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Largest ranks of adapters that vLLM can be started for."""
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 class VllmModel(EngineModel):
@@ -94,7 +93,7 @@ class _Vllm:
         except Exception as error:  # whatever vLLM raises, its worker too
             raise self._translate(error) from error
         (reply,) = outcome.outputs
-        if reply.finish_reason not in _FINISH:
+        if reply.finish_reason not in FINISH:
             raise BadResponse(f"vLLM ended a reply early ({reply.finish_reason!r}); see its log")
         drawn = tuple(reply.token_ids)
         logprobs = (
@@ -102,7 +101,7 @@ class _Vllm:
             if ask.tokens
             else None
         )
-        finish, cached = _FINISH[reply.finish_reason], outcome.num_cached_tokens or 0
+        finish, cached = FINISH[reply.finish_reason], outcome.num_cached_tokens or 0
         return Drawn(reply.text, drawn, logprobs, finish, cached)
 
     async def load(self, folder: str) -> None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from memagent import RunStore
 from memagent.errors import MemagentError
-from memagent.models import ChatModel, ConcurrencyLimit
+from memagent.models import ChatModel, ConcurrencyLimit, Metered
 from memagent_serve.chat import ChatForm
 from memagent_serve.desk import Desk
 from memagent_serve.engine import Engine
@@ -45,7 +45,7 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
         model: answers. Requests that fit its window reach its server unchanged, if it has one.
         settings: of the endpoint.
     """
-    settings = settings or Settings()
+    model, settings = Metered(model), settings or Settings()
     given = settings.store
     store = given if isinstance(given, RunStore) else RunStore(given or RunStore.default_path())
     engine = Engine(model, settings.window)

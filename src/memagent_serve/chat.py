@@ -18,12 +18,13 @@ READINGS = "messages metadata model seed store stream stream_options temperature
 class ChatForm:
     """Chat completions: see `Form`."""
 
-    path = "/chat/completions"
+    path, field = "/chat/completions", "messages"
+    limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
     readings: frozenset[str] = frozenset(READINGS.split())
 
     def read(self, fields: dict[str, Any]) -> Conversation:
         """See `Form`."""
-        most = limit_of(fields.get("max_completion_tokens"), fields.get("max_tokens"))
+        most = limit_of(*map(fields.get, self.limits))
         return Conversation(list_of(fields, "messages"), list_of(fields, "tools"), most)
 
     def rewrite(
@@ -68,9 +69,8 @@ class ChatForm:
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`."""
-        paid = _usage(prepared.paid)
-        usage = {"usage": add_usage(whole["usage"], paid)} if whole.get("usage") else {}
-        return {**whole, **usage, FIELD: prepared.report}
+        usage = add_usage(whole.get("usage"), _usage(prepared.paid))
+        return {**whole, "usage": usage, FIELD: prepared.report}
 
     def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
         """See `Form`."""

@@ -82,20 +82,16 @@ class Engine:
         while isinstance(inner, Wrapper):
             inner = inner.inner
         # Ollama's own route takes other bytes, and its `/v1` drops what exceeds a window that it doesn't report.
-        self._served: OpenAIModel | None = None
+        self.served: OpenAIModel | None = None
+        """Takes the bytes of requests; without it, the model is called from here."""
         if isinstance(inner, OpenAIModel) and not isinstance(inner, OllamaModel):
-            self._served = inner
+            self.served = inner
         self.name = inner.model if isinstance(inner, OpenAIModel) else model.name
         """By which requests name the model: as its server does."""
         self._known: tuple[float, int | None] | None = None
         """The window, and until when it is believed."""
         self._http = dict[str, httpx.AsyncClient]()
         """By base URL."""
-
-    @property
-    def served(self) -> bool:
-        """Whether the model has a server that takes the bytes of requests; otherwise it is called from here."""
-        return self._served is not None
 
     async def window(self) -> int | None:
         """Tokens of prompt plus output; None if nobody says it."""
@@ -104,7 +100,7 @@ class Engine:
             until = now + WINDOW_SECONDS
             try:
                 # Once: with the model's retries, a request that fits would wait for a server that is gone.
-                said = await (self._served or self.model).window()
+                said = await (self.served or self.model).window()
             except ModelError as error:
                 if self._window is None and self._known is None:
                     raise
@@ -147,8 +143,6 @@ class Engine:
         raw: bytes,
         headers: Mapping[str, str],
         messages: Sequence[Message] = (),
-        *,
-        packed: bool = True,
     ) -> AsyncGenerator[Reply]:
         """Sends bytes to the engine; its connection is closed when the block ends.
 
@@ -157,9 +151,8 @@ class Engine:
         Args:
             path: below the base URL: `/chat/completions`.
             raw: the body.
-            headers: of the caller's request.
+            headers: of the caller's request; without `accept-encoding` the response isn't packed.
             messages: of the request, which choose among several servers.
-            packed: the caller may get a packed response; otherwise it comes as text.
 
         Raises:
             ConnectionFailed: the engine can't be reached, or its response broke off.
@@ -168,15 +161,15 @@ class Engine:
             RequestRefused: it redirects to where the request would be lost.
             ConfigError: the model runs in this process.
         """
-        if self._served is None:
+        if self.served is None:
             raise ConfigError(f"the model {self.name!r} runs in this process and has no server")
-        router = self._served.router
+        router = self.served.router
         for others in (True, False):
             response = refusal = None
             try:
                 async with (
                     router.turn(messages, len(raw) // BYTES_PER_TOKEN) as server,
-                    self._post(server, path, raw, headers, packed=packed) as response,
+                    self._post(server, path, raw, headers) as response,
                 ):
                     if not response.is_error:
                         yield Reply(response)
@@ -197,15 +190,13 @@ class Engine:
 
     @asynccontextmanager
     async def _post(
-        self, server: Server, path: str, raw: bytes, headers: Mapping[str, str], *, packed: bool
+        self, server: Server, path: str, raw: bytes, headers: Mapping[str, str]
     ) -> AsyncGenerator[httpx.Response]:
         """Sends bytes to one server, as `send` does."""
         endpoint = server.endpoint
         client = await server.clients.get()
         sent = {name: headers[name] for name in FORWARDED if name in headers}
         sent = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "memagent"} | sent
-        if not packed:
-            sent["accept-encoding"] = "identity"
         http = self._client(server)
         request = http.build_request(
             "POST",

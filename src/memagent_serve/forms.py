@@ -33,6 +33,10 @@ class Form(Protocol):
 
     path: str
     """Below the engine's base URL."""
+    field: str
+    """With the messages."""
+    limits: tuple[str, ...]
+    """Fields that bound the output's tokens; the first one that is given counts."""
     readings: frozenset[str]
     """Fields that a reading honours, or that don't change an answer. With any other one the engine answers."""
 
@@ -73,13 +77,14 @@ def list_of(fields: Mapping[str, Any], name: str) -> list[Any]:
 
 def limit_of(*given: Any) -> int | None:
     """The first number of tokens that isn't left out."""
-    return next((n for n in given if isinstance(n, int) and n > 0), None)
+    return next((n for n in given if type(n) is int and n > 0), None)
 
 
-def add_usage(theirs: dict[str, Any], paid: dict[str, Any]) -> dict[str, Any]:
-    """The engine's usage of the last call, plus what was paid before it, in the same form."""
+def add_usage(theirs: dict[str, Any] | None, paid: dict[str, Any]) -> dict[str, Any]:
+    """The engine's usage of the last call, if it says one, plus what was paid before it, in the same form."""
+    theirs = theirs or {}
     sums = {
-        name: add_usage(theirs.get(name) or {}, cast("dict[str, Any]", more))
+        name: add_usage(theirs.get(name), cast("dict[str, Any]", more))
         if isinstance(more, dict)
         else (theirs.get(name) or 0) + more
         for name, more in paid.items()

@@ -6,21 +6,18 @@ import asyncio
 from typing import Any
 
 from memagent import ChatRequest, Sampling, Usage
-from memagent.errors import ConfigError, RequestRefused
+from memagent.errors import RequestRefused
 from memagent.messages import FinishReason
 from memagent_serve.engine import Engine
 from memagent_serve.forms import Form, Said, limit_of
 from memagent_serve.overflow import Conversation
-from memagent_serve.refusals import Refusal
+from memagent_serve.refusals import Refusal, checked
 
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-HONOURED = "instructions stop max_tokens max_completion_tokens max_output_tokens"
-WITHOUT_EFFECT = (
-    "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier "
+TAKEN = (
+    "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier stop "
     "tool_choice truncation"
 )
-TAKEN = frozenset((*HONOURED.split(), *WITHOUT_EFFECT.split()))
-"""Fields that such models honour, or that don't change an answer, besides those that a reading takes."""
+"""Fields that such models honour, or that don't change an answer, besides limits and those that a reading takes."""
 IDLE: dict[str, Any] = {
     "modalities": ["text"],
     "n": 1,
@@ -56,7 +53,8 @@ async def complete(
         Refusal: the request asks for what such models don't do.
         MemagentError: the model failed.
     """
-    given = [(n, value) for n, value in fields.items() if n not in TAKEN | form.readings]
+    taken = {*TAKEN.split(), *form.limits, *form.readings}
+    given = [(n, value) for n, value in fields.items() if n not in taken]
     asked = [n for n, value in given if value and value != IDLE.get(n)]
     if asked:
         raise Refusal(
@@ -65,12 +63,13 @@ async def complete(
             "leave it out, or serve the model with vLLM or SGLang",
             param=asked[0],
         )
-    for field in LIMITS:
+    for field in form.limits:
         if fields.get(field) is not None and limit_of(fields[field]) is None:
             raise Refusal(400, f"{field} must be at least 1, got {fields[field]!r}", param=field)
     messages, _ = await conversation.read()
     if not messages:
-        raise Refusal(400, "the request has no messages: send at least one", param="messages")
+        what = f"{form.field} holds no message that can be read: send at least one"
+        raise Refusal(400, what, param=form.field)
     window, most = await engine.window(), conversation.most
     if most is None:
         counter = await engine.model.counter()
@@ -78,16 +77,14 @@ async def complete(
         most = max(1, (window or prompt + UNSAID) - prompt)
     heat = {n: fields[n] for n in ("temperature", "top_p") if fields.get(n) is not None}
     stop = fields.get("stop") or ()
-    try:
-        request = ChatRequest(
-            messages=tuple(messages),
-            max_tokens=most,
-            sampling=Sampling(**heat),
-            seed=fields.get("seed"),
-            stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        )
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"the request can't be read: {error}") from None
+    request = checked(
+        ChatRequest,
+        messages=messages,
+        max_tokens=most,
+        sampling=Sampling(**heat),
+        seed=fields.get("seed"),
+        stop=(stop,) if isinstance(stop, str) else stop,
+    )
     try:
         done = await engine.model.complete(request)
     except RequestRefused as error:  # the caller's request, word for word

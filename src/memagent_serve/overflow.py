@@ -99,7 +99,7 @@ class Overflow:
         try:
             messages, tools = await conversation.read()
             room, limit = await self.room(conversation), await self._limit(conversation)
-            return await self._engine.exceeds(messages, tools, room, limit)
+            return bool(messages) and await self._engine.exceeds(messages, tools, room, limit)
         except ConfigError:
             return False
 

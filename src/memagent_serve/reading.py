@@ -8,33 +8,35 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
+from pydantic import StrictInt
+
 from memagent import MemoryAgent, Result, RunStore, Sampling, Usage, open_document
 from memagent.memory.corpus import name_run
+from memagent.messages import Leaf
 from memagent.models import ChatModel
 from memagent.texts import plural
 from memagent_serve.long_messages import LongMessage
-from memagent_serve.refusals import Refusal
+from memagent_serve.refusals import Refusal, checked
 from memagent_serve.settings import Settings
 from memagent_serve.wire import Progress
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a request says about how to read."""
+class Asked(Leaf):
+    """What a request says about how to read, and to answer."""
 
     owner: str
     """Whose request it is: others' runs are not shared."""
     temperature: float | None = None
     top_p: float | None = None
-    seed: int | None = None
+    seed: StrictInt | None = None
+    stream: bool | None = None
+    instructions: str | None = None
 
     @classmethod
     def of(cls, fields: dict[str, Any], owner: str) -> Asked:
-        """What the fields of a request say; a `Refusal` if the seed isn't an integer."""
-        seed = fields.get("seed")
-        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
-            raise Refusal(400, f"seed={seed!r:.80} is not an integer", param="seed")
-        return cls(owner, fields.get("temperature"), fields.get("top_p"), seed)
+        """What the fields of a request say; a `Refusal` if one has another type."""
+        known = {name: fields[name] for name in cls.model_fields.keys() & fields.keys()}
+        return checked(cls, **known | {"owner": owner})
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,10 @@ class Reader:
 
     def _agent(self, asked: Asked) -> MemoryAgent:
         given = dict(self._reading)
-        heat = {"temperature": asked.temperature, "top_p": asked.top_p}
-        heat = {name: value for name, value in heat.items() if value is not None}
-        if heat:
+        if heat := asked.model_dump(include={"temperature", "top_p"}, exclude_none=True):
             base: Sampling = given.get("sampling") or Sampling()
-            given["sampling"] = Sampling(**{**base.model_dump(), **heat})
-        if asked.seed is not None:
-            given["seed"] = asked.seed
+            given["sampling"] = Sampling(**base.model_dump() | heat)
+        given |= asked.model_dump(include={"seed"}, exclude_none=True)
         return MemoryAgent(self._model, store=self._store, **given)
 
     async def _finish(
@@ -126,11 +125,5 @@ class Reader:
                 code=result.stop_reason.value,
                 headers={"X-Memagent-Run": run_id},
             )
-        return Reading(result, tokens, subtract(result.usage, before))
-
-
-def subtract(usage: Usage, before: Usage) -> Usage:
-    """What was spent since."""
-    return Usage(
-        **{name: getattr(usage, name) - getattr(before, name) for name in Usage.model_fields}
-    )
+        paid = {name: spent - getattr(before, name) for name, spent in result.usage}
+        return Reading(result, tokens, Usage(**paid))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from starlette.responses import JSONResponse
 
 from memagent import errors
+from memagent.texts import describe_problem
+
+T = TypeVar("T")
 
 OVERFLOW = "context_length_exceeded"
 """OpenAI's code for a request that exceeds the window."""
@@ -51,6 +55,15 @@ class Refusal(Exception):
     def response(self) -> JSONResponse:
         """The whole response."""
         return JSONResponse(self.body(), self.status, headers=self.headers)
+
+
+def checked(kind: type[T], **fields: Any) -> T:
+    """A value of a pydantic type; a `Refusal` that names the field if one is wrong."""
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        param = str(error.errors()[0]["loc"][0])
+        raise Refusal(400, describe_problem(error), param=param) from None
 
 
 class ClientLeft(Exception):

@@ -20,9 +20,7 @@ from memagent_serve.overflow import Conversation, Prepared
 from memagent_serve.refusals import Refusal
 from memagent_serve.wire import event, while_connected
 
-READINGS = (
-    "context_management include input metadata model seed store stream temperature top_p user"
-)
+READINGS = "context_management include input instructions metadata model seed store stream temperature top_p user"
 STATE = ("previous_response_id", "conversation", "prompt")
 """Fields that refer to what only the engine knows: such requests pass, and can't be counted."""
 
@@ -30,13 +28,14 @@ STATE = ("previous_response_id", "conversation", "prompt")
 class ResponsesForm:
     """Responses: see `Form`."""
 
-    path = "/responses"
+    path, field, limits = "/responses", "input", ("max_output_tokens",)
     readings: frozenset[str] = frozenset(READINGS.split())
 
     def read(self, fields: dict[str, Any]) -> Conversation:
         """See `Form`."""
-        most = limit_of(fields.get("max_output_tokens"))
-        if any(fields.get(name) for name in STATE):
+        most = limit_of(*map(fields.get, self.limits))
+        refers = any(kind_of(item) == "item_reference" for item in list_of(fields, "input"))
+        if refers or any(fields.get(name) for name in STATE):
             return Conversation([], [], most)
         rules = list_of(fields, "context_management")
         found = [rule.get("compact_threshold") for rule in rules if kind_of(rule) == COMPACTION]
@@ -105,13 +104,12 @@ class ResponsesForm:
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`. A history that was shortened comes as an item, if the request manages its context."""
-        paid = _usage(prepared.paid)
-        usage = {"usage": add_usage(whole["usage"], paid)} if whole.get("usage") else {}
+        usage = add_usage(whole.get("usage"), _usage(prepared.paid))
         managed = fields.get("context_management") and prepared.report.get("summaries")
         state = prepared.state if managed else None
         packed = [] if state is None else [pack(prepared.messages, state, fields)]
         report = {FIELD: prepared.report} if prepared.report else {}
-        return {**whole, **usage, "output": [*packed, *whole["output"]], **report}
+        return {**whole, "usage": usage, "output": [*packed, *whole["output"]], **report}
 
     def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
         """See `Form`. The item is in the last event only: the engine numbers those that it streams."""

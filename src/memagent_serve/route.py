@@ -73,7 +73,7 @@ class Endpoint:
                 "the request exceeds the model's window, and this endpoint doesn't read such requests "
                 "(--overflow refuse)",
                 code=OVERFLOW,
-                param="messages",
+                param=self._form.field,
             )
         self._desk.check_name(fields)
         await (await call.answer(needed=needed))(scope, receive, send)
@@ -145,7 +145,7 @@ class _Call:
                 )
             return prepared, await self._own(prepared)
 
-        if self._fields.get("stream"):
+        if asked.stream:
             return Streamed(self._stream(work), STREAM_HEADERS)
         return await while_connected(self._request.receive, self._whole(work))
 
@@ -154,7 +154,7 @@ class _Call:
         if said is not None:
             return _write(self._form.write(said, prepared.report), prepared)
         raw, headers = self._rewritten(prepared)
-        async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
+        async with self._desk.engine.send(self._form.path, raw, headers) as reply:
             came = b"".join([piece async for piece in reply.pieces()])
         if reply.status != 200:
             return Response(came, reply.status, reply.headers | prepared.headers)
@@ -213,7 +213,7 @@ class _Call:
                 yield piece
             return
         raw, headers = self._rewritten(prepared)
-        async with self._desk.engine.send(self._form.path, raw, headers, packed=False) as reply:
+        async with self._desk.engine.send(self._form.path, raw, headers) as reply:
             if reply.status != 200:
                 came = b"".join([piece async for piece in reply.pieces()])
                 yield event(json.dumps(_error_of(reply.status, came)))

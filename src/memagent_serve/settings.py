@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field, PositiveInt, field_validator
+
 from memagent import RunStore
 from memagent.errors import ConfigError
+from memagent.messages import Options
 
 Overflow = Literal["read", "refuse"]
 MIB = 2**20
@@ -23,37 +26,35 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Options, arbitrary_types_allowed=True):
     """How an endpoint treats requests, and whose.
 
     Raises:
-        ConfigError: a key is empty or can't be a header's value, or a limit is below 1.
+        ConfigError: a key is empty or can't be a header's value, or another value is wrong.
     """
 
-    keys: tuple[str, ...] = field(default=(), repr=False)
+    keys: tuple[str, ...] = Field(default=(), repr=False)
     """Any of them lets a request in (`Authorization: Bearer KEY`). Without keys only this machine may ask."""
     overflow: Overflow = "read"
     """What to do with a request that exceeds the model's window: `read` it through a memory, or `refuse` it."""
-    max_body: int = 32 * MIB
+    max_body: PositiveInt = 32 * MIB
     """Maximum bytes of a request's body, and of the same unpacked."""
-    max_requests: int = 64
+    max_requests: PositiveInt = 64
     """Requests at once; the next one gets a 429."""
-    window: int | None = None
+    window: PositiveInt | None = None
     """The model's window in tokens, if it doesn't report it."""
-    reading: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    reading: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     """Arguments of `MemoryAgent`, other than model and store."""
     store: RunStore | Path | None = None
     """Where runs are kept; None is `RunStore.default_path()`."""
 
-    def __post_init__(self) -> None:
-        for key in self.keys:
-            if not key or not key.isascii() or not key.isprintable() or " " in key:
-                # The value is left out: it is a secret.
+    @field_validator("keys", mode="before")  # pydantic's own errors would show the value
+    @classmethod
+    def _check(cls, keys: Iterable[object]) -> Iterable[object]:
+        for key in (keys := (keys,) if isinstance(keys, str) else tuple(keys)):
+            if not isinstance(key, str) or not re.fullmatch("[!-~]+", key):
                 raise ConfigError(
-                    f"a key of {len(key)} characters is empty or has a blank, a line end or a non-ASCII character; "
-                    f"give another"
+                    f"a key of {len(str(key))} characters is empty or has a blank, a line end or a non-ASCII "
+                    f"character; give another"
                 )
-        for name in ("max_body", "max_requests"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+        return keys

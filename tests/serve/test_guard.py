@@ -1,5 +1,7 @@
 """Who gets in: keys, and web pages that try without."""
 
+from typing import Any
+
 import httpx
 import pytest
 from openai import AuthenticationError, OpenAI
@@ -124,6 +126,25 @@ def test_keys_that_no_header_can_hold_are_refused(key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Settings(keys=("good", key))
     assert "good" not in str(caught.value)
+
+
+@pytest.mark.parametrize("keys", [["good", 5], "a secret"])
+def test_keys_of_another_type_are_refused_unshown(keys: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(keys=keys)
+    assert "good" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_one_key_is_not_taken_for_its_letters() -> None:
+    one: Any = "secret"
+    assert Settings(keys=one).keys == ("secret",)
+
+
+@pytest.mark.parametrize("value", [{"window": 0}, {"max_body": 0}, {"overflow": "reed"}])
+def test_settings_out_of_range_are_refused_with_their_value(value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"got {next(iter(value.values()))!r}"):
+        Settings(**value)
 
 
 def test_the_settings_do_not_show_keys() -> None:

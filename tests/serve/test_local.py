@@ -20,6 +20,7 @@ from memagent_serve import wire
 
 PARTS: Any = [{"type": "text", "text": text} for text in (DOCUMENT, QUESTION)]
 HELLO: Any = [{"role": "user", "content": "Hi"}]
+LONG_TOOLS = [{"type": "function", "function": {"name": "f", "description": "do " * 9000}}]
 
 
 def client_of(url: str) -> OpenAI:
@@ -60,9 +61,19 @@ def test_short_requests_are_answered_in_both_forms(store: RunStore) -> None:
         ("chat/completions", {}),
         ("chat/completions", {"messages": []}),
         ("chat/completions", {"messages": "hi"}),
+        ("chat/completions", {"messages": [], "tools": LONG_TOOLS}),
         ("chat/completions", {"messages": HELLO, "max_tokens": -5}),
+        ("chat/completions", {"messages": HELLO, "max_tokens": True}),
+        ("chat/completions", {"messages": HELLO, "stop": 5}),
+        ("chat/completions", {"messages": HELLO, "stop": {"a": 1}}),
+        ("chat/completions", {"messages": HELLO, "stream": "x"}),
+        ("chat/completions", {"messages": HELLO, "seed": 1.5}),
         ("responses", {}),
         ("responses", {"input": 5}),
+        ("responses", {"input": [{"type": "item_reference", "id": "msg_1"}]}),
+        ("responses", {"input": "Hi", "instructions": ["x"]}),
+        ("responses", {"input": "Hi", "max_tokens": 5}),
+        ("chat/completions", {"messages": HELLO, "instructions": "Be brief."}),
     ],
 )
 def test_a_request_that_is_wrong_is_refused_as_such(
@@ -72,7 +83,17 @@ def test_a_request_that_is_wrong_is_refused_as_such(
     with listening_with(model, store) as url:
         response = httpx.post(f"{url}/{path}", json={"model": model.name, **body})
     assert response.status_code == 400, response.text
+    required = "input" if path == "responses" else "messages"
+    assert response.json()["error"]["param"] == [required, *body][-1]
     assert model.requests == []
+
+
+def test_usage_that_a_model_does_not_report_is_counted(store: RunStore) -> None:
+    with listening_with(ScriptedModel([Completion(text="Hi")]), store) as url:
+        reply = httpx.post(f"{url}/chat/completions", json={"messages": HELLO})
+    usage = reply.json()["usage"]
+    assert usage["completion_tokens"] == 2
+    assert usage["prompt_tokens"] > 2
 
 
 def test_what_the_model_refuses_is_the_callers_fault(store: RunStore) -> None:

@@ -18,7 +18,7 @@ from openai import (
     OpenAI,
     PermissionDeniedError,
 )
-from tests.models.chat_server import CHATML, CHATML_TOOLS, Behaviour, Handler, hang_up, send
+from tests.models.chat_server import CHATML, CHATML_TOOLS, Behaviour, Handler, chat, hang_up, send
 from tests.serve.conftest import MODEL, Serve, listening, listening_with
 from tests.serve.engine import Engine, read_or_echo, refuse, serving
 
@@ -303,6 +303,20 @@ def test_other_fields_have_the_engine_answer_from_notes(engine: Engine, client: 
     (found,) = reply.memagent["read"]
     assert found["message"] == 1
     assert reply.usage.prompt_tokens > 1000  # that of the reading, too
+
+
+def test_what_was_paid_is_said_though_the_engine_reports_no_usage(
+    engine: Engine, client: OpenAI
+) -> None:
+    def act(handler: Handler) -> None:
+        if "response_format" not in handler.body:
+            read_or_echo(handler)
+        else:
+            send(200, chat("Hi") | {"usage": None})(handler)
+
+    engine.default = act
+    reply = ask(client, user(), response_format={"type": "json_object"})
+    assert reply.usage.prompt_tokens > 1000
 
 
 def test_a_follow_up_is_answered_from_the_notes(engine: Engine, client: OpenAI) -> None:

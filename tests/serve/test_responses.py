@@ -366,6 +366,9 @@ def test_state_of_the_engine_is_left_to_it(engine: Engine, client: OpenAI) -> No
     engine.others["/v1/responses"] = refuse(400, "maximum context length is 2048 tokens")
     with pytest.raises(BadRequestError, match="2048"):  # the engine's own words
         client.responses.create(model=MODEL, input=given, previous_response_id="resp_0")
+    reference: Any = {"type": "item_reference", "id": "msg_0"}
+    with pytest.raises(BadRequestError, match="2048"):
+        client.responses.create(model=MODEL, input=[reference, *given])
     with pytest.raises(BadRequestError, match="keeps no responses"):
         client.responses.compact(model=MODEL, previous_response_id="resp_0")
     with pytest.raises(NotFoundError):
