@@ -113,3 +113,13 @@ def test_answers() -> None:
         _, _, _, n, right, hedged, *others = line.strip("| ").split(" | ")
         assert (n, hedged) == ("200", "0.000")
         assert f"| {row} | {' | '.join([right, *others])} |" in PAGE
+
+
+def test_the_demo_task_of_nano() -> None:
+    (cell,) = CELLS["notes"]
+    smol, nano = (
+        scores(read_records(RESULTS / arm), cell, MEMORY_GATE) for arm in ("notes", "notes-nano")
+    )
+    models = " ".join((ROOT / "docs" / "models.md").read_text(encoding="utf-8").split())
+    assert f"answers {sum(smol):.0f} right, `nano` {sum(nano):.0f}." in models
+    assert len(smol) == len(nano) == 12
