@@ -1,5 +1,7 @@
 """From rows to documents, questions and answers."""
 
+from datetime import date
+
 import pytest
 
 from memagent_train.data.columns import BadRow, read_row
@@ -79,6 +81,7 @@ def test_a_dot_goes_into_a_column_unless_one_has_that_name() -> None:
         ({}, {"answers": []}, "'answers' has no answer"),
         ({}, {"answers": None}, r"'answers' has None"),
         ({}, {"answers": b"yes"}, r"'answers' has b'yes' \(bytes\)"),
+        ({}, {"answers": [date(2020, 1, 2)]}, r"kind = 'jsonl' keeps it as it is written"),
         ({}, {"answers": True}, r"'answers' has True \(bool\)"),
         ({}, {"answers": float("nan")}, r"'answers' has nan \(float\)"),
         ({}, {"answers": [1.5, float("-inf")]}, r"'answers' has -inf \(float\)"),
