@@ -60,6 +60,7 @@ def _load(settings: HubSettings) -> Dataset:
     try:
         # Imported here: it takes 2 s, and only this kind of source needs it.
         import datasets.config
+        from datasets.exceptions import DatasetGenerationError
     except ImportError as error:
         raise DataError(name_extra("a source of kind 'hub'", "train")) from error
     # Otherwise a request tells the hub that a local file was read. `load_dataset` takes no switch for it.
@@ -84,9 +85,12 @@ def _load(settings: HubSettings) -> Dataset:
     except (
         Exception
     ) as error:  # datasets, the hub's client, pyarrow and fsspec have no error in common
+        # This one says only that there was another.
+        bare = type(error) is DatasetGenerationError
+        why = (error.__cause__ or error) if bare else error
         raise DataError(
-            f"the data set {settings.path!r} (split {settings.split!r}) cannot be loaded: {type(error).__name__}: "
-            f"{' '.join(str(error).split())}. Give a name on the hub (in the local cache if there "
+            f"the data set {settings.path!r} (split {settings.split!r}) cannot be loaded: {type(why).__name__}: "
+            f"{' '.join(str(why).split())}. Give a name on the hub (in the local cache if there "
             f"is no network), a folder, or a parquet, JSON or CSV file"
         ) from error
     return found

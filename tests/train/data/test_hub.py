@@ -85,6 +85,9 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     (bad := tmp_path / "a.parquet").write_bytes(b"no parquet")
     with pytest.raises(DataError, match="cannot be loaded"):
         opened(bad)
+    (tmp_path / "latin.csv").write_bytes("café".encode("latin-1"))
+    with pytest.raises(DataError, match="UnicodeDecodeError: 'utf-8' codec can't decode byte 0xe9"):
+        opened(tmp_path / "latin.csv")
     (odd := tmp_path / "a.xlsx").write_bytes(b"x")
     with pytest.raises(DataError, match=r"unsupported format: give one that ends in \.parquet"):
         opened(odd)
