@@ -15,7 +15,6 @@ from memagent_train.algorithm import AlgorithmSettings
 from memagent_train.errors import TrainingError
 from memagent_train.estimators import (
     ADVANTAGES,
-    broadcast_to_rows,
     keep_groups,
     overlong_penalty,
     step_advantages,
@@ -72,14 +71,12 @@ def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
         if not (rollout.overlong and algorithm.overlong_mask)
     }
     places = [place for place, row in weighed.items() if row.sampled]
-    owner_N = torch.tensor([g for g, _ in places], dtype=torch.long)
-    advantages_N = broadcast_to_rows(advantages_G, owner_N).tolist()
     rows = tuple(
         TrainingRow(
             weighed[g, c],
-            advantage + algorithm.step_weight * float(steps_GC[g, c]),
+            float(advantages_G[g]) + algorithm.step_weight * float(steps_GC[g, c]),
         )
-        for (g, c), advantage in zip(places, advantages_N, strict=True)
+        for g, c in places
     )
     informative = informative or (algorithm.step_weight > 0 and bool(steps_GC.any()))
     return Group(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from memagent_train.advantages import TrainingRow
-from memagent_train.estimators import broadcast_to_tokens, row_weights
+from memagent_train.estimators import row_weights
 from memagent_train.rollouts import Row
 
 PADDING = -1
@@ -193,22 +193,20 @@ def tensors(
         device: where the tensors go.
 
     Returns:
-        `prompt_ids`, `prompt_mask` (N, P), padded on the left; `completion_ids`, `completion_mask`, `advantages`,
+        `prompt_ids`, `prompt_mask` (N, P), padded on the left; `completion_ids`, `completion_mask`,
         `sampling_per_token_logps` (N, T), padded on the right; `tool_mask` (N, T): the weight of a token in the loss,
-        0 for those that weren't sampled. The loss multiplies policy and KL terms by it, like a mask.
+        0 for those that weren't sampled. The loss multiplies policy and KL terms by it, like a mask. `advantages` (N).
     """
     prompts = [list(row.row.prompt_ids) for row in rows]
     responses = [list(row.row.response_ids) for row in rows]
-    masks_NT = _pad([row.row.loss_mask for row in rows], 0).float()
-    weighted_NT = masks_NT * torch.tensor(weights, dtype=torch.float32)[:, None]
-    advantages_N = torch.tensor([row.advantage for row in rows], dtype=torch.float32)
+    masks_NT = _pad([row.row.loss_mask for row in rows], 0)
     made = {
         "prompt_ids": _pad(prompts, pad, left=True),
         "prompt_mask": _pad([[1] * len(ids) for ids in prompts], 0, left=True),
         "completion_ids": _pad(responses, pad),
         "completion_mask": _pad([[1] * len(ids) for ids in responses], 0),
-        "tool_mask": weighted_NT,
-        "advantages": broadcast_to_tokens(advantages_N, (masks_NT > 0).float()),
+        "tool_mask": masks_NT * torch.tensor(weights, dtype=torch.float32)[:, None],
+        "advantages": torch.tensor([row.advantage for row in rows], dtype=torch.float32),
         "sampling_per_token_logps": _pad([row.row.logprobs for row in rows], 0.0),
     }
     return {name: tensor.to(device) for name, tensor in made.items()}

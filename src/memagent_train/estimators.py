@@ -96,28 +96,6 @@ def step_advantages(rewards_GC: Tensor, scale: str = "none") -> Tensor:
     return ADVANTAGES[scale](rewards_GC.reshape(1, -1)).reshape(rewards_GC.shape)
 
 
-def broadcast_to_rows(advantages_R: Tensor, owner_N: Tensor) -> Tensor:
-    """Multi-Conv (MemAgent): every conversation gets the advantage of its rollout.
-
-    Args:
-        advantages_R: advantages of R rollouts.
-        owner_N: index of each row's rollout.
-
-    Returns:
-        advantages_N.
-    """
-    return advantages_R[owner_N]
-
-
-def broadcast_to_tokens(advantages_N: Tensor, mask_NT: Tensor) -> Tensor:
-    """Every sampled token gets the advantage of its conversation, others get 0.
-
-    Returns:
-        advantages_NT.
-    """
-    return advantages_N[:, None] * mask_NT
-
-
 def row_weights(tokens_N: Tensor, group_N: Tensor) -> Tensor:
     """Weights of rows that turn a mean over the tokens of a batch into the mean over groups (MemAgent's loss).
 

@@ -300,7 +300,7 @@ class RolloutTrainer(GRPOTrainer):
             elif ratio == "truncated" or self.batch.updates_per_step > 1:
                 chunk["old_per_token_logps"] = self._logps(self.model, chunk)
             if ratio == "truncated":
-                chunk["advantages"] = chunk["advantages"] * truncated_weights(
+                chunk["advantages"] = chunk["advantages"][:, None] * truncated_weights(
                     chunk["old_per_token_logps"], sampled_NT, self.algorithm.ratio_cap
                 )
             if self.beta:

@@ -118,7 +118,7 @@ def test_tensors_are_padded_towards_the_response() -> None:
         "completion_ids": [[6, 7, 8], [4, 0, 0], [1, 0, 0]],
         "completion_mask": [[1, 1, 1], [1, 0, 0], [1, 0, 0]],
         "tool_mask": [[0.5, 0.0, 0.5], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0]],
-        "advantages": [[2.0, 0.0, 2.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]],
+        "advantages": [2.0, -1.0, 0.0],
         "sampling_per_token_logps": [[-0.5, 0.0, -1.5], [-0.25, 0.0, 0.0], [0.0, 0.0, 0.0]],
     }
     assert made["prompt_ids"].dtype == torch.long

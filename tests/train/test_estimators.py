@@ -102,14 +102,6 @@ class TestStepAdvantages:
         assert estimators.step_advantages(torch.empty(2, 0)).shape == (2, 0)
 
 
-def test_an_advantage_goes_to_all_rows_and_sampled_tokens_of_its_rollout() -> None:
-    advantages_N = estimators.broadcast_to_rows(torch.tensor([0.5, -2.0]), torch.tensor([0, 0, 1]))
-    assert advantages_N.tolist() == [0.5, 0.5, -2.0]
-    mask_NT = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 1, 1]])
-    advantages_NT = estimators.broadcast_to_tokens(advantages_N, mask_NT)
-    assert advantages_NT.tolist() == [[0.5, 0.5, 0.0], [0.5, 0.0, 0.0], [0.0, -2.0, -2.0]]
-
-
 def test_row_weights_make_every_group_count_the_same() -> None:
     group_N = torch.tensor([0, 0, 1])
     weights_N = estimators.row_weights(torch.tensor([2, 1, 1]), group_N)

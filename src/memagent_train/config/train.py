@@ -86,6 +86,11 @@ class TrainConfig(Leaf):
                 f"only reward.gate_reward=true gives: set it, or leave it out"
             )
         agent = self.agent
+        if self.reward.answer_form != "given" and agent.use == MEMORY:
+            raise ConfigError(
+                f"reward.answer_form={self.reward.answer_form!r} looks for its form in answers that the memory agent "
+                f"has extracted, so they would all get 0: leave it out (the prompt set, such as 'boxed', has a form)"
+            )
         if (
             self.reward.gate_reward
             and agent.use in (MEMORY, TOOLS)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, cast
 
 from memagent_train.data.settings import ColumnSettings
@@ -112,11 +114,12 @@ def _answers(value: Any, name: str) -> tuple[str, ...]:
 
 
 def _answer(value: Any, name: str) -> str:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf:
+        return str(value).removesuffix(".0")  # a table may hold whole numbers as floats
     if not isinstance(value, str):
+        hint = "; kind = 'jsonl' keeps it as it is written" if isinstance(value, date) else ""
         raise BadRow(
-            f"column {name!r} has {_describe(value)}: an answer must be a text or a number"
+            f"column {name!r} has {_describe(value)}: an answer must be a text or a finite number{hint}"
         )
     return _text(value, name)
 

@@ -60,6 +60,7 @@ def _load(settings: HubSettings) -> Dataset:
     try:
         # Imported here: it takes 2 s, and only this kind of source needs it.
         import datasets.config
+        from datasets.exceptions import DatasetGenerationError
     except ImportError as error:
         raise DataError(name_extra("a source of kind 'hub'", "train")) from error
     # Otherwise a request tells the hub that a local file was read. `load_dataset` takes no switch for it.
@@ -68,25 +69,33 @@ def _load(settings: HubSettings) -> Dataset:
     try:
         if path.is_dir() and any((path / name).is_file() for name in SAVED):
             found: Any = _pick_split(datasets.load_from_disk(str(path)), settings)
-        elif path.is_file():
-            found = datasets.load_dataset(
-                _builder(path), data_files=str(path), split=_rename_split(settings.split)
-            )
         else:
-            found = datasets.load_dataset(
-                str(path) if path.is_dir() else settings.path,
-                settings.subset,
-                split=settings.split,
-                revision=settings.revision,
-            )
+            name, split = str(path) if path.is_dir() else settings.path, settings.split
+            options: dict[str, Any] = {"name": settings.subset, "revision": settings.revision}
+            if path.is_file():
+                name, split = _builder(path), _rename_split(split)
+                options = {"data_files": str(path)}
+            try:
+                builder = datasets.load_dataset_builder(name, **options)
+                guessed = builder.name == "csv" and builder.info.features is None
+            except ValueError:  # offline, CSV is cached under a name that these options are part of
+                guessed = not path.exists()
+            if guessed:  # by pandas: 007 would be 7, and None or NA nothing
+                columns = settings.columns
+                texts = (columns.document, columns.question, columns.answers)
+                options |= {"converters": dict.fromkeys(texts, str), "keep_default_na": False}
+            found = datasets.load_dataset(name, split=split, **options)
     except DataError:
         raise
     except (
         Exception
     ) as error:  # datasets, the hub's client, pyarrow and fsspec have no error in common
+        # This one says only that there was another.
+        bare = type(error) is DatasetGenerationError
+        why = (error.__cause__ or error) if bare else error
         raise DataError(
-            f"the data set {settings.path!r} (split {settings.split!r}) cannot be loaded: {type(error).__name__}: "
-            f"{' '.join(str(error).split())}. Give a name on the hub (in the local cache if there "
+            f"the data set {settings.path!r} (split {settings.split!r}) cannot be loaded: {type(why).__name__}: "
+            f"{' '.join(str(why).split())}. Give a name on the hub (in the local cache if there "
             f"is no network), a folder, or a parquet, JSON or CSV file"
         ) from error
     return found

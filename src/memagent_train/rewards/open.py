@@ -12,6 +12,7 @@ from memagent.messages import Completion
 from memagent.models.base import ChatModel
 from memagent.prompts.reply import UnusableReply, find_answer, visible
 from memagent.tasks import SCORERS, Sample
+from memagent.texts import repair_surrogates
 from memagent.threads import in_thread
 from memagent_train.rewards.functions import AwaitedReward, describe, is_async, load_reward
 from memagent_train.rewards.gates import gate_rewards
@@ -55,15 +56,17 @@ class Rewards:
                 raise
             verdict = Verdict(None, error=f"the reward failed: {describe(error)}")
         unscored = verdict.reward is None
+        scores = {**rollout.scores, **verdict.scores}
         return replace(
             rollout,
             status=Status.UNSCORED if unscored else Status.SCORED,
             reward=verdict.reward,
-            scores={**rollout.scores, **verdict.scores},
+            # Half a character in a user's texts can't be logged.
+            scores={repair_surrogates(name): score for name, score in scores.items()},
             step_rewards=gate_rewards(rollout)
             if self._settings.gate_reward and not unscored
             else rollout.step_rewards,
-            error=verdict.error,
+            error=repair_surrogates(verdict.error),
         )
 
     async def aclose(self) -> None:

@@ -141,6 +141,8 @@ class RolloutServer(Server):
 def _choose_error(status: int) -> type[ModelError]:
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AuthenticationFailed
-    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
         return ServerBusy
+    if status >= HTTPStatus.BAD_GATEWAY:  # what a gateway says while there is no server behind it
+        return ConnectionFailed
     return ServerFailed if status >= HTTPStatus.INTERNAL_SERVER_ERROR else RequestRefused

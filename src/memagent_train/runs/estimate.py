@@ -43,6 +43,8 @@ class Load:
     """Concurrent conversations in a device's rollouts; 0 if a server elsewhere makes them."""
     devices: int = 1
     sharding: Sharding = "none"
+    engine: float = 0
+    """Bytes that an engine beside the trainer keeps."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,13 @@ class Memory:
     """Activations of one pass over the longest rows."""
     cache: float
     """Keys and values during rollouts, when there are no activations and no gradients."""
+    engine: float
+    """Weights, keys and values of an engine beside the trainer, which keeps them."""
 
     @property
     def peak(self) -> float:
         """The larger of training and rollouts."""
-        kept = self.weights + self.optimizer + self.reference
+        kept = self.weights + self.optimizer + self.reference + self.engine
         return kept + max(self.casts + self.gradients + self.activations, self.cache)
 
     def lines(self) -> list[tuple[str, str]]:
@@ -94,6 +98,7 @@ def memory(load: Load) -> Memory:
         reference=weight * shape.parameters / whole if load.reference else 0,
         activations=_activations(load),
         cache=load.conversations * load.row_tokens * kv_bytes(shape),
+        engine=load.engine,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -87,10 +88,16 @@ def _check_sharding(config: TrainConfig) -> None:
             f"resources.sharding = {sharding!r} needs DeepSpeed, which no extra of memagent installs: "
             f"pip install deepspeed, or set it to 'fsdp'"
         )
+    # The launcher's decides, whatever the setting says of it.
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
+        sharding = "fsdp"
+    elif os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
+        sharding = "zero3"
     if sharding in ("fsdp", "zero3") and engine not in OWN_WEIGHTS:
         raise ConfigError(
-            f"resources.sharding = {sharding!r} shards the weights, so no process can generate with them "
-            f"(rollout.engine = {engine!r}): set rollout.engine to 'vllm' or 'sglang', or sharding to 'none' or 'zero2'"
+            f"{sharding} shards the weights, so no process can generate with them (rollout.engine = {engine!r}): "
+            f"set rollout.engine to 'vllm' or 'sglang', or sharding to 'none' or 'zero2' (resources.sharding, and the "
+            f"config file of `accelerate launch`)"
         )
 
 

@@ -10,12 +10,14 @@ from memagent.budget import DEFAULT_WINDOW
 from memagent.terminal import amount
 from memagent_train.agents import MEMORY
 from memagent_train.config.train import TrainConfig
-from memagent_train.rollout.settings import OWN_WEIGHTS
-from memagent_train.runs.estimate import GIB, Load, Memory, memory
-from memagent_train.runs.shapes import shape_of
+from memagent_train.rollout.settings import IN_PROCESS, OWN_WEIGHTS
+from memagent_train.runs.estimate import GIB, HALF, Load, Memory, kv_bytes, memory
+from memagent_train.runs.shapes import Shape, shape_of
 
 CHUNK_SHARE, MEMORY_SHARE = 5000 / 8192, 1024 / 8192
 """Share of the window, as the published system divides it (arXiv 2507.02259) and `ContextBudget` by default."""
+SHARES = ("gpu_memory_utilization", "mem_fraction_static")
+"""Settings of vLLM and SGLang: the share of the device that the engine takes."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,18 @@ def _memory(config: TrainConfig, window: int, rows: int) -> Memory | None:
         else min(engine.concurrency, engine.max_batch),
         devices=config.resources.processes,
         sharding=config.resources.sharding,
+        engine=_engine_bytes(config, shape, window) if engine.engine in IN_PROCESS else 0,
     )
     return memory(load)
+
+
+def _engine_bytes(config: TrainConfig, shape: Shape, window: int) -> float:
+    """What an engine beside the trainer keeps: its share of the device, or weights and cache if that isn't known."""
+    rollout, device = config.rollout, config.resources.device_gib
+    share = next((one for key, one in rollout.engine_settings.items() if key in SHARES), None)
+    if device is not None and isinstance(share, int | float):
+        return share * device * GIB
+    return HALF * shape.parameters + rollout.concurrency * window * kv_bytes(shape)
 
 
 def _ends(values: Sequence[int]) -> tuple[int, int] | None:

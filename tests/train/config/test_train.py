@@ -154,6 +154,15 @@ def test_a_game_is_not_scored_by_references(file: Path) -> None:
     assert load_train(file, [game, "reward.use=mine:reward"]).reward.use == "mine:reward"
 
 
+def test_an_answer_that_is_extracted_already_has_no_form(file: Path) -> None:
+    for form in ("boxed", "sentence"):
+        with pytest.raises(ConfigError, match=rf"answer_form='{form}' .* would all get 0"):
+            load_train(file, [f"reward.answer_form={form}", "agent.prompts=boxed"])
+        load_train(file, [f"reward.answer_form={form}", "agent.use=mine:agent"])
+    # A game's instructions may ask for the form; its verdict needs none.
+    load_train(file, ["reward.answer_form=boxed", "reward.use=mine:reward", "agent.use=tools"])
+
+
 @pytest.mark.parametrize(
     ("given", "refused"),
     [

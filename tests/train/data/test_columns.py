@@ -1,5 +1,7 @@
 """From rows to documents, questions and answers."""
 
+from datetime import date
+
 import pytest
 
 from memagent_train.data.columns import BadRow, read_row
@@ -28,6 +30,8 @@ def test_a_row_is_read() -> None:
         ("mill", ("mill",)),
         (12, ("12",)),
         (1.5, ("1.5",)),
+        (7.0, ("7",)),
+        (10**400, (f"1{400 * '0'}",)),
         (["a", "b", "a"], ("a", "b")),
         (("a", 2), ("a", "2")),
         ({"text": ["a", "b"], "start": [3, 4]}, ("a", "b")),
@@ -77,7 +81,10 @@ def test_a_dot_goes_into_a_column_unless_one_has_that_name() -> None:
         ({}, {"answers": []}, "'answers' has no answer"),
         ({}, {"answers": None}, r"'answers' has None"),
         ({}, {"answers": b"yes"}, r"'answers' has b'yes' \(bytes\)"),
+        ({}, {"answers": [date(2020, 1, 2)]}, r"kind = 'jsonl' keeps it as it is written"),
         ({}, {"answers": True}, r"'answers' has True \(bool\)"),
+        ({}, {"answers": float("nan")}, r"'answers' has nan \(float\)"),
+        ({}, {"answers": [1.5, float("-inf")]}, r"'answers' has -inf \(float\)"),
         ({}, {"answers": ["a", " "]}, "'answers' is blank"),
         ({}, {"answers": [["a"]]}, r"'answers' has \['a'\] \(list\)"),
         ({}, {"document": "half \ud800 pair"}, "a lone surrogate at character 5"),

@@ -1,5 +1,6 @@
 """Data sets that `datasets` loads, all of them local: nothing is fetched."""
 
+import shutil
 from pathlib import Path
 
 import datasets
@@ -51,6 +52,33 @@ def test_a_folder_of_parquet_files(tmp_path: Path) -> None:
     assert len(opened(folder)) == 4
 
 
+@pytest.mark.parametrize("path", ["set/train.csv", "set"])
+def test_references_in_csv_are_what_the_file_says(path: str, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    said = ["007", "1.10", "None", "NA", "true", "1e5", "42", '""']
+    lines = [f"d{i},{i},{one},{i}" for i, one in enumerate(said)]
+    text = "\n".join(["text,question,answers,level", *lines])
+    (tmp_path / "set" / "train.csv").write_text(text)
+    source = {"kind": "hub", "path": str(tmp_path / path), "unusable": "drop"}
+    found = data(source | {"columns": {"document": "text"}})
+    samples = sorted((found.sample(i) for i in range(len(found))), key=lambda one: one.index)
+    assert [one.outputs for one in samples] == [(one,) for one in said[:-1]]
+    assert samples[3].question == "3"
+    assert samples[3].columns == {"level": 3}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_csv_that_was_read_is_found_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a data set of the hub is without a network."""
+    monkeypatch.chdir(tmp_path)
+    (folder := tmp_path / "set").mkdir()
+    (folder / "train.csv").write_text("document,question,answers\nd,q,007\n")
+    before = list(opened("set"))
+    shutil.rmtree(folder)
+    assert list(opened("set")) == before == [{"document": "d", "question": "q", "answers": "007"}]
+
+
 def test_a_local_file_is_not_counted_on_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +113,9 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     (bad := tmp_path / "a.parquet").write_bytes(b"no parquet")
     with pytest.raises(DataError, match="cannot be loaded"):
         opened(bad)
+    (tmp_path / "latin.csv").write_bytes("café".encode("latin-1"))
+    with pytest.raises(DataError, match="UnicodeDecodeError: 'utf-8' codec can't decode byte 0xe9"):
+        opened(tmp_path / "latin.csv")
     (odd := tmp_path / "a.xlsx").write_bytes(b"x")
     with pytest.raises(DataError, match=r"unsupported format: give one that ends in \.parquet"):
         opened(odd)

@@ -78,6 +78,14 @@ async def test_nothing_is_raised(given: Verdict | BaseException, said: str) -> N
     assert after.error.startswith(said)
 
 
+async def test_half_a_character_in_what_is_said_is_replaced() -> None:
+    """It can't be logged."""
+    given = Verdict(None, {"b\udc00": 1.0}, "no \ud83d")
+    after = await Rewards(Fixed(given), RewardSettings()).verify(rollout(scores={"a\udc00": 2.0}))
+    assert after.scores == {"a\ufffd": 2.0, "b\ufffd": 1.0}
+    assert after.error == "no \ufffd"
+
+
 async def test_cancelling_goes_through() -> None:
     settings = RewardSettings(use=f"{MINE}:awaited", time_limit=60)
     rewards = await asyncio.to_thread(open_rewards, settings)

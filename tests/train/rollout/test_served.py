@@ -164,8 +164,16 @@ async def test_loading_names_the_folder_and_says_what_failed(
         await sampler.load(weights)
 
 
+GATEWAY = [send(status, {"error": "upstream connect error"}) for status in (502, 503, 504)]
+
+
+@pytest.mark.parametrize("away", [hang_up, *GATEWAY], ids=["none", "502", "503", "504"])
 async def test_a_server_that_was_restarted_gets_the_weights_again(
-    server: Script, sampler: ServedSampler, weights: Path, monkeypatch: pytest.MonkeyPatch
+    server: Script,
+    sampler: ServedSampler,
+    weights: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    away: Behaviour,
 ) -> None:
     async def at_once(_: float) -> None:
         server.others["/v1/completions"] = drawn
@@ -179,7 +187,7 @@ async def test_a_server_that_was_restarted_gets_the_weights_again(
 
     def restarts(handler: Any) -> None:
         served.append("its first weights")
-        hang_up(handler)
+        away(handler)
 
     monkeypatch.setattr(retry, "sleep", at_once)
     served: list[str] = []
@@ -250,15 +258,16 @@ async def test_a_server_that_died_is_left_out_until_it_is_back_and_then_gets_the
     await sampler.aclose()
 
 
+@pytest.mark.parametrize("away", [hang_up, GATEWAY[0]], ids=["none", "502"])
 async def test_new_weights_do_not_wait_for_a_server_that_died(
-    two: tuple[Script, Script], weights: Path
+    two: tuple[Script, Script], weights: Path, away: Behaviour
 ) -> None:
     urls = [server.url for server in two]
     sampler, other = (ServedSampler("vllm", urls, window=9000) for _ in range(2))
     await sampler.load(weights)
     dead, _ = two
     loads = dead.others["/collective_rpc"]
-    dead.others["/collective_rpc"] = hang_up
+    dead.others["/collective_rpc"] = away
     await asyncio.wait_for(sampler.load(weights), 5)
     dead.others["/collective_rpc"] = loads
     other.lost = sampler.lost  # as another process of the trainer, which is told

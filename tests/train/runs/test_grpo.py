@@ -293,6 +293,19 @@ def test_weights_that_are_divided_cannot_generate(settings: Path, tmp_path: Path
         train(load_train(settings, ["resources.sharding=fsdp"]), tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ACCELERATE_USE_FSDP", "true"), ("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")],
+)
+def test_weights_that_the_launcher_divides_cannot_generate_either(
+    settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=r"set rollout.engine to 'vllm'"):
+        train(load_train(settings, ["optimizer.steps=1"]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_other_processes_than_were_set_are_refused(settings: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="accelerate launch --num_processes 4"):
         train(load_train(settings, ["resources.processes=4"]), tmp_path / "out")

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.train.runs.tiny import write_run
 
 from memagent_train.config.train import load_train
+from memagent_train.runs.estimate import GIB
 from memagent_train.runs.policy import load_model
 from memagent_train.runs.step_cost import StepCost, step_cost
 
@@ -90,6 +91,21 @@ def test_memory_is_estimated_where_the_shape_is_known(tmp_path: Path) -> None:
     assert dict(cost(tmp_path, *server).lines())["memory: cache"] == "0.0 GiB"
     lora = dict(cost(tmp_path, "lora.rank=8", "model.dtype=bfloat16").lines())
     assert (lora["memory: weights"], lora["memory: reference"]) == ("14.2 GiB", "0.0 GiB")
+
+
+def test_an_engine_beside_the_trainer_takes_memory_of_its_own(tmp_path: Path) -> None:
+    device, engine = "resources.device_gib=80", "rollout.engine=vllm-engine"
+    server = cost(tmp_path, "rollout.engine=vllm", "rollout.base_url=http://x", device).memory
+    beside = cost(tmp_path, engine, device).memory
+    share = "rollout.engine_settings={gpu_memory_utilization=0.25}"
+    bounded = cost(tmp_path, engine, device, share).memory
+    assert server
+    assert beside
+    assert bounded
+    # Weights of 16 bits, and 64 conversations of 8192 tokens
+    assert beside.engine == 2 * 7_615_616_512 + 64 * 8192 * 57_344
+    assert beside.peak == server.peak + beside.engine
+    assert bounded.peak == server.peak + 20 * GIB
 
 
 def test_a_model_folder_has_its_own_shape(tmp_path: Path) -> None:
