@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Invoke
 
 from memagent.cli import setup
-from memagent.cli.options import Display
+from memagent.cli.options import Display, chosen_display
 from memagent.errors import ConfigError, StoreError
 from memagent.models.limit import Limits
 from memagent.runstore import RunRecord, RunStore
@@ -43,7 +43,7 @@ def test_the_display_fits_the_output(
     monkeypatch.setattr(stream, "isatty", lambda: tty)
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setenv("TERM", term)
-    assert setup.chosen_display(asked) is shown
+    assert chosen_display(asked) is shown
 
 
 def test_a_store_that_is_read_must_exist(tmp_path: Path) -> None:

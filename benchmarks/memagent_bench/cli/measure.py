@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
-from memagent.cli.options import Display
+from memagent.cli.options import Display, chosen_display
 from memagent.cli.session import drive
-from memagent.cli.setup import chosen_display
 from memagent_bench.cli.options import Measure, MeasureFile
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_means
 

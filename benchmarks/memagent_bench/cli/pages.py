@@ -10,8 +10,7 @@ import typer
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, report_errors
-from memagent.cli.options import Display
-from memagent.cli.setup import chosen_display
+from memagent.cli.options import Display, chosen_display
 from memagent.terminal import Paper, console, say
 
 

@@ -16,9 +16,8 @@ import typer
 
 from memagent.cli import options as opt
 from memagent.cli.exits import NO_ANSWER, report_errors
-from memagent.cli.options import Display
+from memagent.cli.options import Display, chosen_display
 from memagent.cli.session import drive
-from memagent.cli.setup import chosen_display
 from memagent.terminal import Paper, amount, duration, say
 from memagent.texts import plural, show_length
 from memagent_bench.cli.measure import Going, benchmark_of

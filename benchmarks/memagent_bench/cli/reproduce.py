@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from memagent.cli.exits import report_errors
-from memagent.cli.options import Display
+from memagent.cli.options import Display, chosen_display
 from memagent.cli.session import drive
-from memagent.cli.setup import chosen_display
 from memagent.errors import ConfigError
 from memagent.terminal import Paper, say
 from memagent.texts import show_length

@@ -11,8 +11,7 @@ import typer
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, report_errors
-from memagent.cli.options import Display
-from memagent.cli.setup import chosen_display
+from memagent.cli.options import Display, chosen_display
 
 
 def score(

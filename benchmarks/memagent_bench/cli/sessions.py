@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from memagent.cli.exits import NO_ANSWER, report_errors
-from memagent.cli.options import Display
+from memagent.cli.options import Display, chosen_display
 from memagent.cli.session import drive
-from memagent.cli.setup import chosen_display
 from memagent.terminal import Paper, amount, console, duration, say, shorten
 from memagent.texts import plural
 from memagent_bench.cli.measure import Going

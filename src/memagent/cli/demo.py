@@ -12,10 +12,10 @@ from memagent.cli.chapter import read_chapter
 from memagent.cli.exits import NO_ANSWER, WRONG, Outcome, report_errors
 from memagent.cli.fetch import ensure_fetched
 from memagent.cli.needle import BOOK, BOOK_TOKENS, Length, hide
-from memagent.cli.options import Display
+from memagent.cli.options import Display, chosen_display
 from memagent.cli.progress import Tally
 from memagent.cli.session import drive
-from memagent.cli.setup import chosen_display, open_source
+from memagent.cli.setup import open_source
 from memagent.cli.show import as_json, report
 from memagent.cli.watch import watch
 from memagent.errors import ConfigError

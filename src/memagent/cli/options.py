@@ -1,5 +1,6 @@
 """Options that commands share, and commands whose options are the fields of a dataclass."""
 
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields
 from enum import StrEnum
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hin
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
+
+from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -24,6 +27,15 @@ class Display(StrEnum):
     PLAIN = "plain"
     JSON = "json"
     NONE = "none"
+
+
+def chosen_display(display: Display | None, *, json: bool = False) -> Display:
+    """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
+    if json:
+        return Display.JSON
+    if display in (None, Display.FULL):
+        return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
+    return display
 
 
 Cuts = Literal["sentence", "exact"]

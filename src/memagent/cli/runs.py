@@ -12,9 +12,9 @@ import typer
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, report_errors
-from memagent.cli.options import Display, option
+from memagent.cli.options import Display, chosen_display, option
 from memagent.cli.progress import Tally
-from memagent.cli.setup import chosen_display, existing_store
+from memagent.cli.setup import existing_store
 from memagent.errors import ConfigError, StoreError
 from memagent.terminal import moment, shorten
 from memagent.texts import plural

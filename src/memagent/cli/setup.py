@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome
-from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
+from memagent.cli.options import MODEL, RUN, TEXT, argument, chosen_display, option
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.messages import Sampling
-from memagent.terminal import on_terminal
 from memagent.texts import expand, read_object
 
 if TYPE_CHECKING:
@@ -230,15 +229,6 @@ def agent_again(
         "sampling": Sampling.model_validate(given["sampling"]),
     }
     return MemoryAgent(open_model(model, **reached), store=store, **given | (changed or {}))
-
-
-def chosen_display(display: Display | None, *, json: bool = False) -> Display:
-    """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
-    if json:
-        return Display.JSON
-    if display in (None, Display.FULL):
-        return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
-    return display
 
 
 def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from memagent.cli import options as opt
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.history import CUT_OFF, SO_FAR, History, Steps, turns_of
-from memagent.cli.options import Display
+from memagent.cli.options import Display, chosen_display
 from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session, questions_of, status_of
-from memagent.cli.setup import chosen_display, existing_store
+from memagent.cli.setup import existing_store
 from memagent.errors import ConfigError
 from memagent.messages import Usage
 from memagent.terminal import amount, clean, console, duration, moment, say, shorten

@@ -32,7 +32,7 @@ class Recorder(Wrapper):
         self._lock = threading.Lock()
         self._conversations: list[Conversation] = []
         self._open: defaultdict[_Key, list[int]] = defaultdict(list)
-        self._keys: list[list[_Key]] = []
+        self._keys: dict[int, list[_Key]] = {}
         """Digests of each conversation, and its index by them, so a call isn't compared with every one."""
 
     @property
@@ -79,14 +79,11 @@ class Recorder(Wrapper):
         if place is None:
             place = len(self._conversations)
             self._conversations.append(conversation)
-            self._keys.append(keys)
-        else:
-            for key in self._keys[place]:
-                self._open[key].remove(place)
-                if not self._open[key]:
-                    del self._open[key]
-            self._conversations[place] = conversation
-            self._keys[place] = keys
+        for key in self._keys.get(place, ()):
+            self._open[key].remove(place)
+            if not self._open[key]:
+                del self._open[key]
+        self._conversations[place], self._keys[place] = conversation, keys
         for key in keys:
             self._open[key].append(place)
         self.note_call(place, request, completion)

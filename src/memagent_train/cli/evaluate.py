@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.options import Display
-from memagent.cli.setup import chosen_display
+from memagent.cli.options import Display, chosen_display
 from memagent.errors import ConfigError
 from memagent.terminal import Paper, on_terminal
 from memagent_train.cli import options

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.options import Display
-from memagent.cli.setup import chosen_display
+from memagent.cli.options import Display, chosen_display
 from memagent.terminal import Paper
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, training

@@ -10,12 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from memagent.cli.exits import Interrupted, Outcome, report_errors
-from memagent.cli.options import Display
-from memagent.cli.setup import chosen_display
-
-# Of transformers, which isn't loaded yet: bars, and warnings about tied weights, would clutter the progress lines.
-os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+from memagent.cli.options import Display, chosen_display
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
 
 from memagent.errors import ConfigError
 from memagent_engines.lora import WEIGHTS
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 ADAPTER = "adapter_config.json"
 Tokenizer: TypeAlias = Any
 """A `PreTrainedTokenizerBase`; its methods are resolved at run time, so types don't help much."""
+# Progress bars of loading and saving, and warnings about tied weights, would clutter the progress lines.
+logging.disable_progress_bar()
+logging.set_verbosity_error()
 # peft uses a deprecated name on each model.
 warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
 

@@ -173,6 +173,8 @@ class Training:
             cpu=config.resources.device == "cpu",
         )
         arguments.disable_tqdm = True
+        # It warns about tied weights at each resume.
+        arguments.log_level = arguments.log_level_replica = "error"
         arguments.project, arguments.run_name = config.logging.project, self.folder.path.name
         return arguments
 
