@@ -130,7 +130,6 @@ def test_a_dash_is_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Path("-").exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -70,7 +70,7 @@ class Recorder(Wrapper):
         if tokens is not None:
             ids = tokens.prompt + tokens.sampled
             keys += _id_digests(ids, [len(ids)])
-        # A call continues a proper prefix of its own messages, so neither all of them nor the reply.
+        # What a call continues is shorter than its request, so the last two digests can't be it.
         place = self._find_continued(digests[:-2], tokens)
         before = None if place is None else self._conversations[place]
         conversation = Conversation(

@@ -7,7 +7,6 @@ import os
 import threading
 from pathlib import Path
 
-import pytest
 from tests.train.runs.test_rollout_log import ANSWER, UPDATE, decode, rollout
 
 from memagent_train.runs.neutral import FIELDS, write_records
@@ -47,7 +46,6 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "pipe")
     found: list[bytes] = []
