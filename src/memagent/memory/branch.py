@@ -36,7 +36,7 @@ class BranchLoop(MemoryLoop):
         self._branch = branch
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
-        """See `Loop.prepare`; what stands against a new branch, but for a missing text, is raised before it exists."""
+        """See `Loop.prepare`; errors of a new branch are raised before it exists, except that of a missing text."""
         if self._given is None:
             await in_thread(self._find_document, known)
         self.plan = replace(await super().prepare(known), branch=self._branch)

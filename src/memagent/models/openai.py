@@ -148,7 +148,7 @@ class OpenAIModel:
         return await self._counting.counter()
 
     async def window(self) -> int | None:
-        """The least of the servers' and the constructor's. A `ModelError` if none answers, or one refuses the key."""
+        """The smallest window, in tokens. Raises a `ModelError` if no server answers, or one refuses the key."""
         least = self._window
         failure: ModelError | None = None
         for server in self.servers:
