@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, cast
 
 from memagent import Usage
 from memagent_serve.overflow import Conversation, Prepared
+from memagent_serve.refusals import Refusal
 
 FIELD = "memagent"
 """Of a response that differs from what the engine alone would answer."""
@@ -78,6 +79,12 @@ def list_of(fields: Mapping[str, Any], name: str) -> list[Any]:
 def limit_of(*given: Any) -> int | None:
     """The first number of tokens that isn't left out."""
     return next((n for n in given if type(n) is int and n > 0), None)
+
+
+def check_limit(name: str, given: Any, param: str) -> None:
+    """Raises a `Refusal` for a number of tokens that is none: what the field of that name says, within `param`."""
+    if given is not None and limit_of(given) is None:
+        raise Refusal(400, f"{name} must be a whole number, at least 1, got {given!r}", param=param)
 
 
 def add_usage(theirs: dict[str, Any] | None, paid: dict[str, Any]) -> dict[str, Any]:

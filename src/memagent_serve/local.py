@@ -9,24 +9,23 @@ from memagent import ChatRequest, Sampling, Usage
 from memagent.errors import RequestRefused
 from memagent.messages import FinishReason
 from memagent_serve.engine import Engine
-from memagent_serve.forms import Form, Said, limit_of
+from memagent_serve.forms import Form, Said, check_limit
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal, checked
 
-TAKEN = (
-    "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier stop "
-    "tool_choice truncation"
-)
+TAKEN = "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier stop truncation"
 """Fields that such models honour, or that don't change an answer, besides limits and those that a reading takes."""
-IDLE: dict[str, Any] = {
-    "modalities": ["text"],
-    "n": 1,
-    "repetition_penalty": 1,
-    "response_format": {"type": "text"},
-    "text": {"format": {"type": "text"}},
-    "top_k": -1,
+EMPTY: tuple[Any, ...] = (None, False, "", [], {})
+IDLE: dict[str, tuple[Any, ...]] = {
+    "modalities": (*EMPTY, ["text"]),
+    "n": (None, 1),
+    "repetition_penalty": (None, 1),
+    "response_format": (*EMPTY, {"type": "text"}),
+    "text": (*EMPTY, {"format": {"type": "text"}}),
+    "tool_choice": (None, "auto", "none"),
+    "top_k": (*EMPTY, -1),
 }
-"""What all other fields may say, unless they are empty."""
+"""What other fields may say: those that aren't named, `EMPTY`, which includes 0."""
 UNSAID = 1024
 """Tokens of an answer where neither the request nor the model says how many."""
 
@@ -55,7 +54,7 @@ async def complete(
     """
     taken = {*TAKEN.split(), *form.limits, *form.readings}
     given = [(n, value) for n, value in fields.items() if n not in taken]
-    asked = [n for n, value in given if value and value != IDLE.get(n)]
+    asked = [n for n, value in given if value not in IDLE.get(n, EMPTY)]
     if asked:
         raise Refusal(
             400,
@@ -64,8 +63,7 @@ async def complete(
             param=asked[0],
         )
     for field in form.limits:
-        if fields.get(field) is not None and limit_of(fields[field]) is None:
-            raise Refusal(400, f"{field} must be at least 1, got {fields[field]!r}", param=field)
+        check_limit(field, fields.get(field), field)
     messages, _ = await conversation.read()
     if not messages:
         what = f"{form.field} holds no message that can be read: send at least one"

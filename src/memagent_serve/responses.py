@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from memagent import Usage
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
-from memagent_serve.forms import FIELD, Said, add_usage, limit_of, list_of
+from memagent_serve.forms import FIELD, Said, add_usage, check_limit, limit_of, list_of
 from memagent_serve.items import COMPACTION, kind_of, pack, read_input, write_input
 from memagent_serve.overflow import Conversation, Prepared
 from memagent_serve.refusals import Refusal
@@ -39,6 +39,8 @@ class ResponsesForm:
             return Conversation([], [], most)
         rules = list_of(fields, "context_management")
         found = [rule.get("compact_threshold") for rule in rules if kind_of(rule) == COMPACTION]
+        for threshold in found:
+            check_limit("compact_threshold", threshold, "context_management")
         return read_input(fields, most=most, threshold=limit_of(*found))
 
     def rewrite(

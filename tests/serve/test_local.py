@@ -148,6 +148,8 @@ def test_ollama_gets_requests_with_their_window(store: RunStore) -> None:
     "fields",
     [
         {"n": 2},
+        {"n": 0},
+        {"tool_choice": "required"},
         {"logprobs": True},
         {"presence_penalty": 2},
         {"response_format": {"type": "json_object"}},

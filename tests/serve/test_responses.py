@@ -166,6 +166,14 @@ def test_a_threshold_holds_though_counts_are_upper_bounds(engine: Engine, serve:
     assert reply.output[0].type == "compaction"
 
 
+@pytest.mark.parametrize("threshold", [0, -5, "1500", 1500.5, True])
+def test_a_threshold_that_is_none_is_refused(client: OpenAI, threshold: Any) -> None:
+    rules: Any = [{"type": "compaction", "compact_threshold": threshold}]
+    with pytest.raises(BadRequestError, match="compact_threshold must be a whole number") as caught:
+        client.responses.create(model=MODEL, input="Hi", context_management=rules)
+    assert caught.value.param == "context_management"
+
+
 @pytest.mark.parametrize("overflow", ["read", "refuse"])
 def test_a_threshold_never_fails_what_fits(engine: Engine, serve: Serve, overflow: str) -> None:
     engine.be_vllm(8192, template=CHATML_TOOLS)
