@@ -1,12 +1,10 @@
 """The loop: how sessions end, what is shown, what is kept, and that each request is within the working context."""
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -668,22 +666,6 @@ def test_a_result_of_megabytes_is_clipped_and_can_be_read(store: RunStore) -> No
     assert compactions(events)[0].tiers == ("clip",)
     # No conversation holds what the model never saw.
     assert all(len(str(each.messages)) < 20_000 for each in result.trajectory.conversations)
-
-
-async def test_calls_that_change_nothing_run_at_once(tmp_path: Path) -> None:
-    barrier = asyncio.Barrier(2)
-
-    async def look(item: int) -> str:
-        """Waits for another one."""
-        await asyncio.wait_for(barrier.wait(), 5)
-        return f"met {item}"
-
-    model = ScriptedModel([calls('{"item": 1}', '{"item": 2}'), "42"])
-    agent = ToolAgent(model, [tool(look, read_only=True)], prompts=PROMPTS, store=None)
-    assert (await agent.arun(TASK)).answer == "42"
-    shown = [m.content for m in model.requests[1].messages if m.role == "tool"]
-    assert shown == ["met 1", "met 2"]
-    await agent.aclose()
 
 
 # --- failures

@@ -177,11 +177,10 @@ def test_only_events_of_the_message_are_heard(store: RunStore) -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n", 7, None, "a \ud800 b"])
 def test_what_is_no_message(store: RunStore, text: Any) -> None:
-    agent = agent_of(store, ["One."])
-    session = agent.session("chat")
+    session = agent_of(store, ["One."]).session("chat")
     session.send("First?")
-    with pytest.raises(ConfigError if text is not None else TypeError):
-        session.send() if text is None else session.send(text)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="the message .*(non-empty|surrogate)"):
+        session.send(text)
     assert session.history == [("First?", "One.")]
 
 
@@ -741,13 +740,3 @@ def test_results_can_be_pickled(store: RunStore) -> None:
     result = agent_of(store, ["One."]).session("chat").send("First?")
     copy: SessionResult = pickle.loads(pickle.dumps(result))
     assert (copy.answer, copy.output) == ("One.", None)
-
-
-@pytest.mark.parametrize("text", [None, "", 5])
-def test_a_message_is_a_text(text: Any) -> None:
-    agent = ToolAgent(ScriptedModel(lambda request: "Paris.", window=WINDOW), LOOKS, store=None)
-    session = agent.session()
-    session.send("Capital of France?")
-    with pytest.raises(ConfigError, match="the message must be a non-empty text"):
-        session.send(text)
-    assert session.history == [("Capital of France?", "Paris.")]

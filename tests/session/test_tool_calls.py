@@ -260,12 +260,3 @@ async def test_what_follows_the_answer_in_a_reply_is_not_run(store: RunStore) ->
         assert [output.ok for output in found] == [False, True, True, False, False]
         assert found[3].text == "pay was not run: the session has its answer"
     assert ran == ["wrong", "pay", "submit"]
-
-
-async def test_a_final_tool_ends_the_session_if_it_succeeds(store: RunStore) -> None:
-    running, _ = opened(store, runs("submit", lambda: None, final=True), runs("look", lambda: None))
-    submit, look, other = calls("submit", "look", "other")
-    assert running.ends(submit, ToolOutput("42"))
-    assert not running.ends(submit, ToolOutput("no", ok=False))
-    assert not running.ends(look, ToolOutput("42"))
-    assert not running.ends(other, ToolOutput("42"))

@@ -113,16 +113,6 @@ async def test_a_model_that_is_none_is_refused() -> None:
         SummaryBuffer("vllm:x")  # type: ignore[arg-type]
 
 
-async def test_room_may_be_made_before_it_is_due() -> None:
-    buffer = await opened(ScriptedModel(good))
-    for number in range(6):
-        await step(buffer, number, f"{number}".ljust(150, "."))
-    assert await buffer.compact() is None
-    report = await buffer.compact(force=True)
-    assert report is not None
-    assert report.summary == "found"
-
-
 async def test_it_is_opened_once_and_first() -> None:
     buffer = SummaryBuffer(ScriptedModel([]))
     with pytest.raises(ConfigError, match="open"):

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.session.context.strict import acts, call, opened, result
-from tests.session.context.test_anchors import PROSE, TOOLS, Reporting, Templateless, Truth
+from tests.session.context.strict import opened
+from tests.session.context.test_anchors import PROSE, TOOLS, Reporting, Templateless, Truth, run
 
-from memagent.messages import ChatRequest, Message
-from memagent.session.context.buffer import SummaryBuffer
+from memagent.messages import Message
 from memagent.tokens import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -37,17 +36,6 @@ class Watched:
         return self.inner.measure(text)
 
 
-async def drive(buffer: SummaryBuffer, model: Reporting, *, reports: bool) -> None:
-    for number in range(STEPS):
-        while buffer.due:
-            await buffer.compact()
-        request = ChatRequest(messages=buffer.messages, tools=buffer.tools, max_tokens=buffer.room)
-        usage = (await model.complete(request)).usage
-        said = acts(call("read_file", f'{{"path": "chapter-{number}.txt", "limit": 20}}'))
-        await buffer.append(said, usage=usage if reports else None)
-        await buffer.append(result(f"{number}: {PROSE * (3 + number % 5)}"))
-
-
 @pytest.mark.parametrize("reports", [True, False])
 @pytest.mark.parametrize(
     "inner", [Truth(), Templateless(), ByteBound()], ids=["template", "tokenizer", "bytes"]
@@ -57,7 +45,7 @@ async def test_whole_prompts_are_hardly_counted(inner: TokenCounter, reports: bo
     model = Reporting(window=8192, offered=counter)
     settings: dict[str, Any] = {"tools": TOOLS, "working_context": 8192, "max_summaries": 99}
     async with await opened(model, **settings) as buffer:
-        await drive(buffer, model, reports=reports)
+        await run(buffer, model, STEPS, reports=reports)
         assert buffer.summaries > 1
     assert counter.wholes <= 0.5 * STEPS
     results = [
