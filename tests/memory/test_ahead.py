@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,11 +51,6 @@ def log(store: RunStore, run_id: str) -> list[dict[str, Any]]:
         event.pop("usage", None)
         event.pop("run_id", None)
     return events
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> RunStore:
-    return RunStore(tmp_path / "runs.sqlite")
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.05, 0.3, 1.0])

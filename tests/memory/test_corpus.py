@@ -28,11 +28,6 @@ def reply(request: ChatRequest) -> str:
     return next(word for word in shown.split() if word.istitle()).strip(".")
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> RunStore:
-    return RunStore(tmp_path / "runs.sqlite")
-
-
 def agent(store: RunStore | None, replies: Any = reply, **settings: Any) -> MemoryAgent:
     model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies, window=2048)
     return MemoryAgent(model, store=store, **settings)

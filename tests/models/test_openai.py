@@ -30,7 +30,6 @@ from memagent.errors import (
     ServerFailed,
 )
 from memagent.messages import ChatRequest, FinishReason, Message, Sampling
-from memagent.models.dialects import DialectName
 from memagent.models.openai import OpenAIModel
 
 KEY = "sk-very-secret-0123456789"
@@ -73,28 +72,6 @@ async def test_sends_what_all_servers_know(server: Script) -> None:
             "top_k": 1,
         }
     ]
-
-
-@pytest.mark.parametrize(
-    ("dialect", "limit", "switches"),
-    [
-        ("plain", "max_tokens", False),
-        ("openai", "max_completion_tokens", False),
-        ("vllm", "max_tokens", True),
-        ("sglang", "max_tokens", True),
-    ],
-)
-async def test_dialects_differ_in_two_fields(
-    server: Script, dialect: DialectName, limit: str, switches: bool
-) -> None:
-    await complete(server, request(thinking=False), dialect=dialect)
-    await complete(server, request(), dialect=dialect)
-    off, default = server.bodies
-    assert off[limit] == 20
-    assert {"max_tokens", "max_completion_tokens"} & set(off) == {limit}
-    assert off.get("chat_template_kwargs") == ({"enable_thinking": False} if switches else None)
-    assert "chat_template_kwargs" not in default
-    assert "seed" not in default
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,9 @@ from memagent.errors import (
     ModelNotFound,
     ServerFailed,
 )
-from memagent.messages import ChatRequest, Completion
+from memagent.messages import Completion
 from memagent.models.dialects import DialectName
 from memagent.models.openai import OpenAIModel
-
-
-def asking(text: str) -> ChatRequest:
-    return request(text)
 
 
 async def test_requests_go_round_a_dead_server(
@@ -39,13 +35,13 @@ async def test_requests_go_round_a_dead_server(
     model = OpenAIModel("tiny", base_url=[server.url, second.url])
     server.die()
     with pytest.raises(ConnectionFailed, match=server.url):
-        await model.complete(asking("a"))
-    texts = [(await model.complete(asking(str(n)))).text for n in range(4)]
+        await model.complete(request("a"))
+    texts = [(await model.complete(request(str(n)))).text for n in range(4)]
     assert texts == ["hello"] * 4
     assert len(second.bodies) == 4
     server.default, server.models = say("I am back"), send(404, {})
     clock.now += 1.5
-    assert (await model.complete(asking("a"))).text == "I am back"
+    assert (await model.complete(request("a"))).text == "I am back"
     await model.aclose()
 
 
@@ -54,7 +50,7 @@ async def test_all_dead_is_the_error_of_one(server: Script, second: Script) -> N
     server.die()
     second.die()
     with pytest.raises(ConnectionFailed) as caught:
-        await model.complete(asking("a"))
+        await model.complete(request("a"))
     assert (server.url in str(caught.value)) != (second.url in str(caught.value))
     await model.aclose()
 
@@ -63,7 +59,7 @@ async def test_the_servers_share_the_load(server: Script, second: Script) -> Non
     for one in (server, second):
         one.default = slow(0.2)
     model = OpenAIModel("tiny", base_url=[server.url, second.url], window=100)
-    await asyncio.gather(*(model.complete(asking(str(n))) for n in range(8)))
+    await asyncio.gather(*(model.complete(request(str(n))) for n in range(8)))
     assert [len(one.bodies) for one in (server, second)] == [4, 4]
     assert repr([server.url, second.url]) in repr(model)
     await model.aclose()
@@ -124,7 +120,7 @@ async def test_a_server_of_another_model_is_not_asked(
     second.serve_models({"id": "another", "owned_by": owner, "max_model_len": 2048})
     model = OpenAIModel("tiny", base_url=[server.url, second.url])
     said = await asyncio.gather(
-        *(model.complete(asking(str(n))) for n in range(4)), return_exceptions=True
+        *(model.complete(request(str(n))) for n in range(4)), return_exceptions=True
     )
     assert {type(one) for one in said} == {Completion, ModelNotFound}
     assert server.bodies
@@ -136,18 +132,18 @@ async def test_a_server_that_came_back_with_another_model_is_not_asked(server: S
     model = OpenAIModel("tiny", base_url=server.url)
     server.serve_models({"id": "tiny", "owned_by": "sglang", "max_model_len": 2048})
     server.others = alive = counts()
-    await model.complete(asking("a"))
+    await model.complete(request("a"))
     default = server.default
     server.die()
     with pytest.raises(ConnectionFailed):
-        await model.complete(asking("b"))
+        await model.complete(request("b"))
     server.default, server.others = default, alive
     server.serve_models({"id": "another", "owned_by": "sglang", "max_model_len": 2048})
     with pytest.raises(ModelNotFound, match="it serves 'another'"):
-        await model.complete(asking("c"))
+        await model.complete(request("c"))
     assert len(server.bodies) == 1
     server.serve_models({"id": "tiny", "owned_by": "sglang", "max_model_len": 2048})
-    assert (await model.complete(asking("d"))).text == "hello"
+    assert (await model.complete(request("d"))).text == "hello"
     await model.aclose()
 
 
@@ -155,8 +151,8 @@ async def test_a_maintenance_page_is_gone_round(server: Script, second: Script) 
     server.default = send(200, b"<html>Maintenance</html>", Content_Type="text/html")
     model = OpenAIModel("tiny", base_url=[server.url, second.url], window=100)
     with pytest.raises(BadResponse, match=server.url):
-        await model.complete(asking("a"))
-    assert [(await model.complete(asking(str(n)))).text for n in range(3)] == ["hello"] * 3
+        await model.complete(request("a"))
+    assert [(await model.complete(request(str(n)))).text for n in range(3)] == ["hello"] * 3
     await model.aclose()
 
 
@@ -183,7 +179,7 @@ def test_several_event_loops_share_a_model() -> None:
         model = OpenAIModel("tiny", base_url=[server.url, second.url])
 
         async def ask(loop: int) -> list[str]:
-            calls = (model.complete(asking(f"{loop} {n}")) for n in range(6))
+            calls = (model.complete(request(f"{loop} {n}")) for n in range(6))
             return [reply.text for reply in await asyncio.gather(*calls)]
 
         async def everywhere() -> list[list[str]]:
@@ -205,8 +201,8 @@ async def test_no_secret_in_the_log_of_servers_that_went(
     server.default = send(500, {"error": {"message": f"{KEY} word-1!"}})
     model = OpenAIModel("tiny", base_url=urls, default_headers={"X-Key": KEY})
     with pytest.raises(ServerFailed):
-        await model.complete(asking("a"))
-    await model.complete(asking("a"))
+        await model.complete(request("a"))
+    await model.complete(request("a"))
     await model.aclose()
     assert "left out for 1 s" in caplog.text
     for secret in (KEY, "word-1", "user:"):

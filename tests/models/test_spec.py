@@ -1,5 +1,4 @@
 import asyncio
-import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -404,14 +403,6 @@ def test_an_unreadable_env_file_is_named(folder: Path) -> None:
     (folder / ".env").write_bytes(b"MEMAGENT_MODEL=\xff\n")
     with pytest.raises(ConfigError, match=r"\.env"):
         open_model("vllm:m")
-
-
-async def test_a_window_probe_goes_through_retry(server: Script) -> None:
-    server.serve_models({"id": "m", "max_model_len": 640})
-    model = open_model("vllm:m", base_url=server.url)
-    assert await model.window() == 640
-    assert json.dumps(server.listings) == "1"
-    await model.aclose()
 
 
 @pytest.fixture

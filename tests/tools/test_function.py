@@ -1,8 +1,6 @@
 import asyncio
 import functools
 import math
-import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -197,19 +195,6 @@ def test_what_has_no_json_form_is_told_of(value: Any) -> None:
     assert ("bytes are not text" in str(error.value)) == isinstance(value, bytes | dict)
 
 
-async def test_a_function_that_is_not_async_runs_in_a_thread() -> None:
-    # Six is all that `asyncio.to_thread` would run at once on two cores.
-    all_there = threading.Barrier(20)
-
-    @tool
-    def wait(number: int) -> int:
-        all_there.wait(30)
-        return number
-
-    found = await asyncio.gather(*(wait.run({"number": i}) for i in range(20)))
-    assert found == [str(i) for i in range(20)]
-
-
 async def test_the_sync_api_may_be_used_by_a_tool() -> None:
     @tool
     def ask(question: str) -> str:
@@ -227,19 +212,6 @@ def test_the_sync_api_may_be_used_by_a_tool_of_the_sync_api() -> None:
         return run_sync(asyncio.sleep(0.01, "from within"))
 
     assert run_sync(inner.run({})) == "from within"
-
-
-async def test_a_function_that_takes_long_does_not_hold_up_the_event_loop() -> None:
-    @tool
-    def sleep() -> None:
-        time.sleep(0.5)
-
-    running = asyncio.create_task(sleep.run({}))
-    turns = 0
-    while not running.done():
-        await asyncio.sleep(0.01)
-        turns += 1
-    assert turns > 10
 
 
 def test_a_process_needs_a_function_that_it_can_import() -> None:

@@ -10,13 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.tools.conftest import SERVER
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolCall
 from memagent.tools import Toolset
 from memagent.tools.mcp import McpServer, result_text, valid_names
-
-SERVER = str(Path(__file__).with_name("mcp_server.py"))
 
 
 def stdio(*args: str, **settings: Any) -> McpServer:

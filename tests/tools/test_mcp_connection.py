@@ -1,6 +1,5 @@
 import asyncio
 import gc
-import json
 import re
 import subprocess
 import sys
@@ -14,22 +13,13 @@ from typing import Any
 import mcp_types as types
 import pytest
 from tests.tools.conftest import SERVER, free_port
+from tests.tools.test_mcp import call, stdio
 
 from memagent.errors import ConfigError, ToolError
-from memagent.messages import ToolCall
 from memagent.threads import in_background
 from memagent.tools import Toolset
 from memagent.tools.mcp import McpServer
 from memagent.tools.mcp_connection import SAID_LINES, Connection, Log
-
-
-def stdio(*args: str, **settings: Any) -> McpServer:
-    return McpServer.stdio(sys.executable, SERVER, *args, **settings)
-
-
-def call(name: str, **arguments: Any) -> ToolCall:
-    return ToolCall(id="1", name=name, arguments=json.dumps(arguments))
-
 
 # --- where calls may come from
 
