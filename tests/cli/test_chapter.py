@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Invoke
 
 from memagent import RunStore
 from memagent.cli.chapter import chapter, read_chapter, tell_fate
@@ -94,13 +93,3 @@ def test_a_model_that_cannot_be_loaded_gets_no_headline(
     with pytest.raises(ConfigError):
         read_chapter(f"transformers:{tmp_path / 'none'}", 0, Outcome(Display.PLAIN))
     assert capsys.readouterr().out == ""
-
-
-def test_smol_has_to_be_fetched(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
-    done = invoke("demo", "--model", "smol")
-    assert done.exit_code == 2
-    assert "`memagent fetch smol`" in done.stderr

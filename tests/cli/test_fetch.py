@@ -59,9 +59,10 @@ def test_other_models_are_not_fetched(invoke: Invoke) -> None:
 
 @pytest.mark.usefixtures("packages")
 def test_a_model_that_was_not_fetched_names_the_command(invoke: Invoke, document: Path) -> None:
-    done = invoke("ask", document, "What?", "--model", "smol")
-    assert done.exit_code == 2
-    assert "`memagent fetch smol`" in done.stderr
+    for command in (("ask", document, "What?"), ("demo",)):
+        done = invoke(*command, "--model", "smol")
+        assert done.exit_code == 2
+        assert "`memagent fetch smol`" in done.stderr
 
 
 COMMANDS = {

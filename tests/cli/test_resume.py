@@ -162,6 +162,7 @@ def test_a_model_of_a_python_program(invoke: Invoke, book: Path) -> None:
     done = invoke("resume", "r")
     assert done.exit_code == 2
     assert "resume it from Python" in done.stderr
+    assert "resume('r')" in done.stderr
 
 
 def test_plain_result_of_a_finished_run(invoke: Invoke, made: str) -> None:

@@ -3,7 +3,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import FACT, QUESTION, Invoke, Process, only_json
+from tests.cli.conftest import QUESTION, Invoke, Process, only_json
 from tests.cli.pseudo_terminal import converse, texts
 
 from memagent.cli.runs import seconds_of, status_of
@@ -93,12 +93,6 @@ def test_ages() -> None:
     for bad in ("30", "d", "-1d", "1y", ""):
         with pytest.raises(ConfigError, match="30d"):
             seconds_of(bad)
-
-
-def test_what_is_removed_is_gone(invoke: Invoke, made: str) -> None:
-    assert FACT in invoke("show", made).stdout
-    invoke("runs", "rm", made)
-    assert invoke("show", made).exit_code == 5
 
 
 def test_the_list_can_be_narrowed(memagent: Process, book: Path) -> None:

@@ -9,7 +9,7 @@ from tests.cli.conftest import Invoke
 
 from memagent.cli import setup
 from memagent.cli.options import Display, chosen_display
-from memagent.errors import ConfigError, StoreError
+from memagent.errors import ConfigError
 from memagent.models.limit import Limits
 from memagent.runstore import RunRecord, RunStore
 
@@ -44,12 +44,6 @@ def test_the_display_fits_the_output(
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setenv("TERM", term)
     assert chosen_display(asked) is shown
-
-
-def test_a_store_that_is_read_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no run store"):
-        setup.existing_store(tmp_path / "typo.sqlite")
-    assert not (tmp_path / "typo.sqlite").exists()
 
 
 def test_an_agent_is_made_again_from_its_recipe(tmp_path: Path) -> None:
@@ -104,14 +98,3 @@ def test_a_damaged_document_is_reported_as_such(invoke: Invoke, tmp_path: Path) 
     done = invoke("ask", tmp_path / "a.txt.gz", "q?", "--model", "extractive")
     assert done.exit_code == 3
     assert "is corrupt gzip data" in done.stderr
-
-
-def test_a_model_of_a_python_program_is_not_guessed(tmp_path: Path) -> None:
-    from memagent.memory.agent import MemoryAgent
-    from memagent.models.scripted import ScriptedModel
-
-    store = RunStore(None)
-    recipe = MemoryAgent(ScriptedModel(["x"], name="mine"), store=store).recipe()
-    with pytest.raises(ConfigError, match=r"resume it from Python.*resume\('r'\)"):
-        setup.agent_again(record_of(store, recipe), store, base_url=None)
-    store.close()
