@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 import pickle
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -438,20 +437,9 @@ def test_a_stream_that_is_dropped_lets_go_of_its_run(job: Job, store: RunStore) 
                 return
         raise AssertionError("the run is still held")
 
-    with pytest.warns(ResourceWarning, match="'r' was dropped before it ended"):
+    with pytest.warns(ResourceWarning, match="'r' was dropped before it ended.*aclose"):
         asyncio.run(run())
     assert all(result.answer for result in finish(job, store))
-
-
-def test_a_stream_that_is_closed_warns_of_nothing(job: Job, store: RunStore) -> None:
-    async def run() -> None:
-        async with job.open(job.agent(store), "r") as stream:
-            await anext(stream)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        asyncio.run(run())
-        gc.collect()
 
 
 def test_a_store_that_cannot_be_written_is_a_typed_error(job: Job, tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ from memagent.threads import run_sync
 from memagent_bench.perf.process import python
 
 
-def read(source: Path | Sequence[Path]) -> tuple[str, list[tuple[str, str]]]:
+def read(source: Path | Sequence[Path], **options: Any) -> tuple[str, list[tuple[str, str]]]:
     """The text, and each place with the text that it has."""
-    document = open_document(source)
+    document = open_document(source, **options)
     assert isinstance(document, FileSource | FilesSource)
     text = "".join(document.read())
     found: list[tuple[str, str]] = []
@@ -196,9 +196,7 @@ def test_html_shows_what_a_reader_sees(tmp_path: Path) -> None:
 def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
     page = "<p>Grüße aus Köln, schöne Grüße, und für später noch mehr Wörter</p>" * 20
     path = write(tmp_path / "a.html.gz", gzip.compress(page.encode("cp1252")))
-    document = open_document(path, encoding="cp1252")
-    assert isinstance(document, FileSource)
-    assert "Grüße aus Köln" in "".join(document.read())
+    assert "Grüße aus Köln" in read(path, encoding="cp1252")[0]
 
 
 @pytest.mark.parametrize(
@@ -571,11 +569,9 @@ def test_docx_has_headings_in_any_language(tmp_path: Path, space: str) -> None:
 
 def test_epub_is_read_in_the_order_of_its_spine(tmp_path: Path) -> None:
     chapters = {
-        "two%20b.xhtml": "",
         "one.xhtml": "<html><body><h1>One</h1><p>First.</p></body></html>",
         "two b.xhtml": "<html><body><h1>Two</h1><p>Second.</p></body></html>".encode("utf-16"),
     }
-    del chapters["two%20b.xhtml"]
     text, places = read(made.epub(tmp_path / "a.epub", chapters, ["two b.xhtml", "one.xhtml"]))
     assert text == "Two\n\nSecond.\n\nOne\n\nFirst.\n\n"
     assert [label for label, _ in places] == ["Two", "One"]
@@ -730,22 +726,16 @@ def test_mail_has_charsets(
 def test_mail_is_read_in_the_encoding_that_is_given(tmp_path: Path) -> None:
     head = b"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
     path = write(tmp_path / "a.eml", head + "Grüße".encode("cp1252"))
-    document = open_document(path, encoding="cp1252")
-    assert isinstance(document, FileSource)
-    assert "".join(document.read()) == "\nGrüße"
-    document = open_document(path, encoding="ascii")
-    assert isinstance(document, FileSource)
+    assert read(path, encoding="cp1252")[0] == "\nGrüße"
     with pytest.raises(DecodingError, match="name its encoding"):
-        "".join(document.read())
+        read(path, encoding="ascii")
 
 
 def test_the_encoding_that_is_given_is_not_for_mail_that_declares_its_own(tmp_path: Path) -> None:
     parts = [f"text/plain{kind}\n\nCafé{n}" for n, kind in enumerate(("; charset=utf-8", ""))]
     first, last = f"Content-Type: {multipart('mixed', *parts)}".split("Café1")
     path = write(tmp_path / "a.eml", first.encode() + "Café1".encode("cp1252") + last.encode())
-    document = open_document(path, encoding="cp1252")
-    assert isinstance(document, FileSource)
-    assert "".join(document.read()) == "\nCafé0\nCafé1"
+    assert read(path, encoding="cp1252")[0] == "\nCafé0\nCafé1"
 
 
 @pytest.mark.parametrize(
@@ -946,9 +936,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         with pytest.raises(EmptyDocument, match=name):
             read(tmp_path / "blank")
         page.unlink()
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DocumentNotFound, match="has no files"):
-        read(tmp_path / "empty")
     with pytest.raises(DocumentNotFound, match=r"none\.txt"):
         read([tmp_path / "a.txt", tmp_path / "none.txt"])
 
@@ -1109,16 +1096,19 @@ def test_a_page_without_text_is_empty(tmp_path: Path, content: str) -> None:
 
 
 MEMORY = """
-import sys
+import asyncio, sys
 from pathlib import Path
 from memagent import open_document
 from memagent_bench.perf.measure import measure_resident
-chars = sum(map(len, open_document(Path(sys.argv[1])).read()))
-print(chars, measure_resident())
+
+async def chars():
+    return sum([len(piece) async for piece in open_document(Path(sys.argv[1])).pieces()])
+
+print(asyncio.run(chars()), measure_resident())
 """
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.html", "a.md", "a.docx", "a.pdf", "many"])
+@pytest.mark.parametrize("name", ["a.txt", "a.gz", "a.html", "a.md", "a.docx", "a.pdf", "many"])
 def test_memory_stays_flat(tmp_path: Path, name: str) -> None:
     """For 20 MB of a format, 200 MB of text, or 10,000 files, less than 60 MiB more than for a small one."""
     peaks: list[float] = []
@@ -1130,8 +1120,9 @@ def test_memory_stays_flat(tmp_path: Path, name: str) -> None:
             path.mkdir()
             for number in range(50 * size):
                 write(path / f"{number}.txt", line * 20)
-        elif name == "a.txt":
-            write(path, f"{line}\n" * (18_500 * size))
+        elif name in ("a.txt", "a.gz"):
+            text = f"{line}\n".encode() * (18_500 * size)
+            write(path, text if name == "a.txt" else gzip.compress(text, 1))
         elif name == "a.pdf":
             write(path, made.pdf(["\n".join(f"{n}. {line}" for n in range(80))] * (20 * size)))
         elif name == "a.docx":

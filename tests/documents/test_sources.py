@@ -4,8 +4,6 @@ import asyncio
 import gzip
 import io
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
@@ -23,8 +21,6 @@ from memagent.errors import (
     DocumentNotFound,
     EmptyDocument,
 )
-
-MIB = 1 << 20
 
 
 def text_of(source: Any, **options: Any) -> str:
@@ -249,25 +245,6 @@ async def test_the_loop_runs_while_a_source_blocks() -> None:
     assert await reader == "ab"
 
 
-async def test_cancelling_a_blocked_read_does_not_wait_for_it() -> None:
-    release = threading.Event()
-
-    def slow() -> Iterator[str]:
-        release.wait(10)
-        yield "a"
-
-    async def read() -> None:
-        async for _ in open_document(slow()).pieces():
-            pass
-
-    task = asyncio.create_task(read())
-    await asyncio.sleep(0.05)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    release.set()
-
-
 class Held:
     """A generator of each kind that notes when it is closed, and where it stands."""
 
@@ -408,42 +385,3 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(DocumentNotFound) as caught:
         open_document(missing)
     str(caught.value).encode()
-
-
-PEAK = """
-import asyncio
-import sys
-from pathlib import Path
-from memagent.documents import open_document
-
-async def chars():
-    return sum([len(p) async for p in open_document(Path(sys.argv[1])).pieces()])
-
-print(asyncio.run(chars()))
-# Not getrusage: its peak begins at that of the process that started this one.
-status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-print(int(status["VmHWM"].split()[0]))
-"""
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_memory_does_not_grow_with_the_file(tmp_path: Path, packed: bool) -> None:
-    block = (
-        ("Zeile für Zeile, слово за словом.\n" * 40000)
-        .encode()[:MIB]
-        .decode(errors="ignore")
-        .encode()
-    )
-    peaks: list[int] = []
-    for blocks in (2, 64):
-        path = tmp_path / f"{blocks}.txt"
-        with gzip.open(path, "wb", compresslevel=1) if packed else path.open("wb") as file:
-            for _ in range(blocks):
-                file.write(block)
-        done = subprocess.run(
-            [sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True
-        )
-        chars, peak = map(int, done.stdout.split())
-        assert chars == blocks * len(block.decode())
-        peaks.append(peak)
-    assert peaks[1] - peaks[0] < 16 * 1024  # KiB, of 62 MiB more; threads' arenas vary by some MiB

@@ -162,17 +162,6 @@ async def test_an_effect_is_begun_committed_and_handed_back(store: RunStore) -> 
     assert [len(ear.events) for ear in (heard, later)] == [1, 0]
 
 
-async def test_the_latest_of_a_kind_is_found_and_counted(store: RunStore) -> None:
-    log, _ = session(store)
-    assert await asyncio.to_thread(store.latest, "r1", "act") is None
-    for number in (0, 1, 10, 9):
-        await log.commit(f"act-{number}", {"n": number})
-    await log.commit("act-99/room", {"n": "of another kind"})
-    await log.begin("act-77")
-    assert await asyncio.to_thread(store.latest, "r1", "act") == (10, {"n": 10})
-    assert await asyncio.to_thread(store.count, "r1", "act") == 4
-
-
 async def test_what_follows_from_others_is_committed_once(store: RunStore) -> None:
     log, heard = session(store)
     assert await log.effect("answer/q0") is None

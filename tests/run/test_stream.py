@@ -179,21 +179,6 @@ async def test_a_listener_that_is_cancelled_stops_the_run(host: Host) -> None:
     assert (await asyncio.to_thread(host.store.get, "r1")).status == "stopped"
 
 
-async def test_a_stream_that_is_dropped_stops_its_run_with_a_warning(host: Host) -> None:
-    loop = Counting(host, 1, hangs=True)
-    run = stream(loop)
-    await anext(run)
-    held = [run]
-    del run
-    with pytest.warns(ResourceWarning, match="'r1' was dropped before it ended.*aclose"):
-        held.clear()
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if loop.ended:
-            return
-    raise AssertionError("the run is still at work")
-
-
 async def test_a_stream_that_ended_or_was_closed_warns_of_nothing(host: Host) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

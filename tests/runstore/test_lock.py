@@ -31,23 +31,6 @@ def test_one_holder_at_a_time_in_a_process(tmp_path: Path) -> None:
         pass
 
 
-def test_other_threads_are_rivals_too(tmp_path: Path) -> None:
-    store, seen = tmp_path / "runs.sqlite", list[type]()
-
-    def rival() -> None:
-        try:
-            with run_lock(store, "r1"):
-                seen.append(type(None))
-        except RunBusy:
-            seen.append(RunBusy)
-
-    with run_lock(store, "r1"):
-        thread = threading.Thread(target=rival)
-        thread.start()
-        thread.join()
-    assert seen == [RunBusy]
-
-
 def test_a_link_to_a_store_has_its_locks(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs.sqlite")
     (tmp_path / "linked").mkdir()
@@ -91,18 +74,6 @@ def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
     with run_lock(store, "r1"):
         pass
     assert lock_path(store, "r1").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_temporary_store_has_one_holder_too() -> None:
-    store = RunStore(None)
-    with store.hold("r1"):
-        with pytest.raises(RunBusy, match="'r1'"), store.hold("r1"):
-            pass
-        with store.hold("r2"):
-            pass
-    with store.hold("r1"):
-        pass
-    store.close()
 
 
 def test_no_place_for_the_lock(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_failed_commit_leaves_nothing_behind(store: RunStore) -> None:
 
 def test_the_latest_of_a_kind(store: RunStore) -> None:
     assert store.latest("r1", "update/q1") is None
-    for number in range(12):
+    for number in (*range(10), 11, 10):
         store.commit("r1", f"update-{number}/q1", {"memory": number})
     store.begin("r1", "update-12/q1")
     store.commit("r1", "update-99/q11", {})

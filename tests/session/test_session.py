@@ -179,7 +179,7 @@ def test_only_events_of_the_message_are_heard(store: RunStore) -> None:
 def test_what_is_no_message(store: RunStore, text: Any) -> None:
     session = agent_of(store, ["One."]).session("chat")
     session.send("First?")
-    with pytest.raises(ConfigError, match="the message .*(non-empty|surrogate)"):
+    with pytest.raises(ConfigError, match=r"the message .*(non-empty|surrogate)"):
         session.send(text)
     assert session.history == [("First?", "One.")]
 
