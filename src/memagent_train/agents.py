@@ -91,7 +91,7 @@ def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunct
     if settings.use == TOOLS:
         return SessionFunction(settings.tools or SessionSettings(), settings.max_calls, store)
     function = load_function(settings.use, "agent")
-    if not _is_async(function):
+    if not is_async(function):
         raise ConfigError(
             f"the agent {settings.use!r} must be an async function: write `async def agent(model, sample):`"
         )
@@ -170,6 +170,7 @@ class MemoryFunction:
         return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    call = getattr(function, "__call__", None)  # noqa: B004 - an object may be called by an async method
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether it is an `async def`, or an object whose `__call__` is one."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
