@@ -125,7 +125,11 @@ def perform(folder: Path, name: str, *, seed: int, large: bool = False) -> None:
         else _reinforce(base, folder / name, arm, start, seed)
     )
     out = folder / name
-    figures = {"right": found, "kept": kept_shares(out), "overlong": overlong_share(out)}
+    figures = {
+        "right": found,
+        "kept": kept_shares(out, base / WARM),
+        "overlong": overlong_share(out),
+    }
     (out / FIGURES).write_text(json.dumps(figures), encoding="utf-8")
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memagent_draws.tokenizer import draws_tokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
 from memagent_train.runs import metrics
 from memagent_train.runs.rollout_log import read_rollouts
 from memagent_train.smoke.tokenizer import KINDS
 
-VOCABULARY = {id_: word for word, id_ in draws_tokenizer().get_vocab().items()}
 LAST = 10
 """Steps at the end whose overlong sessions are counted."""
 
@@ -24,19 +24,27 @@ class Kept(NamedTuple):
     all: int
 
 
-def count_kept(file: Path) -> Kept:
+def count_kept(file: Path, tokenizer: PreTrainedTokenizerBase) -> Kept:
     """Counts the summaries of a step; a rejected one doesn't count.
 
     Args:
         file: `rollouts/step-*.parquet` of a training.
+        tokenizer: of the policy.
     """
-    found = [kept for row in read_rollouts(file) for kept in _summaries(row)]
+    found = [kept for row in read_rollouts(file) for kept in _summaries(row, tokenizer)]
     return Kept(sum(found), len(found))
 
 
-def kept_shares(folder: Path) -> list[float | None]:
-    """The share of kept values at each logged step of a run; None for a step without a summary to count."""
-    counts = map(count_kept, sorted((folder / "rollouts").glob("*.parquet")))
+def kept_shares(folder: Path, policy: Path) -> list[float | None]:
+    """The share of kept values at each logged step of a run; None for a step without a summary to count.
+
+    Args:
+        folder: of the run.
+        policy: that it began with.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    files = sorted((folder / "rollouts").glob("*.parquet"))
+    counts = [count_kept(file, tokenizer) for file in files]
     return [count.kept / count.all if count.all else None for count in counts]
 
 
@@ -47,14 +55,17 @@ def overlong_share(folder: Path) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def _summaries(row: dict[str, Any]) -> Iterator[bool]:
+def _summaries(row: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> Iterator[bool]:
     """For each summary of a conversation behind the value: whether it says it."""
     values = KINDS[row["question"].removeprefix("ask ")]
     ids = [*row["prompt_ids"], *row["response_ids"]]
-    words = [VOCABULARY[id_] for id_ in ids]
+
+    def words(start: int, end: int) -> list[str]:
+        return tokenizer.decode(ids[start:end], skip_special_tokens=True).split()
+
     for span in row["spans"]:
         if span["kind"] == "summary" and not span["rejected"]:
-            at = len(row["prompt_ids"]) + span["start"]
-            seen = [word for word in words[:at] if word in values]
+            start, end = (len(row["prompt_ids"]) + span[at] for at in ("start", "end"))
+            seen = [word for word in words(0, start) if word in values]
             if seen:
-                yield words[at] == seen[0]
+                yield words(start, end)[:1] == seen[:1]

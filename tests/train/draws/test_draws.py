@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from memagent.errors import ConfigError, ToolError
@@ -143,6 +144,8 @@ def test_the_expert_speaks_the_language_of_any_model(
     for one in lay_out(tmp_path / "0", start, seed=0):
         assert (one.reward, one.overlong) == (1.0, False)
         assert 1 <= one.scores["summaries"] <= 5
+    kept, shown = count_kept(tmp_path / "0" / TRACES, AutoTokenizer.from_pretrained(TOKENIZER))
+    assert kept == shown > 1
 
 
 def test_dropping_needs_no_summary_and_loses_what_was_drawn_early(
@@ -207,15 +210,15 @@ def test_seeds_of_an_arm_share_a_row_and_large_models_have_their_own(tmp_path: P
 def test_the_page_has_the_committed_figures() -> None:
     page = (ROOT / "docs" / "supo.md").read_text(encoding="utf-8")
     rows = table(ROOT / "experiments" / "memagent_draws" / "results")[2:]
-    assert len(rows) == 6
+    assert len(rows) == 10
     assert [row for row in rows if row not in page] == []
 
 
 def test_summaries_that_kept_the_value_are_counted(
     perfect: tuple[Path, list[Rollout]], tmp_path: Path
 ) -> None:
-    kept, shown = count_kept(perfect[0] / TRACES)
+    kept, shown = count_kept(perfect[0] / TRACES, draws_tokenizer())
     assert kept == shown > 16
     lay_out(tmp_path / "0", Start(games=24), seed=0)
-    kept, shown = count_kept(tmp_path / "0" / TRACES)
+    kept, shown = count_kept(tmp_path / "0" / TRACES, draws_tokenizer())
     assert 0.6 < kept / shown < 1.0
