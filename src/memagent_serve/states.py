@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,7 +92,9 @@ class States:
 
 def _connect(path: Path | None) -> sqlite3.Connection:
     if path is not None:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        # Only if it's missing: closing a file drops all locks that this process has on it.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     db = sqlite3.connect(
         path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
     )

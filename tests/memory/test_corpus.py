@@ -56,12 +56,18 @@ def test_every_document_gets_its_answer(store: RunStore, tmp_path: Path) -> None
 
 
 def test_results_come_as_they_come(store: RunStore) -> None:
+    others = threading.Event()
+
     async def uneven(request: ChatRequest) -> str:
-        await asyncio.sleep(0.2 if "Anna" in str(request.parts) else 0.0)
+        if "Anna" in str(request.parts):
+            await asyncio.to_thread(others.wait, 30)
         return reply(request)
 
     texts = [f"in this house lives {name}." for name in NAMES]
-    found = list(agent(store, uneven).map(texts, QUESTION, concurrency=2))
+    items = agent(store, uneven).map(texts, QUESTION, concurrency=2)
+    found = [next(items) for _ in NAMES[1:]]
+    others.set()
+    found += items
     assert [item.index for item in found][-1] == 0
     assert [item.name for item in found][-1] == "document 0"
 

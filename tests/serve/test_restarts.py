@@ -2,6 +2,8 @@
 
 import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,23 @@ def test_the_longest_history_is_found(tmp_path: Path) -> None:
         assert kept.find([b"a", b"b", b"c", *many]) == STATE | {"n": 3}
         assert kept.find([b"a", b"b"]) == STATE | {"n": 2}
         assert kept.find([b"a"]) is None
+
+
+def test_two_endpoints_in_a_process_and_another_process_share_a_file(tmp_path: Path) -> None:
+    """Opening the second one must not drop the first one's locks: the other process would delete its log."""
+    path = tmp_path / "kept"
+    keep = (
+        "import sys; from pathlib import Path; from memagent_serve.states import States; "
+        "s = States(Path(sys.argv[1])); s.keep(b'other', {}); s.close()"
+    )
+    with closing(States(path)) as first, closing(States(path)) as second:
+        first.keep(b"first", STATE)
+        second.keep(b"second", STATE)
+        subprocess.run([sys.executable, "-c", keep, str(path)], check=True)
+        assert path.with_name("kept-wal").exists()
+        first.keep(b"third", STATE)
+        found = [second.find([digest]) for digest in (b"first", b"second", b"third", b"other")]
+        assert found == [STATE, STATE, STATE, {}]
 
 
 def test_those_not_used_for_longest_are_dropped(
