@@ -48,11 +48,5 @@ def measure(counter: TokenizerFile, tokenizer: Tokenizer, megabytes: int) -> Row
         cut = sum(chunk.tokens for chunk in chunk_text(pieces(text), chunker))
         ratios.append(plain / (time.perf_counter() - start))
         assert abs(cut - encoded) < encoded * 0.01, "both sides saw the same tokens"
-    ratios.sort()
-    middle = ratios[len(ratios) // 2]
-    return Row(
-        f"chunking {len(ratios) * 10} MB ({counter.name}), speed against `encode`",
-        ">= 0.8",
-        ratios,
-        good=middle >= 0.8,
-    )
+    what = f"chunking {len(ratios) * 10} MB ({counter.name}), speed against `encode`"
+    return Row(what, ratios, least=0.8)
