@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from memagent import ChatRequest, Completion, MemoryAgent, Result, RunStore, Sampling, Usage
+from memagent.models.base import Unserved
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.loop import CHARS_PER_TOKEN, Quarter
 from memagent_bench.perf.measure import Row, finish
@@ -33,7 +34,7 @@ CHUNK = 256
 RATES = (0.01, 0.05, 0.1, 0.3)
 
 
-class Slow:
+class Slow(Unserved):
     """A model with 16 slots and fixed latency, that changes its memory at given chunks.
 
     Args:
@@ -44,6 +45,7 @@ class Slow:
     name = "slow"
 
     def __init__(self, changes: Collection[int], latency: float = LATENCY) -> None:
+        super().__init__(Quarter(), 2048)  # room for a chunk
         self._changes, self._latency = changes, latency
         self._numbers: dict[str, int] = {}
         self._slots = asyncio.Semaphore(SLOTS)
@@ -60,17 +62,6 @@ class Slow:
         text = "[keep]" if keeps else f"Noted {digest(shown)}."
         usage = Usage(calls=1, prompt_tokens=request.prompt_tokens or 1, completion_tokens=8)
         return Completion(text=text, usage=usage)
-
-    async def counter(self) -> Quarter:
-        """The counter of no cost."""
-        return Quarter()
-
-    async def window(self) -> int:
-        """Room for a chunk."""
-        return 2048
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
 
 def digest(text: str) -> str:
@@ -108,8 +99,7 @@ def measure(chunks: int, rounds: int) -> list[Row]:
     Raises:
         RuntimeError: a reading ended with another memory or answer than in order.
     """
-    novel, chars = book(), chunks * CHUNK * CHARS_PER_TOKEN
-    text = (novel * (chars // len(novel) + 1))[:chars]
+    text = book(chunks * CHUNK * CHARS_PER_TOKEN)
     rows: list[Row] = []
     whole = asyncio.run(read(text, Slow((), latency=0), 1))[1].chunks
     for rate in RATES:

@@ -112,7 +112,7 @@ def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -
     """The shipped novel, repeated up to a number of tokens, with a code at a drawn place; its question and the code."""
     novel, draw = book(), random.Random(f"{seed}-{tokens}")
     chars, code = tokens * len(novel) // counter.count(novel), str(draw.randrange(10_000, 100_000))
-    text = (novel * (chars // len(novel) + 1))[:chars]
+    text = book(chars)
     place = text.find(". ", draw.randrange(chars * 9 // 10)) + 2
     text = f"{text[:place]}The code of the lighthouse is {code}. {text[place:]}"
     path.write_text(text, encoding="utf-8")
