@@ -253,6 +253,7 @@ def _save(
 
 def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: float) -> None:
     from memagent_bench.quick import PER, TASKS
+    from memagent_bench.table import align
 
     paper.line("")
     head = [
@@ -284,9 +285,8 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
             ]
         )
     if table:
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        for line in lines:
-            paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
+        for line in align(lines):
+            paper.line(line)
         at_once = plural(min(concurrency, len(table)), "sample")
         note = (
             f"time: per document, with up to {at_once} at once; per 100K: per 100K document tokens"
