@@ -10,7 +10,9 @@ from pathlib import Path
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS
 from memagent.tasks.statistics import Estimate, estimate
+from memagent.texts import show_length
 from memagent_bench.lines import PredictionLine, read_lines
+from memagent_bench.table import align
 
 MEAN = "(mean)"
 
@@ -64,8 +66,6 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
 
 def lines_of(rows: Sequence[Scored]) -> list[str]:
     """The table, its head first."""
-    from memagent.texts import show_length
-
     cells: list[tuple[str, ...]] = [("task", "length", "n", "no answer", "score (95%)", "scorer")]
     for row in rows:
         of = row.estimate
@@ -81,8 +81,4 @@ def lines_of(rows: Sequence[Scored]) -> list[str]:
         )
     if all(row.length is None for row in rows):
         cells = [(task, *rest) for task, _, *rest in cells]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    return align(cells)

@@ -106,8 +106,10 @@ def lines(found: Sequence[Mean]) -> list[str]:
     rows += [[name, *(cells.get((name, length), "-") for length in lengths)] for name in systems]
     if not found:
         return []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(lengths) + 1)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return align(rows)
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, their columns of one width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

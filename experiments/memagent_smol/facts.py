@@ -106,10 +106,10 @@ class FactsTask(ScatteredTask):
         fewest: list[int] = []
         for further in range(TRIES):
             moved = Layout(layout.start + further, layout.places)
-            sample, tokens = self._scatter(index, limit, puzzle, moved, around)
-            if tokens <= limit:
+            sample = self._scatter(index, limit, puzzle, moved, around)
+            if sample.tokens <= limit:
                 return sample
-            fewest.append(tokens)
+            fewest.append(sample.tokens)
         raise self._too_short(index, min(fewest))
 
 

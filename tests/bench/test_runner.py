@@ -86,18 +86,27 @@ async def test_a_second_session_does_only_what_is_left(tmp_path: Path) -> None:
     assert len(after) == len({record.key for record in after}) == 2 * 2 * 3 * 2
 
 
-async def test_settings_that_change_results_cannot_change(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"memory_tokens": 80, "sampling": {"temperature": 0.0}},
+            r"memory_tokens was \d+, is 80; temperature was 0.7",
+        ),
+        ({"reread": 2}, "reread was None, is 2"),
+        ({"degenerate": "take"}, "degenerate was None, is 'take'"),
+    ],
+)
+async def test_settings_that_change_results_cannot_change(
+    tmp_path: Path, changed: dict[str, Any], said: str
+) -> None:
     await run(benchmark(tmp_path, model=model(), grid=grid()))
-    with pytest.raises(RunMismatch, match=r"memory_tokens was \d+, is 80; temperature was 0.7"):
-        await run(
-            benchmark(
-                tmp_path,
-                model=model(),
-                grid=grid(),
-                memory_tokens=80,
-                sampling={"temperature": 0.0},
-            )
-        )
+    with pytest.raises(RunMismatch, match=said):
+        await run(benchmark(tmp_path, model=model(), grid=grid(samples=3), **changed))
+
+
+async def test_a_server_with_another_window_needs_another_folder(tmp_path: Path) -> None:
+    await run(benchmark(tmp_path, model=model(), grid=grid()))
     with pytest.raises(RunMismatch, match="window was 1408, is 2000"):
         await run(benchmark(tmp_path, model=model(window=2000), grid=grid()))
 
@@ -334,8 +343,6 @@ async def test_prompts_over_the_window_end_no_other_sample(tmp_path: Path) -> No
 
 
 async def test_an_answer_that_cannot_be_scored_is_a_failure(tmp_path: Path) -> None:
-    tasks = {"a": lambda length, options: Toy("a", length, scorer="number_match")}
-
     class Blank(Toy):
         def sample(self, index: int):
             return super().sample(index).model_copy(update={"outputs": (" ",)})
@@ -528,12 +535,3 @@ async def test_the_store_keeps_what_diagnosis_needs(tmp_path: Path) -> None:
     assert events[0].type == "run_started"
     settings = json.loads((tmp_path / SETTINGS).read_text())["settings"]
     assert settings["counter"] == "utf8-bytes"
-
-
-@pytest.mark.parametrize("changed", [{"reread": 2}, {"degenerate": "take"}])
-async def test_settings_that_change_answers_need_another_folder(
-    tmp_path: Path, changed: dict[str, Any]
-) -> None:
-    await run(benchmark(tmp_path, model=model(), grid=grid()))
-    with pytest.raises(RunMismatch, match=f"{next(iter(changed))} was None, is"):
-        await run(benchmark(tmp_path, model=model(), grid=grid(samples=3), **changed))

@@ -31,7 +31,7 @@ import numpy as np
 from memagent import ChatModel, ChatRequest, Message
 from memagent.tasks import Sample
 from memagent.tasks.origin import machine
-from memagent_bench.perf.measure import Row, table, write
+from memagent_bench.perf.measure import Row, finish
 from memagent_bench.report.canvas import style
 from memagent_bench.server.vllm import VLLM
 
@@ -224,10 +224,10 @@ def rows_of(found: dict[Setting, list[Pair]]) -> list[Row]:
     for setting, pairs in found.items():
         what = str(setting)
         rows += [
-            Row(f"{what}: times as fast", "", [pair.ratio for pair in pairs]),
-            Row(f"{what}: bound", "", [pair.bound for pair in pairs]),
-            Row(f"{what}: server idle", "", [pair.rollouts.idle for pair in pairs]),
-            Row(f"{what}: server idle in step", "", [pair.in_step.idle for pair in pairs]),
+            Row(f"{what}: times as fast", [pair.ratio for pair in pairs]),
+            Row(f"{what}: bound", [pair.bound for pair in pairs]),
+            Row(f"{what}: server idle", [pair.rollouts.idle for pair in pairs]),
+            Row(f"{what}: server idle in step", [pair.in_step.idle for pair in pairs]),
         ]
     return rows
 
@@ -279,16 +279,12 @@ def main() -> int:
     rows = rows_of(found)
     version = VLLM(given.base_url).version()
     where = f"{machine()}, vLLM {version} with two layers of random weights on the same machine"
-    print(f"{where}\n\n{table(rows)}")
-    if given.write is not None:
-        several = (
-            f' TURNS="{" ".join(map(str, given.turns))}"' if tuple(given.turns) != TURNS else ""
-        )
-        verified = f" VERIFY={given.verify:g}" if given.verify else ""
-        write(given.write, f"{COMMAND}{several}{verified}", rows, where)
+    several = f' TURNS="{" ".join(map(str, given.turns))}"' if tuple(given.turns) != TURNS else ""
+    verified = f" VERIFY={given.verify:g}" if given.verify else ""
+    code = finish(rows, f"{COMMAND}{several}{verified}", given.write, where)
     if given.plot is not None:
         plot(found, given.plot)
-    return 0
+    return code
 
 
 def _sample(number: int) -> Sample:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from memagent_bench.options import DataOptions
 
 WHAT, DATA, LIMITS = "What is measured", "Data", "Limits"
+of_what = partial(opt.option, panel=WHAT)
+of_model = partial(opt.option, panel=opt.MODEL)
+of_run = partial(opt.option, panel=opt.RUN)
+_of_data = partial(opt.option, panel=DATA)
+_file = partial(_of_data, metavar="FILE")
+_limit = partial(opt.option, metavar="N", panel=LIMITS)
 LENGTHS = "8k,32k,128k"
 SAMPLES = 20
 """Enough to see whether something works; a mean of 20 has a margin of at most ±22 points (95%)."""
@@ -31,50 +38,30 @@ class Positions(StrEnum):
     SHUFFLED = "shuffled"
 
 
-def _file(text: str) -> typer.models.OptionInfo:
-    return typer.Option(metavar="FILE", help=text, rich_help_panel=DATA, show_default=False)
-
-
 @dataclass(frozen=True, kw_only=True)
 class DataChoice:
     """What samples depend on."""
 
-    seed: Annotated[
-        int, typer.Option(help="Seed of the samples and of the model.", rich_help_panel=DATA)
-    ] = 42
+    seed: Annotated[int, _of_data("Seed of the samples and of the model.", default=True)] = 42
     length_tokenizer: Annotated[
         str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="What measures lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: GPT-2's.",
-            rich_help_panel=DATA,
-            show_default=False,
+        _of_data(
+            "What measures lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: GPT-2's.",
+            "SPEC",
         ),
     ] = None
     positions: Annotated[
         Positions,
-        typer.Option(
-            help="published puts things where RULER does, often at the same place in every sample.",
-            rich_help_panel=DATA,
+        _of_data(
+            "published puts things where RULER does, often at the same place in every sample.",
+            default=True,
         ),
     ] = Positions.PUBLISHED
     nested: Annotated[
-        bool,
-        typer.Option(
-            "--nested",
-            metavar="",
-            help="Ask the same questions at every length, under more filler.",
-            rich_help_panel=DATA,
-        ),
+        bool, _of_data("Ask the same questions at every length, under more filler.", "", "--nested")
     ] = False
     allow_repeats: Annotated[
-        bool,
-        typer.Option(
-            "--allow-repeats",
-            metavar="",
-            help="Allow repeated filler paragraphs.",
-            rich_help_panel=DATA,
-        ),
+        bool, _of_data("Allow repeated filler paragraphs.", "", "--allow-repeats")
     ] = False
     essays: Annotated[
         list[Path] | None,
@@ -112,29 +99,14 @@ class DataChoice:
         )
 
 
-def _limit(text: str, *names: str, low: float = 0) -> typer.models.OptionInfo:
-    return typer.Option(
-        *names, metavar="N", min=low, help=text, rich_help_panel=LIMITS, show_default=False
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunChoice(DataChoice, Served):
     """What every command that runs a benchmark has, apart from its data."""
 
     model: opt.Model = None
     tokenizer: opt.Tokenizer = None
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for the records; an existing one is resumed.",
-            rich_help_panel=opt.RUN,
-        ),
-    ]
-    concurrency: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Concurrent calls.", rich_help_panel=opt.RUN)
-    ] = 16
+    out: Annotated[Path, of_run("Folder for the records; an existing one is resumed.", "DIR")]
+    concurrency: Annotated[int, of_run("Concurrent calls.", "N", low=1, default=True)] = 16
     max_calls: Annotated[int | None, _limit("Stop after N calls; can be resumed.", low=1)] = None
     max_tokens: Annotated[
         int | None, _limit("Stop after N prompt and completion tokens; can be resumed.", low=1)
@@ -151,12 +123,7 @@ class RunChoice(DataChoice, Served):
     ] = None
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            metavar="",
-            help="Print what would run and what it would cost. No model is called.",
-            rich_help_panel=opt.RUN,
-        ),
+        of_run("Print what would run and what it would cost. No model is called.", "", "--dry-run"),
     ] = False
     display: opt.DisplayOption = None
 
@@ -184,53 +151,45 @@ class Measure(RunChoice):
 
     lengths: Annotated[
         str,
-        typer.Option(
-            metavar="L,L,...",
-            help="In tokens: 8192, 8k, 1m; `...` doubles, as in 8k,...,4m.",
-            rich_help_panel=WHAT,
+        of_what(
+            "In tokens: 8192, 8k, 1m; `...` doubles, as in 8k,...,4m.", "L,L,...", default=True
         ),
     ] = LENGTHS
-    tasks: Annotated[
-        str,
-        typer.Option(metavar="all|T,T,...", help="Tasks to run.", rich_help_panel=WHAT),
-    ] = "all"
+    tasks: Annotated[str, of_what("Tasks to run.", "all|T,T,...", default=True)] = "all"
     systems: Annotated[
         str,
-        typer.Option(
-            metavar="S,S,...",
-            help="Systems to measure: [b]memagent-bench systems[/] lists them.",
-            rich_help_panel=WHAT,
+        of_what(
+            "Systems to measure: [b]memagent-bench systems[/] lists them.", "S,S,...", default=True
         ),
     ] = "memory"
     samples: Annotated[
         int,
-        typer.Option(
+        of_what(
+            "Samples of each task at each length.",
+            "N",
             "-n",
             "--samples",
-            metavar="N",
-            min=1,
-            max=MOST_SAMPLES,
-            help="Samples of each task at each length.",
-            rich_help_panel=WHAT,
+            low=1,
+            high=MOST_SAMPLES,
+            default=True,
         ),
     ] = SAMPLES
     first: Annotated[
         int,
-        typer.Option(
-            min=0,
-            max=MOST_SAMPLES,
-            metavar="INDEX",
-            help="Index of the first sample, so that several machines can share the work.",
-            rich_help_panel=WHAT,
+        of_what(
+            "Index of the first sample, so that several machines can share the work.",
+            "INDEX",
+            low=0,
+            high=MOST_SAMPLES,
+            default=True,
         ),
     ] = 0
     no_context: Annotated[
         bool,
-        typer.Option(
+        of_what(
+            "Also ask the same questions without the documents, to measure the model's prior knowledge.",
+            "",
             "--no-context",
-            metavar="",
-            help="Also ask the same questions without the documents, to measure the model's prior knowledge.",
-            rich_help_panel=WHAT,
         ),
     ] = False
     window: opt.Window = None
@@ -238,10 +197,9 @@ class Measure(RunChoice):
     memory_tokens: opt.MemoryTokens = None
     cuts: Annotated[
         opt.Cuts | None,
-        typer.Option(
-            help="Cut at sentence ends, or exactly at the limit. Default: as the model was trained, else exact.",
-            rich_help_panel=opt.BUDGET,
-            show_default=False,
+        opt.option(
+            "Cut at sentence ends, or exactly at the limit. Default: as the model was trained, else exact.",
+            panel=opt.BUDGET,
         ),
     ] = None
     prompts: opt.Prompts = None
@@ -251,13 +209,8 @@ class Measure(RunChoice):
     temperature: opt.Temperature = None
     top_p: Annotated[
         float | None,
-        typer.Option(
-            metavar="X",
-            min=0,
-            max=1,
-            help="Nucleus sampling. Default: as the model was trained, else 0.95.",
-            rich_help_panel=opt.MODEL,
-            show_default=False,
+        of_model(
+            "Nucleus sampling. Default: as the model was trained, else 0.95.", "X", low=0, high=1
         ),
     ] = None
 
@@ -275,8 +228,7 @@ class MeasureFile(Measure):
     """The options of `samples`."""
 
     file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="JSON lines with context, question and outputs."),
+        Path, typer.Argument(metavar="FILE", help="JSON lines with context, question and outputs.")
     ]
 
 
@@ -285,14 +237,12 @@ class Generate(DataChoice):
     """The options of `generate`."""
 
     suite: Annotated[str, typer.Argument(metavar="SUITE", help="ruler, qa, tracking or notes.")]
-    task: Annotated[
-        str, typer.Option(metavar="T", help="A task: [b]memagent-bench tasks[/] lists them.")
-    ]
-    length: Annotated[str, typer.Option(metavar="L", help="In tokens: 8192, 8k, 1m.")]
+    task: Annotated[str, opt.option("A task: [b]memagent-bench tasks[/] lists them.", "T")]
+    length: Annotated[str, opt.option("In tokens: 8192, 8k, 1m.", "L")]
     samples: Annotated[
-        int, typer.Option("-n", "--samples", metavar="N", min=1, help="Number of samples.")
+        int, opt.option("Number of samples.", "N", "-n", "--samples", low=1, default=True)
     ] = 1
-    out: Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, one per sample.")]
+    out: Annotated[Path, opt.option("JSON lines, one per sample.", "FILE")]
     print_frames: Annotated[
         bool,
         typer.Option(
@@ -314,35 +264,21 @@ class Reproduce(RunChoice):
     ]
     prompts: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="The wording that the checkpoint was trained with (TOML); plain and boxed are ours.",
-            rich_help_panel=WHAT,
-            show_default=False,
+        of_what(
+            "The wording that the checkpoint was trained with (TOML); plain and boxed are ours.",
+            "FILE",
         ),
     ] = None
-    suites: Annotated[
-        str, typer.Option(metavar="qa,ruler", help="Suites to run.", rich_help_panel=WHAT)
-    ] = "all"
+    suites: Annotated[str, of_what("Suites to run.", "qa,ruler", default=True)] = "all"
     lengths: Annotated[
-        str | None,
-        typer.Option(
-            metavar="L,L,...",
-            help="Run only these of the published lengths.",
-            rich_help_panel=WHAT,
-            show_default=False,
-        ),
+        str | None, of_what("Run only these of the published lengths.", "L,L,...")
     ] = None
     speed: Annotated[
         float | None,
-        typer.Option(
-            metavar="X",
-            min=1,
-            help="The server's tokens per second, for the estimate. Default: measured with --concurrency calls.",
-            rich_help_panel=opt.RUN,
-            show_default=False,
+        of_run(
+            "The server's tokens per second, for the estimate. Default: measured with --concurrency calls.",
+            "X",
+            low=1,
         ),
     ] = None
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Start without asking.", rich_help_panel=opt.RUN)
-    ] = False
+    yes: Annotated[bool, of_run("Start without asking.", None, "--yes")] = False

@@ -20,30 +20,23 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where to write the page and its pictures. Default: the folder; required for several.",
-            show_default=False,
+        opt.option(
+            "Where to write the page and its pictures. Default: the folder; required for several.",
+            "DIR",
         ),
     ] = None,
     primary: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TASK@LENGTH",
-            help="A cell to test, or mean@LENGTH; may be repeated. Default: the mean at the longest shared length.",
-            show_default=False,
+        opt.option(
+            "A cell to test, or mean@LENGTH; may be repeated. Default: the mean at the longest shared length.",
+            "TASK@LENGTH",
         ),
     ] = None,
     margin: Annotated[
-        float, typer.Option(metavar="POINTS", help="Margin of the non-inferiority tests.")
+        float, opt.option("Margin of the non-inferiority tests.", "POINTS", default=True)
     ] = 5.0,
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SYSTEM",
-            help="The system to compare the others with. Default: memory.",
-            show_default=False,
-        ),
+        str | None, opt.option("The system to compare the others with. Default: memory.", "SYSTEM")
     ] = None,
 ) -> None:
     """Write a page with tables, charts and tests for one or more folders of records."""
@@ -79,7 +72,7 @@ def report(
 
 def diagnose(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by a benchmark.")],
-    misses: Annotated[int, typer.Option(metavar="N", min=0, help="Show N misses one by one.")] = 5,
+    misses: Annotated[int, opt.option("Show N misses one by one.", "N", low=0, default=True)] = 5,
     display: opt.DisplayOption = None,
 ) -> None:
     """Explain wrong answers: what the memory held, and at which chunk it lost the answer."""

@@ -21,7 +21,7 @@ from memagent.cli.session import drive
 from memagent.terminal import Paper, amount, duration, say
 from memagent.texts import plural, show_length
 from memagent_bench.cli.measure import Going, benchmark_of
-from memagent_bench.cli.options import Measure
+from memagent_bench.cli.options import Measure, of_run
 from memagent_bench.cli.results import show_gaps
 from memagent_bench.lengths import parse_lengths
 
@@ -53,26 +53,26 @@ class Quick(Measure):
 
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR",
-            help=f"Where records and {RESULT} go. Repeat the command to add samples.",
-            rich_help_panel=opt.RUN,
+        of_run(
+            f"Where records and {RESULT} go. Repeat the command to add samples.",
+            "DIR",
+            default=True,
         ),
     ] = Path("quick")
     lengths: Annotated[
         str,
-        typer.Option(
-            metavar="L,L",
-            help="Lengths of the documents, in tokens. Default: half of the window, and twice the window.",
-            show_default=False,
+        opt.option(
+            "Lengths of the documents, in tokens. Default: half of the window, and twice the window.",
+            "L,L",
         ),
     ] = ""
     minutes: Annotated[
         float,
-        typer.Option(
-            metavar="N",
-            min=0.1,
-            help="Time limit: no call starts after it, and no round that would exceed it.",
+        opt.option(
+            "Time limit: no call starts after it, and no round that would exceed it.",
+            "N",
+            low=0.1,
+            default=True,
         ),
     ] = 10.0
 
@@ -253,6 +253,7 @@ def _save(
 
 def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: float) -> None:
     from memagent_bench.quick import PER, TASKS
+    from memagent_bench.table import align
 
     paper.line("")
     head = [
@@ -284,9 +285,8 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
             ]
         )
     if table:
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        for line in lines:
-            paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
+        for line in align(lines):
+            paper.line(line)
         at_once = plural(min(concurrency, len(table)), "sample")
         note = (
             f"time: per document, with up to {at_once} at once; per 100K: per 100K document tokens"

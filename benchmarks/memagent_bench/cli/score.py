@@ -23,11 +23,10 @@ def score(
     ],
     scorer: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="string_match_all, string_match_part, sub_exact_match, exact_match, f1, number_match, ... "
+        opt.option(
+            "string_match_all, string_match_part, sub_exact_match, exact_match, f1, number_match, ... "
             "Default: the line's, else its task's.",
-            show_default=False,
+            "NAME",
         ),
     ] = None,
     display: opt.DisplayOption = None,

@@ -7,11 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from memagent.cli import options as opt
 from memagent.cli.setup import Served
-from memagent_bench.cli.options import WHAT
+from memagent_bench.cli.options import of_model, of_run, of_what
 
 
 class Protocol(StrEnum):
@@ -28,154 +26,106 @@ class Player(StrEnum):
     MODEL = "model"
 
 
-def _what(metavar: str, text: str) -> typer.models.OptionInfo:
-    return typer.Option(metavar=metavar, help=text, rich_help_panel=WHAT)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sessions(Served):
     """The options of `sessions`."""
 
     suite: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Run others' benchmark, from --data, instead of games: codegym, browsecomp-plus, repair, bfcl.",
-            rich_help_panel=WHAT,
-            show_default=False,
+        of_what(
+            "Run others' benchmark, from --data, instead of games: codegym, browsecomp-plus, repair, bfcl.",
+            "NAME",
         ),
     ] = None
     data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with the suite's data, which you have fetched.",
-            rich_help_panel=WHAT,
-            show_default=False,
-        ),
+        Path | None, of_what("Folder with the suite's data, which you have fetched.", "DIR")
     ] = None
-    tasks: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, help="With --suite: the first N tasks.", rich_help_panel=WHAT
-        ),
-    ] = 100
+    tasks: Annotated[int, of_what("With --suite: the first N tasks.", "N", low=1, default=True)] = (
+        100
+    )
     steps: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, help="With --suite: maximum steps per task.", rich_help_panel=WHAT
-        ),
+        int, of_what("With --suite: maximum steps per task.", "N", low=1, default=True)
     ] = 100
     accept_licence: Annotated[
-        bool,
-        typer.Option(
-            "--accept-licence", help="Accept the licence of the suite's data.", rich_help_panel=WHAT
-        ),
+        bool, of_what("Accept the licence of the suite's data.", None, "--accept-licence")
     ] = False
     games: Annotated[
-        str, _what("all|shifts|G,G,...", "Games to play; with --suite, ids of tasks.")
+        str,
+        of_what("Games to play; with --suite, ids of tasks.", "all|shifts|G,G,...", default=True),
     ] = "all"
     difficulty: Annotated[
-        str, _what("N,N,...", "Roughly the steps that a game needs: 10 to 10,000.")
+        str, of_what("Roughly the steps that a game needs: 10 to 10,000.", "N,N,...", default=True)
     ] = "30,100,300"
     samples: Annotated[
-        int,
-        typer.Option(
-            "-n", "--samples", metavar="N", min=1, help="Deals of each game.", rich_help_panel=WHAT
-        ),
+        int, of_what("Deals of each game.", "N", "-n", "--samples", low=1, default=True)
     ] = 1
     seed: Annotated[
-        int,
-        typer.Option(
-            help="Seed of the first deal; later deals count up from it.", rich_help_panel=WHAT
-        ),
+        int, of_what("Seed of the first deal; later deals count up from it.", default=True)
     ] = 42
     systems: Annotated[
         str,
-        _what(
-            "all|loops|S,S,...",
+        of_what(
             "full, drop-oldest, mask, summary. For shifts: loops, or names of frameworks (see docs/measure.md).",
+            "all|loops|S,S,...",
+            default=True,
         ),
     ] = "all"
     working_context: Annotated[
-        str, _what("N,N,...", "Tokens of prompt plus output, for all systems except full.")
+        str,
+        of_what(
+            "Tokens of prompt plus output, for all systems except full.", "N,N,...", default=True
+        ),
     ] = "4096"
-    summaries: Annotated[str, _what("N,N,...", "Maximum summaries per session.")] = "7,1000"
+    summaries: Annotated[
+        str, of_what("Maximum summaries per session.", "N,N,...", default=True)
+    ] = "7,1000"
     writers: Annotated[
         str,
-        _what(
-            "rules|SPEC,...",
+        of_what(
             "Who writes the summaries of loops: rules, or models such as smol, each in a row of its own.",
+            "rules|SPEC,...",
+            default=True,
         ),
     ] = "rules"
     keep: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of newest tool outputs that mask keeps.",
-            rich_help_panel=WHAT,
-        ),
+        int, of_what("Number of newest tool outputs that mask keeps.", "N", low=1, default=True)
     ] = 10
     player: Annotated[
         Player,
-        typer.Option(
-            help="expert: the model gets every request, but a perfect player's replies are used. model: the model "
+        of_what(
+            "expert: the model gets every request, but a perfect player's replies are used. model: the model "
             "plays.",
-            rich_help_panel=WHAT,
+            default=True,
         ),
     ] = Player.EXPERT
     protocol: Annotated[
-        Protocol,
-        typer.Option(
-            help="Send tool calls in the server's format, or as text.", rich_help_panel=WHAT
-        ),
+        Protocol, of_what("Send tool calls in the server's format, or as text.", default=True)
     ] = Protocol.NATIVE
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="vllm:NAME, sglang:NAME, openai:NAME. Default: none; prompts are counted, and no server is needed.",
-            rich_help_panel=opt.MODEL,
-            show_default=False,
+        of_model(
+            "vllm:NAME, sglang:NAME, openai:NAME. Default: none; prompts are counted, and no server is needed.",
+            "SPEC",
         ),
     ] = None
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="Token counter: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's; "
+        of_model(
+            "Token counter: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's; "
             "GPT-2's without a model.",
-            rich_help_panel=opt.MODEL,
-            show_default=False,
+            "SPEC",
         ),
     ] = None
     window: Annotated[
         int | None,
-        typer.Option(
-            metavar="TOKENS",
-            min=1,
-            help="The window to assume without a model; full must fit it. Default: unlimited.",
-            rich_help_panel=opt.MODEL,
-            show_default=False,
+        of_model(
+            "The window to assume without a model; full must fit it. Default: unlimited.",
+            "TOKENS",
+            low=1,
         ),
     ] = None
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for the records; an existing one is resumed.",
-            rich_help_panel=opt.RUN,
-        ),
-    ]
+    out: Annotated[Path, of_run("Folder for the records; an existing one is resumed.", "DIR")]
     concurrency: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Concurrent sessions. Default: 8 with a model, else 1.",
-            rich_help_panel=opt.RUN,
-            show_default=False,
-        ),
+        int | None, of_run("Concurrent sessions. Default: 8 with a model, else 1.", "N", low=1)
     ] = None
     display: opt.DisplayOption = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -103,7 +104,7 @@ def _show(bench: SessionBench, display: Display) -> None:
         (bench.out / name).write_bytes(pictures[name] or b"")
     if display is Display.JSON:
         data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in found]}
-        data |= {"wired": [row.as_data() for row in rows]} if rows else {}
+        data |= {"wired": [asdict(row) for row in rows]} if rows else {}
         print(json.dumps(data, ensure_ascii=False))
         return
     if display is Display.NONE:

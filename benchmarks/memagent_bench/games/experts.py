@@ -122,10 +122,7 @@ def numbers(pattern: str, text: str) -> tuple[int, ...]:
     Raises:
         ValueError: it finds nothing.
     """
-    found = re.search(pattern, text)
-    if found is None:
-        raise ValueError(f"the text has nothing like {pattern!r}; it is not the task of this game")
-    return tuple(int(group) for group in found.groups())
+    return tuple(map(int, _find(pattern, text).groups()))
 
 
 def word(pattern: str, text: str) -> str:
@@ -134,7 +131,11 @@ def word(pattern: str, text: str) -> str:
     Raises:
         ValueError: it finds nothing.
     """
+    return _find(pattern, text)[1]
+
+
+def _find(pattern: str, text: str) -> re.Match[str]:
     found = re.search(pattern, text)
     if found is None:
         raise ValueError(f"the text has nothing like {pattern!r}; it is not the task of this game")
-    return found.group(1)
+    return found

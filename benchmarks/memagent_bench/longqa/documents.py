@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -91,12 +92,10 @@ class Documents:
     def within(self, order: Order, room: int) -> int:
         """How many of these documents, from the first on, take at most `room` tokens."""
         sums = np.cumsum(self.costs[order])
-        low, high = 0, int(np.searchsorted(sums, room, side="right"))
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = int(sums[middle - 1]) + self._numbered.more(middle) <= room
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        most = int(np.searchsorted(sums, room, side="right"))
+        return bisect_right(
+            range(1, most + 1), room, key=lambda n: int(sums[n - 1]) + self._numbered.more(n)
+        )
 
     def prompt_tokens(self, before: str, order: Order, after: str) -> int:
         """Of these documents (at least one) with what stands around them."""

@@ -112,10 +112,10 @@ class NotesTask(ScatteredTask):
         fewest: list[int] = []
         for further in range(TRIES):
             layout = Layout(start + further, places)
-            sample, tokens = self._scatter(index, limit, puzzle, layout, around)
-            if tokens <= limit:
+            sample = self._scatter(index, limit, puzzle, layout, around)
+            if sample.tokens <= limit:
                 return sample
-            fewest.append(tokens)
+            fewest.append(sample.tokens)
         raise self._explain_refusal(index, puzzle.facts, min(fewest))
 
     def _passing(self, world: World, many: int, rng: Random) -> list[Place]:

@@ -118,12 +118,11 @@ class Sandbox:
                 f"or use a virtual machine"
             )
 
-    def ask(self, request: object, *, seconds: float | None = None) -> dict[str, Any]:
+    def ask(self, request: object) -> dict[str, Any]:
         """Sends a request and waits for the reply. Blocks; one request at a time.
 
         Args:
             request: any JSON value.
-            seconds: most that it may take; None for the limit.
 
         Raises:
             ToolError: the request is too large; nothing was sent.
@@ -138,7 +137,7 @@ class Sandbox:
             if self._ended:
                 raise SandboxEnded(self._ended)
             try:
-                return self._exchange(line, seconds or self._limits.seconds)
+                return self._exchange(line, self._limits.seconds)
             except SandboxEnded as error:
                 self._ended = str(error)
                 self._kill()

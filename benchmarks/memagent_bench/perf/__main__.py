@@ -12,10 +12,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from memagent.tasks.origin import machine
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf import chunks, loop, process
-from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, table, write
+from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, finish
 
 
 def main() -> int:
@@ -28,14 +27,10 @@ def main() -> int:
     raw = given.tokenizer.read_bytes()
     tokenizer = Tokenizer.from_buffer(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     rows: list[Row] = [process.startup()]
-    print(f"{machine()}\n", flush=True)
     rows += loop.measure()
     rows.append(chunks.measure(TokenizerFile(given.tokenizer), tokenizer, given.megabytes))
     rows += process.memory()
-    print(table(rows))
-    if given.write is not None:
-        write(given.write, "make bench", rows)
-    return 0 if all(row.good is not False for row in rows) else 1
+    return finish(rows, "make bench", given.write)
 
 
 if __name__ == "__main__":

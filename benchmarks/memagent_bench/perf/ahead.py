@@ -17,15 +17,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection
+from math import inf
 from pathlib import Path
 from typing import Literal
 
 from memagent import ChatRequest, Completion, MemoryAgent, Result, RunStore, Sampling, Usage
+from memagent.models.base import Unserved
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.loop import CHARS_PER_TOKEN, Quarter
-from memagent_bench.perf.measure import Row, machine, table, write
+from memagent_bench.perf.measure import Row, finish
 
-COMMAND = "make bench-ahead"
 LATENCY = 0.05
 """Seconds of a call: short for a model, long beside this client's own work."""
 SLOTS = 16
@@ -33,7 +34,7 @@ CHUNK = 256
 RATES = (0.01, 0.05, 0.1, 0.3)
 
 
-class Slow:
+class Slow(Unserved):
     """A model with 16 slots and fixed latency, that changes its memory at given chunks.
 
     Args:
@@ -44,6 +45,7 @@ class Slow:
     name = "slow"
 
     def __init__(self, changes: Collection[int], latency: float = LATENCY) -> None:
+        super().__init__(Quarter(), 2048)  # room for a chunk
         self._changes, self._latency = changes, latency
         self._numbers: dict[str, int] = {}
         self._slots = asyncio.Semaphore(SLOTS)
@@ -60,17 +62,6 @@ class Slow:
         text = "[keep]" if keeps else f"Noted {digest(shown)}."
         usage = Usage(calls=1, prompt_tokens=request.prompt_tokens or 1, completion_tokens=8)
         return Completion(text=text, usage=usage)
-
-    async def counter(self) -> Quarter:
-        """The counter of no cost."""
-        return Quarter()
-
-    async def window(self) -> int:
-        """Room for a chunk."""
-        return 2048
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
 
 def digest(text: str) -> str:
@@ -108,8 +99,7 @@ def measure(chunks: int, rounds: int) -> list[Row]:
     Raises:
         RuntimeError: a reading ended with another memory or answer than in order.
     """
-    novel, chars = book(), chunks * CHUNK * CHARS_PER_TOKEN
-    text = (novel * (chars // len(novel) + 1))[:chars]
+    text = book(chunks * CHUNK * CHARS_PER_TOKEN)
     rows: list[Row] = []
     whole = asyncio.run(read(text, Slow((), latency=0), 1))[1].chunks
     for rate in RATES:
@@ -128,26 +118,15 @@ def measure(chunks: int, rounds: int) -> list[Row]:
                 faster[ahead].append(alone / seconds)
                 calls[ahead].append(sent / result.chunks)
         at = f"changes in {rate:.0%} of chunks"
-        rows.append(
-            _row(f"{at}, 16 ahead: chunks a round against theory", "0.95 to 1.05", advance[16])
-        )
+        what = f"{at}, 16 ahead: chunks a round against theory"
+        rows.append(Row(what, advance[16], least=0.95, most=1.05))
         for ahead in (16, "auto"):
             target = rate == 0.05 and ahead == 16
             name = f"{at}, {ahead} ahead"
-            rows.append(_row(f"{name}: times as fast", ">= 6" if target else "", faster[ahead]))
-            rows.append(_row(f"{name}: calls a chunk", "<= 1.45" if target else "", calls[ahead]))
+            least, most = (6, 1.45) if target else (-inf, inf)
+            rows.append(Row(f"{name}: times as fast", faster[ahead], least=least))
+            rows.append(Row(f"{name}: calls a chunk", calls[ahead], most=most))
     return rows
-
-
-def _row(what: str, target: str, values: list[float]) -> Row:
-    middle = sorted(values)[len(values) // 2]
-    good = {
-        "": None,
-        ">= 6": middle >= 6,
-        "<= 1.45": middle <= 1.45,
-        "0.95 to 1.05": 0.95 <= middle <= 1.05,
-    }
-    return Row(what, target, values, good=good[target])
 
 
 def main() -> int:
@@ -157,11 +136,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
-    rows = measure(given.chunks, given.rounds)
-    print(f"{machine()}\n\n{table(rows)}")
-    if given.write is not None:
-        write(given.write, COMMAND, rows)
-    return 0 if all(row.good is not False for row in rows) else 1
+    return finish(measure(given.chunks, given.rounds), "make bench-ahead", given.write)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,11 @@ SLICE = 10_000_000
 """Characters a round: both sides are timed in turns, so that a noisy neighbour hits both."""
 
 
-def book() -> str:
-    """The shipped novel."""
+def book(chars: int | None = None) -> str:
+    """The shipped novel; over and over where more characters are wanted than it has."""
     packed = resources.files("memagent").joinpath("samples/war_and_peace.txt.gz").read_bytes()
-    return gzip.decompress(packed).decode()
+    novel = gzip.decompress(packed).decode()
+    return novel if chars is None else (novel * (chars // len(novel) + 1))[:chars]
 
 
 def pieces(text: str) -> Iterator[str]:
@@ -33,8 +34,7 @@ def pieces(text: str) -> Iterator[str]:
 
 def measure(counter: TokenizerFile, tokenizer: Tokenizer, megabytes: int) -> Row:
     """Speed of chunking as a share of the tokenizer's own `encode`, one value a slice of 10 MB."""
-    novel = book()
-    text = (novel * (SLICE // len(novel) + 1))[:SLICE]
+    text = book(SLICE)
     neutralise = Neutraliser(PromptSet.load("plain").tags, counter.control_tokens)
     ratios: list[float] = []
     for _ in range(max(1, megabytes // 10)):
@@ -48,11 +48,5 @@ def measure(counter: TokenizerFile, tokenizer: Tokenizer, megabytes: int) -> Row
         cut = sum(chunk.tokens for chunk in chunk_text(pieces(text), chunker))
         ratios.append(plain / (time.perf_counter() - start))
         assert abs(cut - encoded) < encoded * 0.01, "both sides saw the same tokens"
-    ratios.sort()
-    middle = ratios[len(ratios) // 2]
-    return Row(
-        f"chunking {len(ratios) * 10} MB ({counter.name}), speed against `encode`",
-        ">= 0.8",
-        ratios,
-        good=middle >= 0.8,
-    )
+    what = f"chunking {len(ratios) * 10} MB ({counter.name}), speed against `encode`"
+    return Row(what, ratios, least=0.8)

@@ -112,7 +112,7 @@ def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -
     """The shipped novel, repeated up to a number of tokens, with a code at a drawn place; its question and the code."""
     novel, draw = book(), random.Random(f"{seed}-{tokens}")
     chars, code = tokens * len(novel) // counter.count(novel), str(draw.randrange(10_000, 100_000))
-    text = (novel * (chars // len(novel) + 1))[:chars]
+    text = book(chars)
     place = text.find(". ", draw.randrange(chars * 9 // 10)) + 2
     text = f"{text[:place]}The code of the lighthouse is {code}. {text[place:]}"
     path.write_text(text, encoding="utf-8")
@@ -232,12 +232,15 @@ def rows(found: Found) -> list[Row]:
             if not all(abs(share - 1) < 0.03 for share in shares):
                 raise MemagentError(f"memagent's prompts are {shares} of the floor's: not the same")
             ratios = [a["cpu"] / b["cpu"] for a, b in zip(ours, floor, strict=True)]
-            made.append(_row(f"{what}: processor time against the floor", ratios, MOST_CPU))
-        made.append(_row(f"{what}: peak memory", [r["peak"] for r in ours], MOST_MIB, "MiB"))
+            made.append(Row(f"{what}: processor time against the floor", ratios, most=MOST_CPU))
+        peaks = [r["peak"] for r in ours]
+        made.append(Row(f"{what}: peak memory", peaks, "MiB", most=MOST_MIB))
         growth = [r["end"] - r["quarter"] for r in ours]
-        made.append(_row("the same: end against a quarter of the way", growth, MOST_GROWTH, "MiB"))
+        what = "the same: end against a quarter of the way"
+        made.append(Row(what, growth, "MiB", most=MOST_GROWTH))
     if len(found) > 2:
-        made.append(_row("tokens paid: largest distance from a line", [bend(found)], MOST_BEND))
+        what = "tokens paid: largest distance from a line"
+        made.append(Row(what, [bend(found)], most=MOST_BEND))
     return made
 
 
@@ -287,9 +290,3 @@ def _number(value: float) -> str:
 
 def _dot(left: Iterable[float], right: Iterable[float]) -> float:
     return sum(a * b for a, b in zip(left, right, strict=True))
-
-
-def _row(what: str, values: list[float], most: float, unit: str = "") -> Row:
-    return Row(
-        what, f"<= {most} {unit}".strip(), values, unit, good=statistics.median(values) <= most
-    )

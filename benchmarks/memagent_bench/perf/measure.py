@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from memagent.errors import ConfigError
@@ -18,19 +19,33 @@ class Row:
     """One line of the table."""
 
     what: str
-    target: str
     values: Sequence[float]
     """The repeated measurements of this run; the table shows median, smallest and largest."""
     unit: str = ""
-    good: bool | None = None
-    """Whether the median meets the target, None where there is none."""
+    least: float = -inf
+    """The median's target, with `most`; without either there is none."""
+    most: float = inf
+
+    @property
+    def good(self) -> bool | None:
+        """Whether the median meets the target, None where there is none."""
+        if (self.least, self.most) == (-inf, inf):
+            return None
+        return self.least <= statistics.median(self.values) <= self.most
+
+    @property
+    def _target(self) -> str:
+        least, most = (f"{end:g} {self.unit}".strip() for end in (self.least, self.most))
+        if self.least > -inf and self.most < inf:
+            return f"{self.least:g} to {most}"
+        return f">= {least}" if self.least > -inf else f"<= {most}" if self.most < inf else ""
 
     def cells(self) -> tuple[str, str, str, str, str]:
         """What the table shows: what, target, median, spread, verdict."""
         middle = statistics.median(self.values)
         spread = f"{_show(min(self.values))} to {_show(max(self.values))} (n={len(self.values)})"
         verdict = {None: "", True: "yes", False: "NO"}[self.good]
-        return self.what, self.target, f"{_show(middle)} {self.unit}".strip(), spread, verdict
+        return self.what, self._target, f"{_show(middle)} {self.unit}".strip(), spread, verdict
 
 
 def _show(value: float) -> str:
@@ -63,16 +78,25 @@ def measure_resident(field: str = "VmHWM") -> float:
     return int(dict(line.split(":", 1) for line in status.splitlines())[field].split()[0]) / 1024
 
 
-def write(page: Path, command: str, rows: Sequence[Row], where: str | None = None) -> None:
-    """Puts a table into a page, between the marks of the command that measured it.
+def finish(
+    rows: Sequence[Row], command: str = "", page: Path | None = None, where: str = ""
+) -> int:
+    """Prints the table, and puts it into a page if one is given.
 
     Args:
-        page: holds the marks already.
-        command: `make bench`, say.
         rows: what was measured.
+        command: `make bench`, say.
+        page: holds the marks of the command already.
         where: the machine, and what else the reader has to know; default the machine alone.
+
+    Returns:
+        The exit code: 1 if a target is missed.
     """
-    write_section(page, command, f"{where or machine()}\n\n{table(rows)}\n")
+    section = f"{where or machine()}\n\n{table(rows)}\n"
+    print(section, flush=True)
+    if page is not None:
+        write_section(page, command, section)
+    return int(any(row.good is False for row in rows))
 
 
 def write_section(page: Path, command: str, section: str) -> None:

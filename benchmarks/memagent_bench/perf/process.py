@@ -45,11 +45,10 @@ def memory(repeats: int = 3) -> list[Row]:
             small.append(float(python("-c", RUN, name, "1.txt")))
             large.append(float(python("-c", RUN, name, "100.txt")))
     ratios = [two / one for one, two in zip(small, large, strict=True)]
-    good = sorted(ratios)[len(ratios) // 2] <= 1.2
     return [
-        Row("peak memory reading 1 MB", "", small, "MiB"),
-        Row("peak memory reading 100 MB", "", large, "MiB"),
-        Row("peak memory, 100 MB against 1 MB", "<= 1.2", ratios, good=good),
+        Row("peak memory reading 1 MB", small, "MiB"),
+        Row("peak memory reading 100 MB", large, "MiB"),
+        Row("peak memory, 100 MB against 1 MB", ratios, most=1.2),
     ]
 
 
@@ -62,5 +61,4 @@ def startup(repeats: int = 15) -> Row:
         middle = time.perf_counter()
         python("-c", "import memagent")
         times.append(time.perf_counter() - middle - (middle - start))
-    good = sorted(times)[len(times) // 2] < 0.3
-    return Row("`import memagent`", "< 0.3 s", times, "s", good=good)
+    return Row("`import memagent`", times, "s", most=0.3)

@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -195,42 +197,21 @@ def read_memagent(request: Request, tally: Tally) -> None:
     tally.answer = result.answer or ""
 
 
-def read_langchain_refine(request: Request, tally: Tally) -> None:
-    """See `in_langchain`."""
-    from memagent_bench.perf.in_langchain import read
-
-    read(request, tally, "refine")
-
-
-def read_langchain_map_reduce(request: Request, tally: Tally) -> None:
-    """See `in_langchain`."""
-    from memagent_bench.perf.in_langchain import read
-
-    read(request, tally, "map_reduce")
-
-
-def read_llamaindex_refine(request: Request, tally: Tally) -> None:
-    """See `in_llamaindex`."""
-    from memagent_bench.perf.in_llamaindex import read
-
-    read(request, tally, "refine")
-
-
-def read_llamaindex_tree(request: Request, tally: Tally) -> None:
-    """See `in_llamaindex`."""
-    from memagent_bench.perf.in_llamaindex import read
-
-    read(request, tally, "tree_summarize")
+def read_elsewhere(request: Request, tally: Tally, module: str, kind: str) -> None:
+    """With a framework; see its module."""
+    import_module(f"memagent_bench.perf.{module}").read(request, tally, kind)
 
 
 READERS: dict[str, Callable[[Request, Tally], None]] = {
     "memagent": read_memagent,
     "floor": read_floor,
     "plain script": read_script,
-    "LangChain refine": read_langchain_refine,
-    "LangChain map-reduce": read_langchain_map_reduce,
-    "LlamaIndex Refine": read_llamaindex_refine,
-    "LlamaIndex TreeSummarize": read_llamaindex_tree,
+    "LangChain refine": partial(read_elsewhere, module="in_langchain", kind="refine"),
+    "LangChain map-reduce": partial(read_elsewhere, module="in_langchain", kind="map_reduce"),
+    "LlamaIndex Refine": partial(read_elsewhere, module="in_llamaindex", kind="refine"),
+    "LlamaIndex TreeSummarize": partial(
+        read_elsewhere, module="in_llamaindex", kind="tree_summarize"
+    ),
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from textwrap import fill
 from typing import Any
 
+from memagent.tasks.statistics import Estimate
 from memagent.terminal import amount
 from memagent.texts import show_length
 from memagent_bench.report.canvas import (
@@ -46,7 +47,7 @@ class Series:
 
     label: str
     mark: Mark
-    points: Mapping[int, Point]
+    points: Mapping[int, Point | Estimate]
     """By length."""
     predicted: Mapping[int, float] = field(default_factory=dict[int, float])
     """By length, drawn as a dotted line."""

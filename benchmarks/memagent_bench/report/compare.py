@@ -31,8 +31,6 @@ class Contrast:
 
     label: str
     """Of the system whose score comes first."""
-    other: str
-    """Of the system that is subtracted; the same one where lengths are compared."""
     length: int
     start: int
     """Length of what is subtracted."""
@@ -49,6 +47,11 @@ class Contrast:
     def relative(self) -> float | None:
         """The difference as a part of what it is a difference to; None where that is 0."""
         return self.difference.mean / self.old if self.old else None
+
+
+def find_contrast(found: Sequence[Contrast], label: str, length: int) -> Contrast | None:
+    """That of a system at a length."""
+    return next((one for one in found if (one.label, one.length) == (label, length)), None)
 
 
 def scores(strata: Sequence[Sequence[Record]]) -> list[list[float | None]]:
@@ -105,7 +108,6 @@ def _contrast(
         before = older.mean
     return Contrast(
         label=new[0],
-        other=old[0],
         length=new[1],
         start=old[1],
         tasks=tasks,

@@ -10,17 +10,9 @@ import numpy as np
 from memagent.tasks.statistics import bootstrap_interval
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
+from memagent_bench.report.charts import Point
 from memagent_bench.report.fits import Line, Ratio, against_prediction, straight_line
 from memagent_bench.systems.base import Status
-
-
-@dataclass(frozen=True)
-class Amount:
-    """Mean over tasks of what a sample took, with its interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -30,11 +22,12 @@ class Cost:
     label: str
     length: int
     answered: int
-    calls: Amount
-    tokens: Amount
+    calls: Point
+    """Mean over tasks, as those below."""
+    tokens: Point
     """Prompt and completion."""
-    completion: Amount
-    seconds: Amount | None
+    completion: Point
+    seconds: Point | None
     """Without samples that were resumed, whose first part is not timed; None where all were."""
     predicted_calls: float | None
     """Mean; None where the system predicts none."""
@@ -120,13 +113,13 @@ def _keep_answered(records: Sequence[Record]) -> list[Record]:
     return [record for record in records if record.status is Status.ANSWERED]
 
 
-def _amount(strata: Sequence[Sequence[Record]], of: Callable[[Record], float]) -> Amount:
+def _amount(strata: Sequence[Sequence[Record]], of: Callable[[Record], float]) -> Point:
     """Unweighted mean over tasks, with its bootstrap interval; of no width if each task's amounts are equal."""
     arrays = [np.array([of(record) for record in records], dtype=float) for records in strata]
     low = high = mean = float(np.mean([values.mean() for values in arrays]))
     if any(values.min() < values.max() for values in arrays):
         low, high = bootstrap_interval(arrays)
-    return Amount(mean, min(low, mean), max(high, mean))
+    return Point(mean, min(low, mean), max(high, mean))
 
 
 def _mean_prediction(

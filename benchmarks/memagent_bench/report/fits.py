@@ -23,7 +23,6 @@ class Ratio:
     """Share of the variance that the multiple explains; None where the measured amounts are all equal."""
     worst: float
     """Largest |measured / (ratio * predicted) - 1|."""
-    n: int
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class Line:
     """None where the amounts are all equal."""
     worst: float
     """Largest distance of an amount from the line, as a part of the largest amount."""
-    n: int
 
     @property
     def problem(self) -> str:
@@ -65,7 +63,7 @@ def against_prediction(predicted: Sequence[float], measured: Sequence[float]) ->
         return None
     ratio = float(p @ m / (p @ p))
     worst = float(np.max(np.abs(m / (ratio * p) - 1))) if ratio else 0.0
-    return Ratio(ratio, _r2(m, ratio * p), worst, len(p))
+    return Ratio(ratio, _r2(m, ratio * p), worst)
 
 
 def straight_line(tokens: Sequence[float], measured: Sequence[float]) -> Line | None:
@@ -86,7 +84,7 @@ def straight_line(tokens: Sequence[float], measured: Sequence[float]) -> Line | 
     fitted = intercept + slope * x
     largest = float(np.max(np.abs(y)))
     worst = float(np.max(np.abs(y - fitted))) / largest if largest else 0.0
-    return Line(slope, intercept, _r2(y, fitted), worst, len(x))
+    return Line(slope, intercept, _r2(y, fitted), worst)
 
 
 def _pair(a: Sequence[float], b: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

@@ -42,10 +42,7 @@ def overlays(suite: Suite) -> list[Overlay]:
 
 def overlay_chart(name: str, overlay: Overlay, marks: Mapping[str, Mark]) -> Chart:
     """Measured lines as everywhere, published ones thin and dashed, and named so."""
-    lines = [
-        Series(label, marks[label], {n: Point(e.mean, e.low, e.high) for n, e in means.items()})
-        for label, means in overlay.measured.items()
-    ]
+    lines = [Series(label, marks[label], means) for label, means in overlay.measured.items()]
     lines += [
         Series(
             f"published: {system}",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from memagent.terminal import amount, clean
 from memagent.texts import plural, show_length
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.charts import Chart, in_words, svg
-from memagent_bench.report.compare import Contrast
+from memagent_bench.report.compare import Contrast, find_contrast
 from memagent_bench.report.facts import provenance_facts
-from memagent_bench.report.failures import SHOWN, Missing
+from memagent_bench.report.failures import SHOWN
 from memagent_bench.report.heatmap import blend
 from memagent_bench.report.primary import Tested
 from memagent_bench.report.summary import summary
@@ -32,9 +32,6 @@ from memagent_bench.report.words import (
     span,
     suite_title,
 )
-
-Placed: TypeAlias = "Contrast | Missing"
-"""What belongs to a system and a length."""
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -134,7 +131,7 @@ def _environment(**more: Callable[..., object]) -> Environment:
         "amount": _amount,
         "between": between,
         "blend": blend,
-        "cell": _cell,
+        "cell": find_contrast,
         "counted": plural,
         "in_words": in_words,
         "interval": interval,
@@ -165,10 +162,6 @@ def _svg(chart: Chart, prefix: str) -> Markup:
     from markupsafe import Markup
 
     return Markup(svg(chart, prefix))
-
-
-def _cell(found: Sequence[Placed], label: str, length: int) -> Placed | None:
-    return next((one for one in found if (one.label, one.length) == (label, length)), None)
 
 
 def _pairing(contrasts: Sequence[Contrast], same: str, different: str) -> str:

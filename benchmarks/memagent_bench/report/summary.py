@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memagent.texts import plural, show_length
-from memagent_bench.report.compare import Contrast
+from memagent_bench.report.compare import Contrast, find_contrast
 from memagent_bench.report.costs import Growth
 from memagent_bench.report.primary import MEAN, Tested
 from memagent_bench.report.ruler import Summary
@@ -63,7 +63,7 @@ def _trend(view: View, margin: float) -> str:
     if len(lengths) == 1:
         return f"{start}."
     last = view.means[label, lengths[-1]].estimate
-    loss = _loss(view.losses, label, lengths[-1])
+    loss = find_contrast(view.losses, label, lengths[-1])
     end = f" and {points(last.mean)} at {show_length(lengths[-1])} ({interval(last)})"
     if loss is None:
         return f"{start}{end}; no task was run at both lengths."
@@ -74,10 +74,6 @@ def _trend(view: View, margin: float) -> str:
         f"{start}{end}. The change is {sign_points(loss.difference.mean)} points{tasks} ({between(loss.difference)}): "
         f"{verdict_words(loss.verdict, margin)}."
     )
-
-
-def _loss(losses: Sequence[Contrast], label: str, length: int) -> Contrast | None:
-    return next((one for one in losses if (one.label, one.length) == (label, length)), None)
 
 
 def _describe_effective(view: View) -> str:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.charts import Chart, Point, Series
 from memagent_bench.report.compare import Contrast, Mean, contrast, losses, means
-from memagent_bench.report.costs import Amount, Cost, Growth, costs, growth
+from memagent_bench.report.costs import Cost, Growth, costs, growth
 from memagent_bench.report.facts import Fact, task_facts
-from memagent_bench.report.failures import Failure, Missing, failures, list_missing
+from memagent_bench.report.failures import Failure, failures
 from memagent_bench.report.heatmap import HeatMap, depth_map, heat_map
 from memagent_bench.report.overlay import Overlay, overlay_chart, overlays
 from memagent_bench.report.ruler import Summary, summaries
 from memagent_bench.report.theme import Mark, mark
 from memagent_bench.report.words import suite_title
+from memagent_bench.systems.base import Status
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,6 @@ class View:
     title: str
     baseline: str
     """Label that the others are compared with."""
-    marks: dict[str, Mark]
     means: dict[tuple[str, int], Mean]
     heat_maps: list[HeatMap]
     depth_maps: list[HeatMap]
@@ -37,8 +38,9 @@ class View:
     costs: list[Cost]
     growth: list[Growth]
     ruler: list[Summary]
-    missing: list[Missing]
     failures: list[Failure]
+    stopped: Counter[tuple[str, int]]
+    """How many of the failures were no errors, by label and length."""
     facts: list[Fact]
 
 
@@ -53,12 +55,11 @@ def view(suite: Suite, baseline: str, labels: tuple[str, ...], margin: float) ->
     """
     marks = {label: mark(i) for i, label in enumerate(labels)}
     scored = means(suite)
-    costed = costs(suite)
+    costed, failed = costs(suite), failures(suite)
     return View(
         suite=suite,
         title=suite_title(suite.name),
         baseline=baseline,
-        marks=marks,
         means=scored,
         heat_maps=[heat_map(suite, label, scored) for label in suite.labels],
         depth_maps=[found for label in suite.labels if (found := depth_map(suite, label))],
@@ -77,8 +78,10 @@ def view(suite: Suite, baseline: str, labels: tuple[str, ...], margin: float) ->
         costs=costed,
         growth=growth(suite),
         ruler=summaries(suite, scored),
-        missing=list_missing(suite, {key: mean.estimate for key, mean in scored.items()}),
-        failures=failures(suite),
+        failures=failed,
+        stopped=Counter(
+            (f.label, f.record.length) for f in failed if f.record.status is Status.STOPPED
+        ),
         facts=task_facts(suite),
     )
 
@@ -99,11 +102,7 @@ def _charts(
                 Series(
                     label,
                     marks[label],
-                    {
-                        n: Point(e.mean, e.low, e.high)
-                        for (name, n), mean in scored.items()
-                        if name == label and (e := mean.estimate)
-                    },
+                    {n: mean.estimate for (name, n), mean in scored.items() if name == label},
                 )
                 for label in suite.labels
             ],
@@ -111,7 +110,7 @@ def _charts(
         )
     ]
     amounts: list[
-        tuple[str, str, Callable[[Cost], Amount | None], Callable[[Cost], float | None]]
+        tuple[str, str, Callable[[Cost], Point | None], Callable[[Cost], float | None]]
     ] = [
         ("seconds", "seconds for a sample", lambda c: c.seconds, lambda c: None),
         ("calls", "calls for a sample", lambda c: c.calls, lambda c: c.predicted_calls),
@@ -130,16 +129,14 @@ def _amounts(
     suite: Suite,
     costed: list[Cost],
     marks: dict[str, Mark],
-    amount: Callable[[Cost], Amount | None],
+    amount: Callable[[Cost], Point | None],
     predicted: Callable[[Cost], float | None],
 ) -> list[Series]:
     """Systems of which anything was counted; a logarithmic axis has no place for nothing."""
     found: list[Series] = []
     for label in suite.labels:
         own = [cost for cost in costed if cost.label == label]
-        points = {
-            c.length: Point(a.mean, a.low, a.high) for c in own if (a := amount(c)) and a.mean > 0
-        }
+        points = {c.length: mean for c in own if (mean := amount(c)) and mean.mean > 0}
         guesses = {c.length: p for c in own if (p := predicted(c))}
         if points:
             found.append(Series(label, marks[label], points, guesses))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
@@ -146,11 +147,8 @@ class CweTask(FittedTask):
 
         if tokens(COMMON) > room:
             raise self._too_short(0, self._length - room + tokens(COMMON))
-        low, high = COMMON, max(COMMON, int(np.searchsorted(sums, room, side="right")))
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if tokens(middle) <= room else (low, middle - 1)
-        return low
+        most = int(np.searchsorted(sums, room, side="right"))
+        return bisect_right(range(most + 1), room, lo=COMMON, key=tokens) - 1
 
     def _around(self, before: str, after: str) -> int:
         """Tokens around the list, and where it meets them."""

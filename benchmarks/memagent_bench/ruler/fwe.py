@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import string
+from bisect import bisect_right
 from random import Random
 
 import numpy as np
@@ -104,13 +105,14 @@ class FweTask(FittedTask):
     def _fit(self, room: int, costs: NDArray[np.int64]) -> int:
         """The largest number of words that fits, of those that samples of the length may have; 0 if none does."""
         step = max(1, (self._length - GENERATE) // STEPS)
-        low, high = -1, max(0, 2 * room // step)
-        while low < high:
-            middle = (low + high + 1) // 2
-            counts = zeta_counts(LEAST + middle * step)
-            fits = int(counts @ costs[: len(counts)]) <= room
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return LEAST + low * step if low >= 0 else 0
+
+        def tokens(n: int) -> int:
+            counts = zeta_counts(n)
+            return int(counts @ costs[: len(counts)])
+
+        sizes = range(LEAST, LEAST + max(0, 2 * room) + 1, step)
+        fitting = bisect_right(sizes, room, key=tokens)
+        return sizes[fitting - 1] if fitting else 0
 
     def _draw(self, n: int, rng: Random) -> list[str]:
         """The words of the ranks; more of them begin with those that fewer would be."""

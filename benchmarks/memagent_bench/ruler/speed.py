@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 
 from memagent.errors import MemagentError
@@ -21,14 +22,14 @@ from memagent_bench.haystacks import essays
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.lengths import M, parse_lengths
 from memagent_bench.options import DataOptions
-from memagent_bench.perf.measure import Row, table
+from memagent_bench.perf.measure import Row, finish, split_page, table
 from memagent_bench.ruler import upstream
 from memagent_bench.ruler.naive import NaiveNiahTask
 from memagent_bench.ruler.niah import NiahTask
 from memagent_bench.ruler.tasks import TASKS as RULER
 from memagent_bench.ruler.words import names
 
-BEGIN, END = "<!-- measured: generate -->\n", "<!-- end of measured -->"
+COMMAND = "generate"
 TASKS = {"noise": "niah_single_1", "essay": "niah_single_2", "needles": "niah_multikey_2"}
 """The task that stands for each haystack."""
 ALONE = ("vt", "cwe", "fwe")
@@ -55,7 +56,8 @@ def main() -> int:
     rows: list[Row] = []
     failed = False
     try:
-        page = _page(given.write) if given.write else None
+        if given.write is not None:
+            split_page(given.write, COMMAND)  # now, and not once all is measured
         if given.upstream:
             upstream.script_of(given.upstream)
         for length in parse_lengths(given.lengths):
@@ -73,12 +75,8 @@ def main() -> int:
     except MemagentError as error:
         print(error, file=sys.stderr)
         return 1
-    section = f"{machine()}; CPU seconds, GPT-2 tokens\n\n{table(rows)}\n"
-    print(section)
-    if page is not None:
-        before, after = page
-        given.write.write_text(before + BEGIN + section + END + after, encoding="utf-8")
-    return 1 if failed or any(row.good is False for row in rows) else 0
+    where = f"{machine()}; CPU seconds, GPT-2 tokens"
+    return finish(rows, COMMAND, given.write, where) or int(failed)
 
 
 def _compare(haystack: str, length: int) -> Iterator[Row]:
@@ -98,10 +96,10 @@ def _compare(haystack: str, length: int) -> Iterator[Row]:
     further = _time_further(made[-1][0], FURTHER)
     naive, naive_first = make_fresh(NaiveNiahTask)
     naive_further = _time_further(naive, 2 if length >= M else 4)
-    yield Row(f"{what}: first sample", "", first, "s")
+    yield Row(f"{what}: first sample", first, "s")
     yield _within_target(what, length, further)
-    yield Row(f"{what}: first sample, naive", "", [naive_first], "s")
-    yield Row(f"{what}: further sample, naive", "", naive_further, "s")
+    yield Row(f"{what}: first sample, naive", [naive_first], "s")
+    yield Row(f"{what}: further sample, naive", naive_further, "s")
     yield _ratio(f"{what}: first sample, naive / this", [naive_first], first)
     yield _ratio(f"{what}: further sample, naive / this", naive_further, further)
 
@@ -114,14 +112,7 @@ def _time_alone(name: str, length: int) -> Row:
 
 
 def _within_target(what: str, length: int, further: list[float]) -> Row:
-    target = length >= M
-    return Row(
-        f"{what}: further sample",
-        f"<= {TARGET} s" if target else "",
-        further,
-        "s",
-        good=statistics.median(further) <= TARGET if target else None,
-    )
+    return Row(f"{what}: further sample", further, "s", most=TARGET if length >= M else inf)
 
 
 def _upstream(
@@ -151,8 +142,8 @@ def _upstream(
             break
     least = "" if longer > NOISE * first else "at most, "
     further = max(longer, NOISE * first) / more
-    yield Row(f"{what}: first sample, RULER's script", "", [first], "s")
-    yield Row(f"{what}: further sample, {least}RULER's script", "", [further], "s")
+    yield Row(f"{what}: first sample, RULER's script", [first], "s")
+    yield Row(f"{what}: further sample, {least}RULER's script", [further], "s")
     yield _ratio(f"{what}: first sample, RULER's script / this", [first], ours[0].values)
     yield _ratio(f"{what}: further sample, {least}RULER's script / this", [further], ours[1].values)
 
@@ -169,19 +160,7 @@ def _time_further(task: Task, n: int) -> list[float]:
 def _ratio(what: str, slow: Sequence[float], fast: Sequence[float]) -> Row:
     # At least one tick of the clock: short samples may take none.
     least = time.get_clock_info("process_time").resolution
-    return Row(what, "", [statistics.median(slow) / max(least, statistics.median(fast))], "x")
-
-
-def _page(path: Path) -> tuple[str, str]:
-    """What stands before and after the table of a page."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        return before, rest.split(END, 1)[1]
-    except (OSError, ValueError, IndexError) as error:
-        raise MemagentError(
-            f"{str(path)!r} has no place for the table: a line {BEGIN.strip()!r} and one {END!r}"
-        ) from error
+    return Row(what, [statistics.median(slow) / max(least, statistics.median(fast))], "x")
 
 
 if __name__ == "__main__":

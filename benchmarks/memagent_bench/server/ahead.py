@@ -21,7 +21,7 @@ from memagent import ChatRequest, Completion, MemoryAgent, Result, Sampling, ope
 from memagent.models.base import ChatModel, Wrapper
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, table, write
+from memagent_bench.perf.measure import Row, finish
 from memagent_bench.server.vllm import VLLM
 
 AT_ONCE = 8
@@ -97,11 +97,11 @@ async def measure(spec: str, server: VLLM, chunks: int, rounds: int) -> list[Row
         same.append(float((result.memory, result.answer) == (inorder.memory, inorder.answer)))
     await model.aclose()
     return [
-        Row("replies that differ, sent one at a time again", "", alone, "of all"),
-        Row(f"replies that differ, {AT_ONCE} sent at once", "", together, "of all"),
-        Row(f"{AT_ONCE} ahead: times as fast", "", faster),
-        Row(f"{AT_ONCE} ahead: calls against reading in order", "", calls),
-        Row(f"{AT_ONCE} ahead: the same memory and answer", "", same, "of readings"),
+        Row("replies that differ, sent one at a time again", alone, "of all"),
+        Row(f"replies that differ, {AT_ONCE} sent at once", together, "of all"),
+        Row(f"{AT_ONCE} ahead: times as fast", faster),
+        Row(f"{AT_ONCE} ahead: calls against reading in order", calls),
+        Row(f"{AT_ONCE} ahead: the same memory and answer", same, "of readings"),
     ]
 
 
@@ -114,12 +114,8 @@ def main() -> int:
     given = parser.parse_args()
     server = VLLM(os.environ["MEMAGENT_BASE_URL"])
     where = f"{machine()}, vLLM {server.version()} on the same machine, `smol`"
-    print(f"{where}\n", flush=True)
     rows = asyncio.run(measure(os.environ["MEMAGENT_MODEL"], server, given.chunks, given.rounds))
-    print(table(rows))
-    if given.write is not None:
-        write(given.write, "make bench-ahead-server", rows, where)
-    return 0
+    return finish(rows, "make bench-ahead-server", given.write, where)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from memagent.memory.agent import MemoryAgent
-from memagent.messages import ChatRequest, Completion
+from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent_bench.perf.chunks import book
@@ -47,24 +48,34 @@ class Log(Wrapper):
 async def agent(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
     """64 documents, read at once."""
     served = OpenAIModel(model, base_url=base_url, tokenizer=tokenizer, extra_body=FULL)
-    store = log.with_suffix(".sqlite")
-    store.unlink(missing_ok=True)
-    reader = MemoryAgent(Log(served, log), window=WINDOW, concurrency=AT_ONCE, store=store)
     text = book()
     documents = [text[CHARS * i : CHARS * (i + 1)] for i in range(AT_ONCE)]
+    return await _read(Log(served, log), documents, WINDOW, log)
+
+
+async def read_alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
+    """One document by itself, with the published window of 8192."""
+    served = OpenAIModel(model, base_url=base_url, tokenizer=tokenizer, extra_body=FULL)
+    return await _read(served, [book()[:ALONE_CHARS]], 8192, log)
+
+
+async def _read(
+    model: ChatModel, documents: Sequence[str], window: int, log: Path
+) -> dict[str, Any]:
+    store = log.with_suffix(".sqlite")
+    store.unlink(missing_ok=True)
+    reader = MemoryAgent(model, window=window, concurrency=AT_ONCE, store=store)
     await reader.plan((QUESTION,))  # counter and window are asked for once
     start = time.perf_counter()
     results = await asyncio.gather(*(reader.aask(document, QUESTION) for document in documents))
     seconds = time.perf_counter() - start
-    usage = [result.usage for result in results]
     await reader.aclose()
-    return {
-        "seconds": seconds,
-        "calls": sum(one.calls for one in usage),
-        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
-        "peak": measure_resident(),
-        "cpu": time.process_time(),
-    }
+    usage = sum((result.usage for result in results), Usage())
+    return _count(seconds, usage.calls, usage.prompt_tokens + usage.completion_tokens)
+
+
+def _count(seconds: float, calls: int, tokens: int) -> dict[str, Any]:
+    return {"seconds": seconds, "calls": calls, "tokens": tokens, "peak": measure_resident()}
 
 
 async def send_flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
@@ -95,27 +106,7 @@ async def send_flat(base_url: str, model: str, log: Path, tokenizer: str | None)
         start = time.perf_counter()
         await asyncio.gather(*(worker(client) for _ in range(AT_ONCE)))
         seconds = time.perf_counter() - start
-    return {
-        "seconds": seconds,
-        "calls": done,
-        "tokens": tokens,
-        "peak": measure_resident(),
-        "cpu": time.process_time(),
-    }
-
-
-async def read_alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
-    """One document by itself, with the published window of 8192."""
-    served = OpenAIModel(model, base_url=base_url, tokenizer=tokenizer, extra_body=FULL)
-    store = log.with_suffix(".sqlite")
-    store.unlink(missing_ok=True)
-    reader = MemoryAgent(served, window=8192, store=store)
-    await reader.plan((QUESTION,))
-    start = time.perf_counter()
-    result = await reader.aask(book()[:ALONE_CHARS], QUESTION)
-    seconds = time.perf_counter() - start
-    await reader.aclose()
-    return {"seconds": seconds, "calls": result.usage.calls, "peak": measure_resident()}
+    return _count(seconds, done, tokens)
 
 
 PASSES = {"agent": agent, "flat": send_flat, "alone": read_alone}

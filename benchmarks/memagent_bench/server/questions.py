@@ -26,7 +26,7 @@ from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, table, write
+from memagent_bench.perf.measure import Row, finish
 from memagent_bench.server.vllm import VLLM
 
 COUNTS = (1, 4, 16)
@@ -141,8 +141,8 @@ async def measure(
         prompt = sum(one.prompt for one in found) / rounds
         cached = [one.cached for one in found]
         rows += [
-            Row(f"{what}: cached tokens", "", cached, f"of {prompt:,.0f}"),
-            Row(f"{what}: wall time", "", [one.seconds for one in found], "s"),
+            Row(f"{what}: cached tokens", cached, f"of {prompt:,.0f}"),
+            Row(f"{what}: wall time", [one.seconds for one in found], "s"),
         ]
     return rows
 
@@ -175,10 +175,7 @@ def main() -> int:
         server = "another server"
     rows = asyncio.run(run(given, full=server.startswith("vLLM")))
     where = f"{machine()}, {server} on the same machine"
-    print(f"{where}\n\n{table(rows)}")
-    if given.write is not None:
-        write(given.write, "make bench-questions", rows, where)
-    return 0
+    return finish(rows, "make bench-questions", given.write, where)
 
 
 if __name__ == "__main__":

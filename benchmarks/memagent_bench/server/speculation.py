@@ -24,7 +24,7 @@ from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, table, write
+from memagent_bench.perf.measure import Row, finish
 from memagent_bench.server.vllm import VLLM
 
 GREEDY = Sampling(temperature=0.0)
@@ -130,18 +130,16 @@ def rows(what: str, pairs: list[tuple[Pass, Pass]]) -> list[Row]:
     ]
     replies = sum(map(len, same)) // len(same)
     return [
-        Row(f"{what}: tokens a second without", "", [off for off, _ in speeds]),
-        Row(f"{what}: tokens a second with n-gram speculation", "", [on for _, on in speeds]),
-        Row(f"{what}: speed-up", "", [on / off for off, on in speeds], "times"),
+        Row(f"{what}: tokens a second without", [off for off, _ in speeds]),
+        Row(f"{what}: tokens a second with n-gram speculation", [on for _, on in speeds]),
+        Row(f"{what}: speed-up", [on / off for off, on in speeds], "times"),
         Row(
             f"{what}: drafts accepted",
-            "",
             [on.accepted / on.drafted for _, on in pairs],
             "of drafted tokens",
         ),
         Row(
             f"{what}: same reply to the same prompt",
-            "",
             [sum(one) for one in same],
             f"of {replies}",
         ),
@@ -172,10 +170,7 @@ def main() -> int:
     name = os.environ["MEMAGENT_MODEL"].partition(":")[2]
     where = f"{machine()}, vLLM {VLLM(base_urls[0]).version()} on the same machine"
     found = asyncio.run(measure(base_urls, name, os.environ["MODEL_FOLDER"], given.rounds))
-    print(f"{where}\n\n{table(found)}")
-    if given.write is not None:
-        write(given.write, "make bench-speculation", found, where)
-    return 0
+    return finish(found, "make bench-speculation", given.write, where)
 
 
 if __name__ == "__main__":

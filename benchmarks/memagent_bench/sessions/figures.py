@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -13,6 +14,7 @@ from memagent.terminal import amount
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.record import SessionRecord
 from memagent_bench.systems.base import Status
+from memagent_bench.table import align
 
 HEAD = ("", "success (95%)", "no answer", "steps", "prompt tokens", "largest", "summaries")
 LEGEND = "W: working context; S: most summaries; K: outputs kept. Success: mean of games, no answer is 0; else medians"
@@ -97,15 +99,8 @@ def lines(found: Sequence[Cell], *, spread: bool = True) -> list[str]:
 
 def pad(blocks: Collection[Sequence[Sequence[str]]]) -> list[str]:
     """Blocks of rows as lines with columns of one width, an empty line after each block."""
-    every = [row for block in blocks for row in block]
-    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
-    made: list[str] = []
-    for block in blocks:
-        for row in block:
-            padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
-            made.append("  ".join(padded).rstrip())
-        made.append("")
-    return made
+    aligned = iter(align([row for block in blocks for row in block]))
+    return [line for block in blocks for line in (*islice(aligned, len(block)), "")]
 
 
 def _cell(difficulty: int, arm: Arm, records: Sequence[SessionRecord]) -> Cell:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, cast
@@ -12,6 +11,7 @@ from pydantic import Field
 from memagent.errors import ToolError
 from memagent.messages import Leaf
 from memagent_bench.games.base import Deal, Game, act, query, within
+from memagent_bench.games.transcript import read_object
 
 COLOURS = ("amber", "blue", "green", "grey")
 DEFAULT = "main"
@@ -179,7 +179,7 @@ class Shift(Game):
 
     def _judge(self, answer: str) -> bool:
         """Right where everything came through."""
-        said = _object(answer)
+        said = read_object(answer) or {}
         names = {
             "recall": [*RECALLED],
             "artifacts": [name for name in self._asked if name.startswith("the file")],
@@ -232,11 +232,3 @@ def _log(rng: random.Random, chars: int = 0) -> list[str]:
         lines.append(line)
         length += len(line) + 1
     return lines
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        made: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", made) if isinstance(made, dict) else {}

@@ -39,25 +39,14 @@ def _memory(name: str, setting: Setting, gate: str) -> System:
     return Memory(name, setting, agent_of(setting, gate=gate))
 
 
-def _langchain(name: str, setting: Setting) -> System:
+def _peer(name: str, setting: Setting, refine: str) -> System:
+    """The loop of a class in the module that is named like the system."""
     try:
-        from memagent_bench.systems.langchain_refine import LangChainRefine
+        module = import_module(f"memagent_bench.systems.{name.replace('-', '_')}")
     except ImportError as error:
-        raise _explain_missing(name) from error
-    return Peer(name, setting, LangChainRefine())
-
-
-def _llamaindex(name: str, setting: Setting) -> System:
-    try:
-        from memagent_bench.systems.llamaindex_refine import LlamaIndexRefine
-    except ImportError as error:
-        raise _explain_missing(name) from error
-    return Peer(name, setting, LlamaIndexRefine())
-
-
-def _explain_missing(name: str) -> ConfigError:
-    needed = name_extra(f"the system {name!r}", "peers")
-    return ConfigError(f"{needed}, or leave it out of --systems")
+        needed = name_extra(f"the system {name!r}", "peers")
+        raise ConfigError(f"{needed}, or leave it out of --systems") from error
+    return Peer(name, setting, getattr(module, refine)())
 
 
 SYSTEMS: dict[str, Known] = {
@@ -97,8 +86,12 @@ SYSTEMS: dict[str, Known] = {
         lambda _, setting: MapReduce(setting),
         "takes notes on each chunk separately, then on the notes",
     ),
-    "langchain-refine": Known(_langchain, "LangChain's refine chain with its own prompts"),
-    "llamaindex-refine": Known(_llamaindex, "LlamaIndex's Refine with its own prompts"),
+    "langchain-refine": Known(
+        partial(_peer, refine="LangChainRefine"), "LangChain's refine chain with its own prompts"
+    ),
+    "llamaindex-refine": Known(
+        partial(_peer, refine="LlamaIndexRefine"), "LlamaIndex's Refine with its own prompts"
+    ),
 }
 """Left, right and middle are what is dropped."""
 WITHOUT_MODEL = frozenset(name for name, known in SYSTEMS.items() if known.asks == "never")

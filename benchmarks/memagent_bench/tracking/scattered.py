@@ -44,8 +44,8 @@ class ScatteredTask(FittedTask):
 
     def _scatter(
         self, index: int, limit: int, puzzle: Puzzle, layout: Layout, around: tuple[str, str]
-    ) -> tuple[Sample, int]:
-        """The sample, and its tokens, which are over `limit` where the facts and one unit of filler alone are.
+    ) -> Sample:
+        """The sample; its tokens are over `limit` where the facts and one unit of filler alone are.
 
         Args:
             index: of the sample.
@@ -56,7 +56,7 @@ class ScatteredTask(FittedTask):
         """
         placed, tokens = self._fill(puzzle, layout, around, limit)
         context, spans = placed.join(self._filler.joiner)
-        sample = Sample(
+        return Sample(
             task=self.name,
             index=index,
             length=self._length,
@@ -78,7 +78,6 @@ class ScatteredTask(FittedTask):
                 if not fact.supports
             ),
         )
-        return sample, tokens
 
     def _fill(
         self, puzzle: Puzzle, layout: Layout, around: tuple[str, str], limit: int

@@ -76,9 +76,9 @@ class TrackingTask(ScatteredTask):
         layout = Layout.draw(len(puzzle.facts), len(self._filler), rng)
         before = f"{puzzle.about} Keep track of them: you are asked about them at the end.\n\n"
         after = f"\n\n{puzzle.question}\nAnswer:"
-        sample, tokens = self._scatter(index, limit, puzzle, layout, (before, after))
-        if tokens > limit:
-            raise self._too_short(index, tokens + ROOM)
+        sample = self._scatter(index, limit, puzzle, layout, (before, after))
+        if sample.tokens > limit:
+            raise self._too_short(index, sample.tokens + ROOM)
         return sample
 
 

@@ -1,21 +1,17 @@
 """Long questions: gold paragraphs where the evidence says, others that do not give them away, exact lengths."""
 
-import hashlib
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.bench.counters import Quarters, line_ends
 from tests.bench.longqa.data import hotpot, squad, story, titled, write
 from tests.bench.longqa.test_data import memagents
 
 from memagent.errors import ConfigError
-from memagent.tasks import SCORERS, Sample
+from memagent.tasks import Sample
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.longqa import tasks
 from memagent_bench.longqa.tasks import TASKS, WithoutContext
@@ -46,19 +42,6 @@ def titles(sample: Sample) -> list[str]:
 
 def gold_shares(sample: Sample) -> list[float]:
     return [e.start / len(sample.context) for e in sample.evidence]
-
-
-@pytest.mark.parametrize("name", ["hotpotqa", "squad"])
-@pytest.mark.parametrize("length", [4096, 8192, 32768])
-@pytest.mark.parametrize("counter", [COUNTER, line_ends()], ids=["gpt2", "line-ends"])
-def test_lengths_are_met_exactly(options: DataOptions, name: str, length: int, counter) -> None:
-    task = TASKS[name](length, replace(options, counter=counter))
-    for index in (0, 3, 7):
-        sample = task.sample(index)
-        assert sample.tokens == counter.count(sample.prompt) + sample.generate
-        assert length - 100 <= sample.tokens <= length
-        assert task.scorer == "sub_exact_match"
-    assert task.scorer in SCORERS
 
 
 @pytest.mark.parametrize("suite", ["qa", "ruler"])
@@ -195,7 +178,7 @@ def test_without_repeats_too_long_is_refused_with_the_longest_length(options: Da
 
 def test_the_last_question_is_the_last_sample(options: DataOptions) -> None:
     task = tasks.hotpotqa(4096, options)
-    assert len(task) == 8
+    assert (len(task), task.scorer) == (8, "sub_exact_match")
     task.sample(7)
     for index in (8, -1):
         with pytest.raises(ConfigError, match=f"no sample {index}: its data has 8 questions"):
@@ -207,37 +190,10 @@ def test_too_short_a_length_is_refused(options: DataOptions) -> None:
         tasks.hotpotqa(100, options).sample(0)
 
 
-def test_a_tokenizer_of_which_parts_do_not_add_up(options: DataOptions) -> None:
-    task = tasks.hotpotqa(4096, replace(options, counter=Quarters()))
-    for index in range(4):
-        sample = task.sample(index)
-        assert sample.tokens == Quarters().count(sample.prompt) + sample.generate
-        assert 4096 - 100 <= sample.tokens <= 4096
-
-
-def test_samples_depend_on_index_alone_in_any_order_and_process(options: DataOptions) -> None:
-    code = (
-        "import hashlib, pathlib\n"
-        "from memagent_bench.length_tokens import length_counter\n"
-        "from memagent_bench.longqa.tasks import hotpotqa\n"
-        "from memagent_bench.options import DataOptions\n"
-        f"files = (pathlib.Path({str(options.hotpotqa[0])!r}),)\n"
-        "task = hotpotqa(4096, DataOptions(counter=length_counter(None), hotpotqa=files))\n"
-        "for i in (2, 0): print(hashlib.sha256(task.sample(i).prompt.encode()).hexdigest())\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    task = tasks.hotpotqa(4096, options)
-    here = [hashlib.sha256(task.sample(i).prompt.encode()).hexdigest() for i in (0, 1, 2)]
-    assert ran.stdout.split() == [here[2], here[0]]
-    other = tasks.hotpotqa(4096, replace(options, seed=1)).sample(0)
-    assert other.question == task.sample(0).question
-    assert other.context != task.sample(0).context
+def test_another_seed_asks_the_same_among_other_paragraphs(options: DataOptions) -> None:
+    first, other = (tasks.hotpotqa(4096, replace(options, seed=n)).sample(0) for n in (0, 1))
+    assert other.question == first.question
+    assert other.context != first.context
 
 
 @pytest.mark.parametrize("name", ["hotpotqa", "squad"])

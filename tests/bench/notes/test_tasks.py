@@ -1,15 +1,11 @@
 """Samples of the notes: answers are in their text, evidence where it is said to be, the length as asked."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
-from tests.bench.counters import Quarters, line_ends
 from tests.bench.notes.solver import NAME, solve
 from tests.bench.short_book import SENTENCES, book_options, own
 
@@ -141,33 +137,6 @@ def test_samples_are_the_same_as_ever(options: DataOptions) -> None:
     )
 
 
-def test_another_process_makes_the_same_sample(options: DataOptions) -> None:
-    code = (
-        "import sys, hashlib\n"
-        "from pathlib import Path\n"
-        "from memagent.tokens import ByteBound\n"
-        "from memagent_bench.options import DataOptions\n"
-        "from memagent_bench.notes.tasks import TASKS\n"
-        "options = DataOptions(counter=ByteBound(), essays=(Path(sys.argv[1]),))\n"
-        "for name in TASKS:\n"
-        "    text = TASKS[name](5000, options).sample(1).model_dump_json()\n"
-        "    print(hashlib.sha256(text.encode()).hexdigest())\n"
-    )
-    root = Path(__file__).parents[3]
-    hashes = {
-        subprocess.run(
-            [sys.executable, "-c", code, str(options.essays[0])],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root / "benchmarks")},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(hashes) == 1
-    assert len(set(hashes.pop().split())) == len(TASKS)
-
-
 @EVERY
 def test_nested_samples_have_the_same_notes_at_the_same_shares_and_more_that_nobody_needs(
     name: str, options: DataOptions
@@ -192,31 +161,6 @@ def test_nested_samples_have_the_same_notes_at_the_same_shares_and_more_that_nob
         assert solve(other.context, other.question) == ", ".join(other.outputs)
     apart = TASKS[name](8 * LENGTH, options).sample(0)
     assert needed(apart) != needed(samples(name, options)[0])
-
-
-@EVERY
-@pytest.mark.parametrize("length", [256, 3000, 30_000])
-def test_gpt2_tokens_are_those_of_the_whole_prompt(
-    name: str, length: int, options: DataOptions
-) -> None:
-    counter = length_counter(None)
-    longest = max(map(counter.count, SENTENCES)) + 1
-    for index in range(3):
-        sample = TASKS[name](length, replace(options, counter=counter)).sample(index)
-        assert sample.tokens == counter.count(sample.prompt) + sample.generate
-        assert length - longest - 5 < sample.tokens <= length
-
-
-@FAMILY
-@pytest.mark.parametrize("counter", [Quarters, line_ends], ids=["quarters", "line ends"])
-def test_no_tokenizer_makes_a_sample_too_long(
-    name: str, counter: Callable[[], Quarters], options: DataOptions
-) -> None:
-    task = TASKS[name](4000, replace(options, counter=counter()))
-    for index in range(5):
-        sample = task.sample(index)
-        assert sample.tokens == counter().count(sample.prompt) + sample.generate
-        assert 4000 * 0.97 < sample.tokens <= 4000
 
 
 @EVERY

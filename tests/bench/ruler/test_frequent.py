@@ -1,16 +1,13 @@
 """Common and frequent words: published counts, the same positions in all samples of a length, exact lengths."""
 
-import hashlib
 import re
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.bench.counters import Quarters, line_ends
+from tests.bench.counters import Quarters
 
 from memagent.errors import ConfigError
 from memagent.tasks import Sample
@@ -45,20 +42,6 @@ def places(sample: Sample) -> list[list[int]]:
     """Where each answer stands, by place in the text."""
     found = words(sample)
     return [[i for i, w in enumerate(found) if w == answer] for answer in sample.outputs]
-
-
-@pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("length", [4096, 8192, 32768])
-@pytest.mark.parametrize("counter", [COUNTER, line_ends()], ids=["gpt2", "line-ends"])
-def test_lengths_are_met_exactly(name: str, length: int, counter) -> None:
-    task = TASKS[name](length, DataOptions(counter=counter))
-    for index in (0, 1, 7):
-        sample = task.sample(index)
-        assert sample.tokens == counter.count(sample.prompt) + sample.generate
-        # Coded words take different numbers of tokens, and all samples of fwe have about the same number of words.
-        spare = 32 if name == "cwe" else length // 5
-        assert length - spare <= sample.tokens <= length
-        assert sample.evidence == ()
 
 
 def test_a_quarter_of_a_million_tokens() -> None:
@@ -101,7 +84,7 @@ def test_common_words_come_thirty_times_and_the_others_three_times() -> None:
     assert set(words(sample)) <= set(wonderwords())
     numbers = [int(n) for n in re.findall(r"(\d+)\. ", sample.context)]
     assert numbers == list(range(1, len(words(sample)) + 1))
-    assert sample.generate == 120
+    assert (sample.generate, sample.evidence) == (120, ())
     assert "10 words" in sample.question
 
 
@@ -145,7 +128,7 @@ def test_coded_words_come_as_often_as_zeta_says() -> None:
     assert ranked in [zeta_counts(n).tolist() for n in range(sum(ranked), sum(ranked) + 100)]
     assert ranked[3] > ranked[4]
     assert all(re.fullmatch("[a-z]{6}", word) for word, _ in counts[1:])
-    assert sample.generate == 50
+    assert (sample.generate, sample.evidence) == (50, ())
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -168,38 +151,6 @@ def test_nested_samples_have_the_same_answers_and_more_others(name: str) -> None
     assert set(words(short)) < set(words(long))
     assert TASKS[name](4096, nested).sample(4).outputs != short.outputs
     assert TASKS[name](16384, OPTIONS).sample(3).outputs != short.outputs
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_samples_depend_on_index_alone_in_any_order_and_process(name: str) -> None:
-    code = (
-        "import hashlib\n"
-        "from memagent_bench.length_tokens import length_counter\n"
-        "from memagent_bench.options import DataOptions\n"
-        f"from memagent_bench.ruler.tasks import TASKS\n"
-        f"task = TASKS[{name!r}](4096, DataOptions(counter=length_counter(None)))\n"
-        "for i in (2, 0): print(hashlib.sha256(task.sample(i).prompt.encode()).hexdigest())\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    task = TASKS[name](4096, OPTIONS)
-    here = [hashlib.sha256(task.sample(i).prompt.encode()).hexdigest() for i in (0, 1, 2)]
-    assert ran.stdout.split() == [here[2], here[0]]
-    assert len(set(here)) == 3
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_a_tokenizer_of_which_parts_do_not_add_up(name: str) -> None:
-    task = TASKS[name](4096, DataOptions(counter=Quarters()))
-    for index in (0, 5):
-        sample = task.sample(index)
-        assert sample.tokens == Quarters().count(sample.prompt) + sample.generate
-        assert 4096 - (100 if name == "cwe" else 800) <= sample.tokens <= 4096
 
 
 @pytest.mark.parametrize("name", TASKS)

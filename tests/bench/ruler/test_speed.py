@@ -20,7 +20,8 @@ def test_a_table_compares_both(
     arguments: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"Before\n{speed.BEGIN}old\n{speed.END}\nAfter\n")
+    end = "<!-- end of measured -->"
+    page.write_text(f"Before\n<!-- measured: generate -->\nold\n{end}\nAfter\n")
     arguments.setattr(sys, "argv", ["speed", "--lengths", "4k", "--write", str(page)])
     assert speed.main() == 0
     shown = capsys.readouterr().out
@@ -28,7 +29,7 @@ def test_a_table_compares_both(
         assert f"noise, 4K: {what}" in shown or f", {what}" in shown
     written = page.read_text()
     assert written.startswith("Before\n")
-    assert written.endswith(f"{speed.END}\nAfter\n")
+    assert written.endswith(f"{end}\nAfter\n")
     assert "noise, 4K" in written
     assert "old" not in written
 

@@ -1,13 +1,10 @@
 """Tracking samples: their answers are in their text, their evidence where it is said to be, their length as asked."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
-from tests.bench.short_book import SENTENCES, Words, book_options, own
+from tests.bench.short_book import book_options, own
 from tests.bench.tracking.solver import SOLVERS
 
 from memagent.errors import ConfigError
@@ -19,15 +16,6 @@ from memagent_bench.tracking.tasks import TASKS
 EVERY = pytest.mark.parametrize("name", TASKS)
 LENGTH = 4096
 SAMPLES = 60
-
-
-class Thirds(Words):
-    """Counts three characters as a token: a sum of sentences is up to two tokens a sentence too high."""
-
-    name = "thirds"
-
-    def count(self, text: str) -> int:
-        return -(-len(text) // 3)
 
 
 @pytest.fixture(scope="session")
@@ -164,32 +152,6 @@ def test_samples_depend_on_seed_task_index_and_length_alone(
     assert all(other.context != first[0].context for other in others)
 
 
-def test_another_process_makes_the_same_sample(options: DataOptions) -> None:
-    code = (
-        "import sys, hashlib\n"
-        "from pathlib import Path\n"
-        "from memagent.tokens import ByteBound\n"
-        "from memagent_bench.options import DataOptions\n"
-        "from memagent_bench.tracking.tasks import TASKS\n"
-        "options = DataOptions(counter=ByteBound(), essays=(Path(sys.argv[1]),))\n"
-        "for name in TASKS:\n"
-        "    print(hashlib.sha256(TASKS[name](20000, options).sample(1).prompt.encode()).hexdigest())\n"
-    )
-    root = Path(__file__).parents[3]
-    hashes = {
-        subprocess.run(
-            [sys.executable, "-c", code, str(options.essays[0])],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root / "benchmarks")},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(hashes) == 1
-    assert hashes.pop().count("\n") == len(TASKS)
-
-
 @EVERY
 def test_nested_samples_are_the_same_facts_under_more_filler(
     name: str, options: DataOptions
@@ -206,29 +168,6 @@ def test_nested_samples_are_the_same_facts_under_more_filler(
         )
     apart = TASKS[name](4 * LENGTH, options).sample(3)
     assert own(apart) != own(samples(name, options)[3])
-
-
-@EVERY
-@pytest.mark.parametrize("length", [4096, 30_000])
-def test_gpt2_tokens_are_those_of_the_whole_prompt(
-    name: str, length: int, options: DataOptions
-) -> None:
-    counter = length_counter(None)
-    sample = TASKS[name](length, replace(options, counter=counter)).sample(2)
-    assert sample.tokens == counter.count(sample.prompt) + sample.generate
-    longest = max(map(counter.count, SENTENCES)) + 1
-    assert length - longest - 5 < sample.tokens <= length
-
-
-@EVERY
-def test_a_tokenizer_whose_sums_are_not_exact_still_fills_and_never_overflows(
-    name: str, options: DataOptions
-) -> None:
-    task = TASKS[name](8192, replace(options, counter=Thirds()))  # pyright: ignore[reportArgumentType]
-    for index in range(5):
-        sample = task.sample(index)
-        assert sample.tokens == Thirds().count(sample.prompt) + sample.generate
-        assert 8192 * 0.97 < sample.tokens <= 8192
 
 
 @EVERY
@@ -253,11 +192,3 @@ def test_what_a_record_has_to_say(options: DataOptions) -> None:
     assert facts(LENGTH, options).facts["kind"] == "BABILong-style"
     assert facts(1024, options).facts["rounds"] == 1
     assert facts(32768, options).facts["rounds"] == 11
-
-
-def test_the_shipped_book_is_the_filler_unless_essays_are_named() -> None:
-    task = TASKS["facts"](LENGTH, DataOptions(counter=length_counter(None)))
-    sample = task.sample(0)
-    assert str(task.facts["haystack"]).startswith("War and Peace")
-    assert sample.tokens <= LENGTH
-    assert SOLVERS["facts"](sample.context, sample.question) == sample.outputs[0]

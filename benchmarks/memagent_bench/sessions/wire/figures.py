@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import mean, median
-from typing import Any
 
 from memagent.terminal import amount
 from memagent_bench.sessions.figures import pad
@@ -68,10 +67,6 @@ class Row:
             f"{self.summaries:g}",
             *map(str, (self.overflows, self.broken_pairs, self.lost)),
         )
-
-    def as_data(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def rows(records: Iterable[SessionRecord]) -> list[Row]:
