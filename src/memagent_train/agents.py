@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
-from typing import Any
 
 from pydantic import Field
 
@@ -24,6 +23,7 @@ from memagent.runstore import RunStore
 from memagent.tasks import Sample
 from memagent.threads import in_thread
 from memagent_train.fresh_runs import FreshRuns
+from memagent_train.rewards.functions import is_async
 from memagent_train.rollouts import ROLLOUT, Outcome
 from memagent_train.sessions import SessionFunction, SessionSettings
 
@@ -91,7 +91,7 @@ def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunct
     if settings.use == TOOLS:
         return SessionFunction(settings.tools or SessionSettings(), settings.max_calls, store)
     function = load_function(settings.use, "agent")
-    if not _is_async(function):
+    if not is_async(function):
         raise ConfigError(
             f"the agent {settings.use!r} must be an async function: write `async def agent(model, sample):`"
         )
@@ -168,8 +168,3 @@ class MemoryFunction:
             if one.tokens is not None
         )
         return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    call = getattr(function, "__call__", None)  # noqa: B004 - an object may be called by an async method
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

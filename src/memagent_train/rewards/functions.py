@@ -44,7 +44,7 @@ def load_reward(spec: str) -> RewardFunction:
     return function
 
 
-def is_async(function: RewardFunction) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
     """Whether it is an `async def`, or an object whose `__call__` is one."""
     called = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
