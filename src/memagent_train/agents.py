@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from pydantic import Field
 
@@ -23,7 +24,6 @@ from memagent.runstore import RunStore
 from memagent.tasks import Sample
 from memagent.threads import in_thread
 from memagent_train.fresh_runs import FreshRuns
-from memagent_train.rewards.functions import is_async
 from memagent_train.rollouts import ROLLOUT, Outcome
 from memagent_train.sessions import SessionFunction, SessionSettings
 
@@ -168,3 +168,9 @@ class MemoryFunction:
             if one.tokens is not None
         )
         return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether it is an `async def`, or an object whose `__call__` is one."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)

@@ -214,6 +214,7 @@ async def test_an_own_function_is_found_in_the_current_folder(here: Path, use: s
         ("own_agent:agent.missing", "has no function 'agent.missing'"),
         ("own_agent:number", "has no function 'number'"),
         ("own_agent:not_async", "must be an async function"),
+        ("own_agent:Agent", "must be an async function"),
         ("own_agent:too_few", "cannot be called with a model and a sample"),
         ("own_agent:too_many", "cannot be called with a model and a sample"),
     ],

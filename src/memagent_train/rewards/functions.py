@@ -44,12 +44,6 @@ def load_reward(spec: str) -> RewardFunction:
     return function
 
 
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether it is an `async def`, or an object whose `__call__` is one."""
-    called = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
-
-
 def describe(error: BaseException) -> str:
     """What a user's function raised, and where, in one line."""
     trace = error.__traceback__

@@ -14,7 +14,8 @@ from memagent.prompts.reply import UnusableReply, find_answer, visible
 from memagent.tasks import SCORERS, Sample
 from memagent.texts import repair_surrogates
 from memagent.threads import in_thread
-from memagent_train.rewards.functions import AwaitedReward, describe, is_async, load_reward
+from memagent_train.agents import is_async
+from memagent_train.rewards.functions import AwaitedReward, describe, load_reward
 from memagent_train.rewards.gates import gate_rewards
 from memagent_train.rewards.judge import JudgeReward
 from memagent_train.rewards.pool import PooledReward

@@ -8,7 +8,8 @@ import pytest
 from tests.train.rewards.made import sample
 
 from memagent.errors import ConfigError
-from memagent_train.rewards.functions import AwaitedReward, describe, is_async, load_reward
+from memagent_train.agents import is_async
+from memagent_train.rewards.functions import AwaitedReward, describe, load_reward
 
 MINE = "tests.train.rewards.mine"
 AWAITED = load_reward(f"{MINE}:awaited")
