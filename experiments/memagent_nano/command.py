@@ -11,12 +11,12 @@ import typer
 
 from memagent.errors import ConfigError
 from memagent.texts import plural
-from memagent_nano import claims
+from memagent_nano import claims, processes
 from memagent_nano.asked import Out, SizeName, place_of, places_of, report_end, title_of
 from memagent_nano.course import arms
 from memagent_nano.direct import DIRECT
 from memagent_nano.sizes import size_of
-from memagent_nano.stages import TRUNK, Place, Stage, is_done, perform, python
+from memagent_nano.stages import TRUNK, Place, Stage, is_done, perform
 from memagent_nano.work import Work, perform_all
 
 app = typer.Typer(
@@ -199,8 +199,8 @@ def _training(place: Place, stage: Stage) -> Work:
 def _measuring(place: Place, stage: str) -> Work:
     return Work(
         f"measuring {title_of(place, stage)}",
-        lambda: python(
-            place, stage, "memagent_nano", "measure-one", place.size.name, str(place.seed), stage,
+        lambda: processes.python(
+            place.log(stage), "memagent_nano", "measure-one", place.size.name, str(place.seed), stage,
             "--out", str(place.root),
         ),
         place.log(stage),

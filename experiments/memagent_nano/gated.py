@@ -37,9 +37,7 @@ def make(place: Place, stage: str) -> None:
     file = place.of(stage) / f"{GATED}.jsonl"
     with hold_folder(place.of(stage)):
         if not file.is_file():
-            new = file.with_suffix(".new")
-            write(lessons(place.size, place.policy(stage), DOCUMENTS), new)
-            new.replace(file)
+            write(lessons(place.size, place.policy(stage), DOCUMENTS), file)
 
 
 def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:

@@ -23,6 +23,7 @@ from memagent_nano.books import TRAINING, sentences_of
 from memagent_nano.expert import Entry, Expert, Keep, write_memory
 from memagent_nano.sizes import Size
 from memagent_nano.task import FAMILIES, UNTRAINED, notes
+from memagent_train.runs.replacing import replacing
 
 PROMPTS = Path(__file__).with_name("prompts.toml")
 GREEDY = Sampling(temperature=0.0)
@@ -173,8 +174,8 @@ def teacher(size: Size, keep: Keep, seed: int) -> Expert:
 
 
 def write(lessons: Iterable[Lesson], file: Path) -> None:
-    """Writes them as `memagent-train sft` reads them."""
-    with file.open("w", encoding="utf-8") as opened:
+    """Writes them as `memagent-train sft` reads them, all or nothing."""
+    with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
         for said, reply in lessons:
             messages = [
                 {"role": "user", "content": said},

@@ -14,6 +14,7 @@ from memagent.terminal import duration
 from memagent_nano import direct, lessons
 from memagent_nano.lessons import Lesson
 from memagent_nano.stages import GATED, ROLLOUTS, SETTLING, Place
+from memagent_train.runs.replacing import replacing
 
 DOCUMENTS = 6000
 """That an expert reads: 16,000 conversations of `pico`, 19,000 of `nano`."""
@@ -61,9 +62,7 @@ def make(
             if not file.is_file():
                 say(f"lessons {name}: begun")
                 begun = time.monotonic()
-                new = file.with_suffix(".new")
-                lessons.write(makers[name](), new)
-                new.replace(file)
+                lessons.write(makers[name](), file)
                 say(f"lessons {name}: written in {duration(time.monotonic() - begun)}")
 
 
@@ -97,11 +96,9 @@ def _tokenizer(place: Place) -> Path:
 
     folder = place.root / "tokenizer"
     if not (folder / "tokenizer.json").is_file():
-        new = folder.with_suffix(".new")
-        for half in (new, folder):
-            shutil.rmtree(half, ignore_errors=True)
-        new_tokenizer(place.size).save_pretrained(new)
-        new.replace(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        with replacing(folder) as new:
+            new_tokenizer(place.size).save_pretrained(new)
     return folder
 
 

@@ -16,6 +16,7 @@ from memagent_bench.diagnose.diagnosis import diagnose
 from memagent_bench.diagnose.traces import Fate, Trace
 from memagent_bench.record import Record
 from memagent_bench.records import read_records
+from memagent_train.runs.replacing import replacing
 
 WEIGHTS = "model.safetensors"
 
@@ -119,9 +120,9 @@ def keep(new: Iterable[Trial], file: Path) -> list[Trial]:
                 f"{str(file)!r} would hold readings of several policies ({', '.join(policies)}): give each a file of "
                 f"its own"
             )
-        half = file.with_suffix(".new")
-        half.write_text("".join(json.dumps(asdict(one)) + "\n" for one in whole), encoding="utf-8")
-        half.replace(file)
+        text = "".join(json.dumps(asdict(one)) + "\n" for one in whole)
+        with replacing(file) as half:
+            half.write_text(text, encoding="utf-8")
     return whole
 
 

@@ -16,8 +16,6 @@ from memagent_nano.stages import MEASURED, TRUNK, Place, is_done
 from memagent_train.runs import metrics
 
 T = TypeVar("T")
-EVALUATION = "evaluation"
-"""Of a line in metrics.jsonl: means by length."""
 
 
 @dataclass(frozen=True)
@@ -186,9 +184,9 @@ def _read_measured(place: Place, stage: str) -> Iterator[Measured]:
 
 def _curves(seed: int, stage: str, lines: Sequence[dict[str, Any]]) -> Iterator[Curve]:
     """The curve of a training, if it has one."""
-    told = [line for line in lines if EVALUATION in line]
+    told = [line for line in lines if metrics.EVALUATION in line]
     if told:
-        means = tuple(next(iter(line[EVALUATION].values()))["mean"] for line in told)
+        means = tuple(next(iter(line[metrics.EVALUATION].values()))["mean"] for line in told)
         yield Curve(seed, stage, tuple(int(line["step"]) for line in told), means)
 
 

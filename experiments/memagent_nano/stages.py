@@ -127,7 +127,7 @@ def perform(place: Place, stage: Stage) -> None:
     else:
         _train(place, stage)
         run = str(place.run(stage.name))
-        python(place, stage.name, "memagent_train", "export", run, "--out", str(made))
+        processes.python(place.log(stage.name), "memagent_train", "export", run, "--out", str(made))
         _widen(made, stage)
     made.replace(place.policy(stage.name))
 
@@ -148,21 +148,13 @@ def _write_new(place: Place, folder: Path) -> None:
 
 def _train(place: Place, stage: Stage) -> None:
     """Leaves the checkpoints of a training in the stage's run."""
+    run, log = str(place.run(stage.name)), place.log(stage.name)
+    asked = ("--out", str(place.root), place.size.name, str(place.seed), stage.after)
     if stage.lessons == ROLLOUTS:
-        asked = [place.size.name, place.seed, stage.after, stage.first, DOCUMENTS]
-        arguments = [*map(str, asked), "--out", str(place.root)]
-        python(place, stage.name, "memagent_nano", "sample-one", *arguments)
+        some = (str(stage.first), str(DOCUMENTS))
+        processes.python(log, "memagent_nano", "sample-one", *asked, *some)
     if stage.lessons == GATED:
-        asked = [place.size.name, place.seed, stage.after]
-        python(
-            place,
-            stage.name,
-            "memagent_nano",
-            "gate-one",
-            *map(str, asked),
-            "--out",
-            str(place.root),
-        )
+        processes.python(log, "memagent_nano", "gate-one", *asked)
     settings = [
         f"model.path={json.dumps(str(place.policy(stage.after)))}",
         f"optimizer.steps={stage.steps}",
@@ -171,8 +163,8 @@ def _train(place: Place, stage: Stage) -> None:
         *stage.settings,
     ]
     chosen = [part for setting in settings for part in ("--set", setting)]
-    file, run = str(HERE / f"{stage.command}.toml"), str(place.run(stage.name))
-    python(place, stage.name, "memagent_train", stage.command, file, "--out", run, *chosen)
+    file = str(HERE / f"{stage.command}.toml")
+    processes.python(log, "memagent_train", stage.command, file, "--out", run, *chosen)
 
 
 def _widen(folder: Path, stage: Stage) -> None:
@@ -218,12 +210,3 @@ def agent_settings(size: Size) -> list[str]:
         f"agent.chunk_tokens={size.chunk_tokens}",
         f"agent.memory_tokens={size.memory_tokens}",
     ]
-
-
-def python(place: Place, stage: str, module: str, *arguments: str) -> None:
-    """Runs a module in a process of its own, on one core. Blocks until it ends.
-
-    Raises:
-        StageFailed: it failed; what it said went to `log.txt` in the stage's folder.
-    """
-    processes.python(place.log(stage), module, *arguments)

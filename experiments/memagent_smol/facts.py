@@ -25,6 +25,7 @@ from memagent_smol.vocabulary import (
     Words,
 )
 
+SCORER = "string_match_all"
 GENERATE = 48
 """Tokens that an answer may have: four values of a UUID's length would take more, so there are two of these at most."""
 MANY = (4, 32)
@@ -81,9 +82,9 @@ class FactsTask(ScatteredTask):
             raise ConfigError(f"unknown family {family!r}; known: {', '.join(FAMILIES)}")
         if many < 0:
             raise ConfigError(f"many must be at least 0, got {many!r}")
-        self._tell, scorer = FAMILIES[family]
+        self._tell = FAMILIES[family]
         self._words, self._many, self._near = words, many, near
-        super().__init__(family, scorer, GENERATE, length, options)
+        super().__init__(family, SCORER, GENERATE, length, options)
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
@@ -147,7 +148,7 @@ def changes(words: Words, many: int, near: float, rng: Random) -> Story:
     Statements and question name the person by different words that mean the same; others have the same place or the
     same role. So neither the place, nor the role, nor the words of the question find the statement.
     """
-    place, *elsewhere = words.places(6, rng)
+    place, *elsewhere = _draw_different(lambda: words.place(rng), 6)
     role, *others = rng.sample(words.roles, 8)
     attribute = rng.choice(list(ATTRIBUTES))
     asked, *said = rng.sample(role, len(role))
@@ -233,12 +234,8 @@ def trace(words: Words, many: int, near: float, rng: Random) -> Story:
 
 
 Tell = Callable[[Words, int, float, Random], Story]
-FAMILIES: dict[str, tuple[Tell, str]] = {
-    "changes": (changes, "string_match_all"),
-    "needles": (needles, "string_match_all"),
-    "trace": (trace, "string_match_all"),
-}
-"""By name: what makes the story, and the score."""
+FAMILIES: dict[str, Tell] = {"changes": changes, "needles": needles, "trace": trace}
+"""By name: what makes the story."""
 
 
 def _statement(words: Words, attribute: str, role: str, place: str, value: str, rng: Random) -> str:

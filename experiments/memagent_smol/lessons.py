@@ -22,6 +22,7 @@ from memagent_smol.facts import MANY, NEAR, facts
 from memagent_smol.questions import HotpotQuestions, SquadQuestions
 from memagent_smol.sources import SEEN_HOTPOT, SEEN_SQUAD
 from memagent_smol.story import UNKNOWN, Lesson, lesson_of
+from memagent_train.runs.replacing import replacing
 
 UNANSWERED = 0.1
 """Share of documents that do not hold the answer."""
@@ -176,12 +177,10 @@ class Teacher:
 def write(lessons: Iterator[Messages], file: Path) -> int:
     """Writes them as `memagent-train sft` reads them. Returns their number."""
     count = 0
-    new = file.with_suffix(".new")
-    with new.open("w", encoding="utf-8") as opened:
+    with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
         for messages in lessons:
             opened.write(json.dumps({"messages": messages}) + "\n")
             count += 1
-    new.replace(file)
     return count
 
 

@@ -15,6 +15,7 @@ from memagent_bench.longqa.sources import (
     squad_of,
 )
 from memagent_bench.options import DataOptions
+from memagent_train.runs.replacing import replacing
 
 SEEN_SQUAD, UNSEEN_SQUAD = "squad-seen.json.gz", "squad-unseen.json.gz"
 SEEN_HOTPOT, UNSEEN_HOTPOT = "hotpotqa-seen.json.gz", "hotpotqa-unseen.json.gz"
@@ -58,6 +59,5 @@ def divide(options: DataOptions, folder: Path) -> None:
 
 
 def _write(file: Path, value: Any) -> None:
-    new = file.with_name(f"{file.name}.new")
-    new.write_bytes(gzip.compress(json.dumps(value).encode(), mtime=0))
-    new.replace(file)
+    with replacing(file) as new:
+        new.write_bytes(gzip.compress(json.dumps(value).encode(), mtime=0))

@@ -110,13 +110,6 @@ class Words:
         """`Ashford`: 288 of them."""
         return self._draw(lambda: rng.choice(FIRST) + rng.choice(LAST))
 
-    def places(self, count: int, rng: Random) -> list[str]:
-        """Different ones."""
-        found: dict[str, None] = {}
-        while len(found) < count:
-            found[self.place(rng)] = None
-        return list(found)
-
     def surname(self, rng: Random) -> str:
         """`Abbott`."""
         if self.held_out:

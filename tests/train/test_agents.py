@@ -12,7 +12,6 @@ from tests.train.rollout.policies import sample
 from memagent import Result, RunStore, ScriptedModel
 from memagent.errors import ConfigError, PromptSetError
 from memagent.messages import ChatRequest, Completion, TokenIds
-from memagent.named import load_function
 from memagent.trajectory import StopReason
 from memagent_train import fresh_runs
 from memagent_train.agents import (
@@ -182,6 +181,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = set(sys.modules)
     (tmp_path / "own_agent.py").write_text(CODE)
     (tmp_path / "broken_agent.py").write_text("import nothing_of_this_name")
+    (tmp_path / "garbled_agent.py").write_text("def agent(model, sample:")
     (tmp_path / "failing_agent.py").write_text("raise RuntimeError('no GPU')")
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -209,6 +209,7 @@ async def test_an_own_function_is_found_in_the_current_folder(here: Path, use: s
         ("own_agent.no_such:agent", "there is no module 'own_agent.no_such'"),
         ("broken_agent:agent", "nothing_of_this_name"),
         ("failing_agent:agent", "no GPU"),
+        ("garbled_agent:agent", "SyntaxError"),
         ("own_agent:missing", "has no function 'missing'"),
         ("own_agent:agent.missing", "has no function 'agent.missing'"),
         ("own_agent:number", "has no function 'number'"),
@@ -221,16 +222,3 @@ async def test_an_own_function_is_found_in_the_current_folder(here: Path, use: s
 def test_what_is_wrong_with_a_function_is_said(here: Path, use: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_agent(AgentSettings(use=use), store=None)
-
-
-def test_settings_of_the_memory_agent_do_not_go_with_another(here: Path) -> None:
-    with pytest.raises(ConfigError, match="gate, window: these are settings of the memory agent"):
-        load_agent(AgentSettings(use="own_agent:agent", gate="both", window=8192), store=None)
-
-
-def test_functions_of_other_kinds_are_loaded_by_the_same_rule(here: Path) -> None:
-    assert load_function("own_agent:not_async", "reward").__name__ == "not_async"
-    with pytest.raises(
-        ConfigError, match=r"the reward 'own_agent' doesn't name a function.*my_reward:reward"
-    ):
-        load_function("own_agent", "reward")

@@ -1,9 +1,6 @@
 """Contract: the gradient of a whole update is that of the algorithm, written out separately in `reference.py`."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +18,7 @@ from tests.train.handmade import (
     policy,
     trainer,
 )
+from tests.train.launch import run_two
 from tests.train.reference import Reference
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -30,7 +28,6 @@ from memagent_train.trainer import RolloutTrainer
 
 LIMIT = 1e-5
 """Relative L2; what is left is the rounding of float32."""
-ROOT = Path(__file__).parents[2]
 
 
 def settings(reference: Reference) -> AlgorithmSettings:
@@ -317,19 +314,7 @@ def test_padding_moves_no_row_to_other_positions(tmp_path: Path, ratio: str) -> 
 def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what `two_processes.py` found."""
     out = tmp_path_factory.mktemp("two")
-    launched = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
-            *("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
-            *(str(ROOT / "tests/train/two_processes.py"), str(out)),
-        ],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=100,
-        check=False,
-    )
-    assert launched.returncode == 0, launched.stderr[-3000:]
+    run_two(Path(__file__).with_name("two_processes.py"), out)
     return out
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.train.launch import variables
 
 
 def measure(*arguments: str) -> subprocess.CompletedProcess[str]:
-    variables = {"PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.run(
         [sys.executable, "-m", "tests.train.measure_gpu", *arguments],
         capture_output=True,
         text=True,
-        env=os.environ | variables | {"OMP_NUM_THREADS": "1"},
+        env=variables(CUDA_VISIBLE_DEVICES=""),
         check=False,
     )
 

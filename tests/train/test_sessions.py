@@ -184,6 +184,10 @@ async def test_only_games_can_be_played() -> None:
         ({"use": "tools", "window": 512}, "window: these are settings of the memory agent"),
         ({"tools": {}}, "tools: these are settings of the tool agent"),
         ({"use": "m:f", "tools": {}}, "tools: these are settings of the tool agent"),
+        (
+            {"use": "m:f", "gate": "both", "window": 9},
+            "gate, window: these are settings of the memory agent",
+        ),
     ],
 )
 def test_settings_of_another_agent_are_refused(settings: dict[str, Any], words: str) -> None:

@@ -1,9 +1,6 @@
 """Policy, gradient and the reference of the KL term, whole or divided among processes: a training is the same."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,13 +10,13 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin
 from tests.train.handmade import distance, groups, policy, trainer
+from tests.train.launch import run_two
 from tests.train.reference import Reference
 from tests.train.sharded_processes import BETA, STEPS
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.sharding import shard_gradients
 
-ROOT = Path(__file__).parents[2]
 FSDP2 = {  # what `accelerate launch` makes of recipes/accelerate/fsdp.yaml
     "ACCELERATE_USE_CPU": "true",
     "ACCELERATE_USE_FSDP": "true",
@@ -35,19 +32,7 @@ def test_sharded_weights_and_reference_train_as_whole_ones(tmp_path: Path) -> No
     model, out = tmp_path / "model", tmp_path / "sharded"
     policy().save_pretrained(model)
     out.mkdir()
-    launched = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
-            *("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
-            *(str(ROOT / "tests/train/sharded_processes.py"), str(model), str(out)),
-        ],
-        capture_output=True,
-        text=True,
-        env=os.environ | FSDP2 | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=110,
-        check=False,
-    )
-    assert launched.returncode == 0, launched.stderr[-3000:]
+    run_two(Path(__file__).with_name("sharded_processes.py"), model, out, **FSDP2)
     found = json.loads((out / "found.json").read_text())
     most = found["whole"] * 0.55  # 0.5, and what does not divide evenly
     assert found["held"] <= most

@@ -13,9 +13,6 @@ import numpy as np
 
 from memagent.tasks import Sample
 
-LOADED_TORCH = "torch" in sys.modules
-not_a_function = 3
-
 
 def right(answer: str | None, sample: Sample) -> float:
     return float(answer == sample.outputs[0])
@@ -50,17 +47,10 @@ def by_word(answer: str | None, sample: Sample) -> object:
         os._exit(7)
     if answer == "die quietly":
         os._exit(0)
-    if answer == "fork":
-        child = os.fork()
-        return 1.0 if child == 0 or os.waitpid(child, 0) else None
     if answer == "crash":
         ctypes.string_at(0)
     if answer == "hang":
         time.sleep(3600)
-    if answer == "print":
-        print("a line of the user's")
-        os.system("echo a line of a program")
-        return 1.0
     if answer in ("pid", "slow pid"):
         time.sleep(0.3 if answer == "slow pid" else 0)
         return os.getpid()

@@ -1,7 +1,5 @@
 """The section `[reward]`."""
 
-import subprocess
-import sys
 import textwrap
 from typing import Any
 
@@ -45,14 +43,3 @@ def test_the_example_of_the_docstring_works() -> None:
     assert read_verdict(names["reward"](" 12", sample())).reward == 1.0
     assert read_verdict(names["reward"]("13", sample())).scores == {"characters": 2.0}
     assert read_verdict(names["reward"](None, sample())).reward == 0.0
-
-
-def test_reading_settings_loads_no_heavy_library() -> None:
-    code = (
-        "import sys, memagent_train.rewards.settings, memagent_train.data.settings; "
-        "print(*{'torch', 'transformers', 'trl', 'datasets', 'numpy', 'tiktoken'} & set(sys.modules))"
-    )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert loaded.stdout.split() == []

@@ -7,7 +7,7 @@ import pytest
 from memagent.tokens import ByteBound
 from memagent_train.data.open import Data, open_data
 from memagent_train.data.settings import DataSettings, TaskSettings
-from memagent_train.runs.evaluation import as_figures, by_length, questions, summary
+from memagent_train.runs.evaluation import questions, summary
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +28,6 @@ def test_two_steps_draw_with_equal_seeds_and_two_samples_with_others(data: Data)
     assert early[0].seed != early[1].seed
     other = questions(data, range(1), length=0, step=0, seed=8)
     assert other[0].seed != early[0].seed
-
-
-def test_samples_as_they_are_stand_for_no_length(data: Data) -> None:
-    assert by_length(data, [0]) == {0: data}
 
 
 def test_tasks_weigh_the_same_and_the_unscored_count_as_nothing() -> None:
@@ -55,7 +51,3 @@ def test_rewards_of_minus_one_and_one_have_the_interval_of_a_share() -> None:
     assert (found.mean, found.low, found.high) == (-1.0, -1.0, 2 * share.high - 1)
     share, found = (summary([("a", 1.0)] * 5 + [("a", wrong)] * 3) for wrong in (0.0, -1.0))
     assert (found.low, found.high) == pytest.approx((2 * share.low - 1, 2 * share.high - 1))
-
-
-def test_figures_are_plain_data() -> None:
-    assert as_figures({0: summary([("a", 1.0)])})["0"]["mean"] == 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.train.launch import run_two, variables
 from tests.train.runs.tiny import write_model, write_run
 
 from memagent.cli.show import show
@@ -24,8 +24,6 @@ from memagent_train.runs.folder import RunFolder, open_run
 from memagent_train.runs.grpo import TrainingResult, train
 from memagent_train.runs.rollout_log import read_rollouts
 
-ROOT = Path(__file__).resolve().parents[3]
-PATH = os.pathsep.join(sys.path)
 STEPS = 3
 
 
@@ -43,17 +41,14 @@ def whole(settings: Path) -> TrainingResult:
     return train(load_train(settings), settings.parent / "whole")
 
 
-def command(settings: Path, out: Path, **environment: str) -> list[str]:
+def command(settings: Path, out: Path) -> list[str]:
     return [sys.executable, "-m", "memagent_train", "grpo", str(settings), "--out", str(out)]
 
 
-def run(
-    settings: Path, out: Path, *more: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run(settings: Path, out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*command(settings, out), *more],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH} | environment,
+        command(settings, out),
+        env=variables(**environment),
         capture_output=True,
         text=True,
         check=False,
@@ -190,21 +185,12 @@ def test_more_micro_batches_change_nothing_but_memory(
 
 
 def test_two_processes_share_a_training(settings: Path, tmp_path: Path) -> None:
-    out, single = tmp_path / "two", command(settings, tmp_path / "two")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    more = ["--set", "resources.processes=2", "--set", "optimizer.steps=1"]
-    done = subprocess.run(
-        [*launch, *single[1:], *more],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    out = tmp_path / "two"
+    more = ("--set", "resources.processes=2", "--set", "optimizer.steps=1")
+    said = run_two(*command(settings, out)[1:], *more)
     lines = metrics.read(RunFolder(out).metrics)
     assert [line["evaluation"]["0"]["n"] for line in lines if "evaluation" in line] == [3, 3]
-    assert done.stdout.count("trained  1 steps") == 1
+    assert said.count("trained  1 steps") == 1
     rows = rolled_out(out)
     assert {path.name for path in RunFolder(out).rollouts.iterdir()} == {
         "step-00001.parquet",
@@ -219,8 +205,7 @@ def test_a_signal_ends_it_at_once_and_says_how_to_go_on(settings: Path, tmp_path
     out = tmp_path / "stopped"
     with subprocess.Popen(
         command(settings, out),
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH},
+        env=variables(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -288,27 +273,27 @@ def test_evaluations_of_nothing_are_refused(settings: Path, tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
-def test_weights_that_are_divided_cannot_generate(settings: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"set rollout.engine to 'vllm'"):
-        train(load_train(settings, ["resources.sharding=fsdp"]), tmp_path / "out")
-
-
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("ACCELERATE_USE_FSDP", "true"), ("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")],
+    ("sharding", "launcher"),
+    [
+        ("fsdp", {}),
+        ("none", {"ACCELERATE_USE_FSDP": "true"}),
+        ("none", {"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}),
+    ],
 )
-def test_weights_that_the_launcher_divides_cannot_generate_either(
-    settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+def test_weights_that_are_divided_cannot_generate(
+    settings: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sharding: str,
+    launcher: dict[str, str],
 ) -> None:
-    monkeypatch.setenv(name, value)
+    """Whoever divides them: the launcher's settings count too."""
+    for name, value in launcher.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=r"set rollout.engine to 'vllm'"):
-        train(load_train(settings, ["optimizer.steps=1"]), tmp_path / "out")
+        train(load_train(settings, [f"resources.sharding={sharding}"]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_other_processes_than_were_set_are_refused(settings: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="accelerate launch --num_processes 4"):
-        train(load_train(settings, ["resources.processes=4"]), tmp_path / "out")
 
 
 def test_an_update_of_padding_has_no_entropy(tmp_path: Path) -> None:

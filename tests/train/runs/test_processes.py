@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.train.launch import run_two
 
 from memagent.errors import ConfigError
 from memagent_train.config.sections import ResourceSettings
@@ -28,7 +26,7 @@ def test_a_launcher_numbers_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_processes_than_were_set_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"resources\.processes = 2, but 1 were started"):
+    with pytest.raises(ConfigError, match=r"resources\.processes = 2, but 1 .*--num_processes 2"):
         this_process(ResourceSettings(processes=2))
 
 
@@ -58,12 +56,4 @@ with open_shared(Path(sys.argv[1]), {"a": 1}, (), this_process(resources), resou
 def test_processes_wait_for_each_other_as_long_as_was_set(tmp_path: Path) -> None:
     script = tmp_path / "group.py"
     script.write_text(GROUP)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    done = subprocess.run(
-        [*launch, str(script), str(tmp_path / "run")],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_two(script, tmp_path / "run")

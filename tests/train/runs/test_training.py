@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,10 @@ class Watched(SilentWatcher):
 def test_groups_stand_side_by_side_with_names_and_seeds_of_their_own(
     settings: Path, folder: RunFolder
 ) -> None:
-    training = session(load(settings), folder)
-    try:
+    with closing(session(load(settings), folder)) as training:
         training.watch = watch = Watched(Board(3))
         rollouts = training.generate([4, 7], 2)
         again = training.generate([5], 2)
-    finally:
-        training.close()
     assert [one.rollout_id for one in (*rollouts, *again)] == [
         f"step-00001-group-000{group}-rollout-0{place}" for group in range(3) for place in range(2)
     ]
@@ -82,12 +80,10 @@ def test_groups_stand_side_by_side_with_names_and_seeds_of_their_own(
 
 def test_no_sample_of_few_comes_twice_in_a_step(settings: Path, folder: RunFolder) -> None:
     source = '{kind="task", use="memagent_train.smoke.task:Relay", count=3}'
-    training = session(load(settings, f"data.source=[{source}]", "batch.groups=8"), folder)
-    try:
+    config = load(settings, f"data.source=[{source}]", "batch.groups=8")
+    with closing(session(config, folder)) as training:
         drawn = training.generate(training.trainer.order.batch(0), 2)
         again = training.generate(training.trainer.order.draw_further(0), 2)
-    finally:
-        training.close()
     samples = [one.sample.index for one in (*drawn, *again)][::2]
     assert len(set(samples)) == 8 + 3
 
@@ -100,23 +96,18 @@ def test_groups_that_replace_others_take_rows_that_the_step_lacks(
     rows = [{"document": s.context, "question": s.question, "answers": "sun"} for s in samples]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = f'{{kind="jsonl", files=["{file}"]}}'
-    training = session(load(settings, f"data.source=[{source}]", "batch.groups=4"), folder)
-    order = training.trainer.order
-    try:
+    config = load(settings, f"data.source=[{source}]", "batch.groups=4")
+    with closing(session(config, folder)) as training:
+        order = training.trainer.order
         drawn = training.generate(order.batch(0), 2)
         again = training.generate(order.draw_further(0)[:4], 2)
-    finally:
-        training.close()
     assert len({one.sample.index for one in (*drawn, *again)}) == 8
 
 
 def test_processes_take_turns_at_names_of_groups(settings: Path, folder: RunFolder) -> None:
     config = load(settings, "resources.processes=2")
-    training = session(config, folder, Process(1, 2))
-    try:
+    with closing(session(config, folder, Process(1, 2))) as training:
         groups = {one.group_id for one in training.generate([0, 1], 2)}
-    finally:
-        training.close()
     assert groups == {"step-00001-group-0001", "step-00001-group-0003"}
     assert not (folder.path / "data.json").exists(), "the first process writes it"
 
@@ -125,12 +116,11 @@ def test_runs_and_rollouts_are_kept_of_every_nth_step(settings: Path, tmp_path: 
     config = load(
         settings, "logging.runs=2", "logging.rollouts=3", "optimizer.steps=3", "checkpoints.every=3"
     )
-    with open_run(tmp_path, dump_config(config), free=()) as folder:
-        training = session(config, folder)
-        try:
-            training.run()
-        finally:
-            training.close()
+    with (
+        open_run(tmp_path, dump_config(config), free=()) as folder,
+        closing(session(config, folder)) as training,
+    ):
+        training.run()
     assert [path.name for path in folder.rollouts.iterdir()] == ["step-00003.parquet"]
     store = RunStore(folder.runs)
     assert {record.id[:10] for record in store.runs()} == {"step-00002"}
@@ -138,22 +128,16 @@ def test_runs_and_rollouts_are_kept_of_every_nth_step(settings: Path, tmp_path: 
 
 
 def test_without_runs_there_is_no_store(settings: Path, folder: RunFolder) -> None:
-    training = session(load(settings, "logging.runs=0"), folder)
-    try:
+    with closing(session(load(settings, "logging.runs=0"), folder)) as training:
         training.generate([0], 2)
-    finally:
-        training.close()
     assert not folder.runs.exists()
 
 
 def test_held_out_samples_are_not_trained_on(settings: Path, folder: RunFolder) -> None:
     config = load(settings, "evaluation.as_they_are=true", "evaluation.n=5")
-    training = session(config, folder)
-    try:
+    with closing(session(config, folder)) as training:
         trained = {training.data.sample(index).index for index in range(len(training.data))}
         held = {training.held_out.data[0].sample(index).index for index in range(5)}
-    finally:
-        training.close()
     assert (len(trained), len(held)) == (15, 5)
     assert not trained & held
 
@@ -228,13 +212,10 @@ def test_a_missing_prompt_of_the_judge_is_named(settings: Path, folder: RunFolde
 
 
 def test_a_failed_rollout_has_no_advantage_in_the_log(settings: Path, folder: RunFolder) -> None:
-    training = session(load(settings), folder)
-    try:
+    with closing(session(load(settings), folder)) as training:
         rollouts = training.generate([0], 2)
         failed = Rollout("g", "failed", rollouts[0].sample, (), None, Status.FAILED, error="boom")
         training.log_rollouts(1, [*rollouts, failed], [0.5, -0.5, 0.0])
-    finally:
-        training.close()
     from memagent_train.runs.rollout_log import read_rollouts
 
     logged: dict[str, Any] = {

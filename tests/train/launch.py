@@ -1,0 +1,26 @@
+"""Trainings in processes of their own."""
+
+import os
+import subprocess
+import sys
+
+TWO = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+
+def variables(**more: str) -> dict[str, str]:
+    """The environment of a process that finds the modules of this one, and uses one core."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)} | more
+
+
+def run_two(*arguments: object, **environment: str) -> str:
+    """Runs a script, or `-m` and a module, as two processes that train together; returns what they said."""
+    done = subprocess.run(
+        [*TWO, *map(str, arguments)],
+        env=variables(**environment),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
