@@ -28,7 +28,7 @@ class Course(Going):
 
     def resume_command(self, run_id: str | None) -> str | None:
         """The command line again."""
-        return shlex.join(["python", "-m", "memagent_nano", *sys.argv[1:]])
+        return shlex.join(["python", "-m", Path(sys.argv[0]).parent.name, *sys.argv[1:]])
 
 
 @contextmanager

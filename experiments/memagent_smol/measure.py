@@ -101,7 +101,7 @@ async def measure(
     """Has a policy answer what it has not answered yet.
 
     Args:
-        grid: see `held_out`.
+        grid: see `plan_held_out`.
         out: folder of the records; another adapter needs another one.
         adapter: of the arm; None for the untrained model.
         trained: whether the wording is the policy's; else it is the set `small`.

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memagent_nano import command, material, measure
+from memagent_nano.asked import Course
 from memagent_nano.command import app
 from memagent_nano.measure import Cell, gate_file, kept_file
 from memagent_nano.sizes import PICO, Size
@@ -115,6 +116,13 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["train", "pico", "--out", str(tmp_path / "out")])
     assert ended.exit_code == 2
     assert "give another --out" in ended.output
+
+
+def test_what_ended_is_resumed_by_its_own_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["experiments/memagent_smol/__main__.py", "measure", "--n", "4"]
+    )
+    assert Course().resume_command(None) == "python -m memagent_smol measure --n 4"
 
 
 def test_ctrl_c_ends_the_children_and_says_how_to_go_on(tmp_path: Path) -> None:
