@@ -82,7 +82,16 @@ def limit_of(*given: Any) -> int | None:
 
 
 def check_limit(name: str, given: Any, param: str) -> None:
-    """Raises a `Refusal` for a number of tokens that is none: what the field of that name says, within `param`."""
+    """Refuses a limit in tokens that isn't a whole number of at least 1; None passes.
+
+    Args:
+        name: of the limit.
+        given: what the request says.
+        param: the field of the request that holds it.
+
+    Raises:
+        Refusal: as above.
+    """
     if given is not None and limit_of(given) is None:
         raise Refusal(400, f"{name} must be a whole number, at least 1, got {given!r}", param=param)
 

@@ -25,7 +25,7 @@ IDLE: dict[str, tuple[Any, ...]] = {
     "tool_choice": (None, "auto", "none"),
     "top_k": (*EMPTY, -1),
 }
-"""What other fields may say: those that aren't named, `EMPTY`, which includes 0."""
+"""What other fields may say, since it changes nothing; one that isn't listed may be `EMPTY`, or 0, which is False."""
 UNSAID = 1024
 """Tokens of an answer where neither the request nor the model says how many."""
 

@@ -92,9 +92,13 @@ class States:
 
 def _connect(path: Path | None) -> sqlite3.Connection:
     if path is not None:
+        path = path.resolve()
         # Only if it's missing: closing a file drops all locks that this process has on it.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        # SQLite opens such a file, and would fail at each use.
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise PermissionError("it may not be read and written")
     db = sqlite3.connect(
         path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
     )

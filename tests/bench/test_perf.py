@@ -14,7 +14,7 @@ from memagent.errors import ConfigError, MemagentError
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf import compare
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, finish
+from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, publish
 from memagent_bench.perf.process import python
 from memagent_bench.perf.readers import READERS
 
@@ -155,7 +155,7 @@ def test_a_table_goes_between_the_marks_of_its_command(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     end = "<!-- end of measured -->"
     page.write_text(f"a\n<!-- measured: x -->\nold\n{end}\nb\n<!-- measured: y -->\nkept\n{end}\n")
-    assert finish([Row("speed", [1.0, 3.0, 1.5], "s", most=2)], "x", page, "a machine") == 0
+    assert publish([Row("speed", [1.0, 3.0, 1.5], "s", most=2)], "x", page, "a machine") == 0
     text = page.read_text()
     assert "old" not in text
     assert "a machine\n\n| measured" in text

@@ -118,6 +118,25 @@ def test_two_endpoints_in_a_process_and_another_process_share_a_file(tmp_path: P
         assert found == [STATE, STATE, STATE, {}]
 
 
+def test_a_file_that_may_not_be_written_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(States(tmp_path / "kept")) as kept:
+        kept.keep(b"old", STATE)
+    monkeypatch.setattr(states.os, "access", lambda *_: False)  # tests may run as root
+    with closing(States(tmp_path / "kept")) as kept:
+        kept.keep(b"new", STATE)
+        assert [kept.find([b"old"]), kept.find([b"new"])] == [None, STATE]
+    assert "can't be opened (it may not be read and written)" in caplog.text
+
+
+def test_the_file_behind_a_link_is_private(tmp_path: Path) -> None:
+    (link := tmp_path / "link").symlink_to(tmp_path / "kept")
+    with closing(States(link)) as kept:
+        kept.keep(b"a", STATE)
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o600
+
+
 def test_those_not_used_for_longest_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 from memagent import ChatModel, ChatRequest, Message
 from memagent.tasks import Sample
 from memagent.tasks.origin import machine
-from memagent_bench.perf.measure import Row, finish
+from memagent_bench.perf.measure import Row, publish
 from memagent_bench.report.canvas import style
 from memagent_bench.server.vllm import VLLM
 
@@ -281,7 +281,7 @@ def main() -> int:
     where = f"{machine()}, vLLM {version} with two layers of random weights on the same machine"
     several = f' TURNS="{" ".join(map(str, given.turns))}"' if tuple(given.turns) != TURNS else ""
     verified = f" VERIFY={given.verify:g}" if given.verify else ""
-    code = finish(rows, f"{COMMAND}{several}{verified}", given.write, where)
+    code = publish(rows, f"{COMMAND}{several}{verified}", given.write, where)
     if given.plot is not None:
         plot(found, given.plot)
     return code

@@ -99,12 +99,11 @@ def _value(text: str) -> Any:
 # A whole history is read again for each reply of an expert.
 @lru_cache(maxsize=16384)
 def _call(name: str, arguments: str) -> Call | None:
-    made = read_object(arguments or "{}")
+    made = _object(arguments or "{}")
     return None if made is None else Call(name, _write(made))
 
 
-def read_object(text: str) -> dict[str, Any] | None:
-    """A JSON object; None where the text is none."""
+def _object(text: str) -> dict[str, Any] | None:
     try:
         made = json.loads(text)
     except (ValueError, RecursionError):

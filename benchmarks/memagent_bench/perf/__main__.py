@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf import chunks, loop, process
-from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, finish
+from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, publish
 
 
 def main() -> int:
@@ -30,7 +30,7 @@ def main() -> int:
     rows += loop.measure()
     rows.append(chunks.measure(TokenizerFile(given.tokenizer), tokenizer, given.megabytes))
     rows += process.memory()
-    return finish(rows, "make bench", given.write)
+    return publish(rows, "make bench", given.write)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from memagent import ChatRequest, Completion, MemoryAgent, Result, RunStore, Sam
 from memagent.models.base import Unserved
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.loop import CHARS_PER_TOKEN, Quarter
-from memagent_bench.perf.measure import Row, finish
+from memagent_bench.perf.measure import Row, publish
 
 LATENCY = 0.05
 """Seconds of a call: short for a model, long beside this client's own work."""
@@ -136,7 +136,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
-    return finish(measure(given.chunks, given.rounds), "make bench-ahead", given.write)
+    return publish(measure(given.chunks, given.rounds), "make bench-ahead", given.write)
 
 
 if __name__ == "__main__":

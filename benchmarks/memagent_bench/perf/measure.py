@@ -78,14 +78,14 @@ def measure_resident(field: str = "VmHWM") -> float:
     return int(dict(line.split(":", 1) for line in status.splitlines())[field].split()[0]) / 1024
 
 
-def finish(
+def publish(
     rows: Sequence[Row], command: str = "", page: Path | None = None, where: str = ""
 ) -> int:
     """Prints the table, and puts it into a page if one is given.
 
     Args:
         rows: what was measured.
-        command: `make bench`, say.
+        command: `make bench`, say; needed with a page.
         page: holds the marks of the command already.
         where: the machine, and what else the reader has to know; default the machine alone.
 

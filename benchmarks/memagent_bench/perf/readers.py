@@ -197,8 +197,8 @@ def read_memagent(request: Request, tally: Tally) -> None:
     tally.answer = result.answer or ""
 
 
-def read_elsewhere(request: Request, tally: Tally, module: str, kind: str) -> None:
-    """With a framework; see its module."""
+def read_with_framework(request: Request, tally: Tally, module: str, kind: str) -> None:
+    """With `read` of a module here, in one of the framework's ways."""
     import_module(f"memagent_bench.perf.{module}").read(request, tally, kind)
 
 
@@ -206,11 +206,11 @@ READERS: dict[str, Callable[[Request, Tally], None]] = {
     "memagent": read_memagent,
     "floor": read_floor,
     "plain script": read_script,
-    "LangChain refine": partial(read_elsewhere, module="in_langchain", kind="refine"),
-    "LangChain map-reduce": partial(read_elsewhere, module="in_langchain", kind="map_reduce"),
-    "LlamaIndex Refine": partial(read_elsewhere, module="in_llamaindex", kind="refine"),
+    "LangChain refine": partial(read_with_framework, module="in_langchain", kind="refine"),
+    "LangChain map-reduce": partial(read_with_framework, module="in_langchain", kind="map_reduce"),
+    "LlamaIndex Refine": partial(read_with_framework, module="in_llamaindex", kind="refine"),
     "LlamaIndex TreeSummarize": partial(
-        read_elsewhere, module="in_llamaindex", kind="tree_summarize"
+        read_with_framework, module="in_llamaindex", kind="tree_summarize"
     ),
 }
 

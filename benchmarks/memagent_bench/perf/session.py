@@ -28,7 +28,7 @@ from memagent import (
 from memagent.messages import Message, ToolCall, Usage
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, finish
+from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, publish
 
 RESULT_CHARS = 1200
 """Of a tool's result: some 300 tokens, as of a page of a search or a short file."""
@@ -185,7 +185,7 @@ def main() -> int:
     """Prints the table; 1 where a limit is passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    return finish(measure(parser.parse_args().rounds))
+    return publish(measure(parser.parse_args().rounds))
 
 
 if __name__ == "__main__":

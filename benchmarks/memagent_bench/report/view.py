@@ -40,7 +40,7 @@ class View:
     ruler: list[Summary]
     failures: list[Failure]
     stopped: Counter[tuple[str, int]]
-    """How many of the failures were no errors, by label and length."""
+    """How many of the failures ended without an error, by label and length."""
     facts: list[Fact]
 
 

@@ -22,7 +22,7 @@ from memagent_bench.haystacks import essays
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.lengths import M, parse_lengths
 from memagent_bench.options import DataOptions
-from memagent_bench.perf.measure import Row, finish, split_page, table
+from memagent_bench.perf.measure import Row, publish, split_page, table
 from memagent_bench.ruler import upstream
 from memagent_bench.ruler.naive import NaiveNiahTask
 from memagent_bench.ruler.niah import NiahTask
@@ -76,7 +76,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     where = f"{machine()}; CPU seconds, GPT-2 tokens"
-    return finish(rows, COMMAND, given.write, where) or int(failed)
+    return publish(rows, COMMAND, given.write, where) or int(failed)
 
 
 def _compare(haystack: str, length: int) -> Iterator[Row]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent.tasks.origin import machine
-from memagent_bench.perf.measure import Row, finish
+from memagent_bench.perf.measure import Row, publish
 from memagent_bench.perf.process import python
 from memagent_bench.server.client import AT_ONCE
 from memagent_bench.server.vllm import VLLM
@@ -111,7 +111,7 @@ def main() -> int:
     given = parser.parse_args()
     bench = Bench(given.base_url, given.model, given.tokenizer)
     where = f"{machine()}, vLLM {VLLM(given.base_url).version()} on the same machine"
-    return finish(measure(bench, given.rounds), "make bench-server", given.write, where)
+    return publish(measure(bench, given.rounds), "make bench-server", given.write, where)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from memagent import ChatRequest, Completion, MemoryAgent, Result, Sampling, ope
 from memagent.models.base import ChatModel, Wrapper
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, finish
+from memagent_bench.perf.measure import Row, publish
 from memagent_bench.server.vllm import VLLM
 
 AT_ONCE = 8
@@ -115,7 +115,7 @@ def main() -> int:
     server = VLLM(os.environ["MEMAGENT_BASE_URL"])
     where = f"{machine()}, vLLM {server.version()} on the same machine, `smol`"
     rows = asyncio.run(measure(os.environ["MEMAGENT_MODEL"], server, given.chunks, given.rounds))
-    return finish(rows, "make bench-ahead-server", given.write, where)
+    return publish(rows, "make bench-ahead-server", given.write, where)
 
 
 if __name__ == "__main__":

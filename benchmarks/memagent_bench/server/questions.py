@@ -26,7 +26,7 @@ from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, finish
+from memagent_bench.perf.measure import Row, publish
 from memagent_bench.server.vllm import VLLM
 
 COUNTS = (1, 4, 16)
@@ -175,7 +175,7 @@ def main() -> int:
         server = "another server"
     rows = asyncio.run(run(given, full=server.startswith("vLLM")))
     where = f"{machine()}, {server} on the same machine"
-    return finish(rows, "make bench-questions", given.write, where)
+    return publish(rows, "make bench-questions", given.write, where)
 
 
 if __name__ == "__main__":

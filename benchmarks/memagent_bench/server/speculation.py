@@ -24,7 +24,7 @@ from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, finish
+from memagent_bench.perf.measure import Row, publish
 from memagent_bench.server.vllm import VLLM
 
 GREEDY = Sampling(temperature=0.0)
@@ -170,7 +170,7 @@ def main() -> int:
     name = os.environ["MEMAGENT_MODEL"].partition(":")[2]
     where = f"{machine()}, vLLM {VLLM(base_urls[0]).version()} on the same machine"
     found = asyncio.run(measure(base_urls, name, os.environ["MODEL_FOLDER"], given.rounds))
-    return finish(found, "make bench-speculation", given.write, where)
+    return publish(found, "make bench-speculation", given.write, where)
 
 
 if __name__ == "__main__":

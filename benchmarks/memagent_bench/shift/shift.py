@@ -10,8 +10,8 @@ from pydantic import Field
 
 from memagent.errors import ToolError
 from memagent.messages import Leaf
+from memagent.texts import read_object
 from memagent_bench.games.base import Deal, Game, act, query, within
-from memagent_bench.games.transcript import read_object
 
 COLOURS = ("amber", "blue", "green", "grey")
 DEFAULT = "main"

@@ -39,14 +39,14 @@ def _memory(name: str, setting: Setting, gate: str) -> System:
     return Memory(name, setting, agent_of(setting, gate=gate))
 
 
-def _peer(name: str, setting: Setting, refine: str) -> System:
-    """The loop of a class in the module that is named like the system."""
+def _peer(name: str, setting: Setting, class_name: str) -> System:
+    """A framework's loop: a class in the module that is named after the system."""
     try:
         module = import_module(f"memagent_bench.systems.{name.replace('-', '_')}")
     except ImportError as error:
         needed = name_extra(f"the system {name!r}", "peers")
         raise ConfigError(f"{needed}, or leave it out of --systems") from error
-    return Peer(name, setting, getattr(module, refine)())
+    return Peer(name, setting, getattr(module, class_name)())
 
 
 SYSTEMS: dict[str, Known] = {
@@ -87,10 +87,11 @@ SYSTEMS: dict[str, Known] = {
         "takes notes on each chunk separately, then on the notes",
     ),
     "langchain-refine": Known(
-        partial(_peer, refine="LangChainRefine"), "LangChain's refine chain with its own prompts"
+        partial(_peer, class_name="LangChainRefine"),
+        "LangChain's refine chain with its own prompts",
     ),
     "llamaindex-refine": Known(
-        partial(_peer, refine="LlamaIndexRefine"), "LlamaIndex's Refine with its own prompts"
+        partial(_peer, class_name="LlamaIndexRefine"), "LlamaIndex's Refine with its own prompts"
     ),
 }
 """Left, right and middle are what is dropped."""

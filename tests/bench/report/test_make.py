@@ -278,6 +278,16 @@ def test_many_failures_are_listed_in_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_stopped_and_failed_samples_are_counted_apart(tmp_path: Path) -> None:
+    ends = (Status.STOPPED, Status.FAILED, Status.FAILED)
+    text = sound(
+        made(tmp_path, [record(index=i, score=None, status=end) for i, end in enumerate(ends)])
+    )
+    assert "1 stopped" in text
+    assert "2 failed" in text
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_a_folder_twice_counts_once(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", [record()])
     report = make_report([folder, tmp_path / "run" / ".." / "run"], tmp_path / "out")
