@@ -61,7 +61,7 @@ def _summaries(row: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> Itera
     ids = [*row["prompt_ids"], *row["response_ids"]]
 
     def words(start: int, end: int) -> list[str]:
-        return tokenizer.decode(ids[start:end], skip_special_tokens=True).split()
+        return str(tokenizer.decode(ids[start:end], skip_special_tokens=True)).split()
 
     for span in row["spans"]:
         if span["kind"] == "summary" and not span["rejected"]:
