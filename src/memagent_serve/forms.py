@@ -82,7 +82,7 @@ def limit_of(*given: Any) -> int | None:
 
 
 def check_limit(name: str, given: Any, param: str) -> None:
-    """Refuses a limit in tokens that isn't a whole number of at least 1; None passes.
+    """Checks a limit in tokens that a request gives; None passes.
 
     Args:
         name: of the limit.
@@ -90,7 +90,7 @@ def check_limit(name: str, given: Any, param: str) -> None:
         param: the field of the request that holds it.
 
     Raises:
-        Refusal: as above.
+        Refusal: it isn't a whole number of at least 1.
     """
     if given is not None and limit_of(given) is None:
         raise Refusal(400, f"{name} must be a whole number, at least 1, got {given!r}", param=param)

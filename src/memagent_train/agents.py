@@ -172,5 +172,6 @@ class MemoryFunction:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether it is an `async def`, or an object whose `__call__` is one."""
-    called = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        type(function).__call__
+    )
