@@ -80,7 +80,9 @@ def measure(
     adapter: Adapter = None,
     cells: Annotated[
         str,
-        typer.Option(help="short, long, curve, notes, ruler-4k or ruler-16k, with commas between."),
+        typer.Option(
+            help="short, long, curve, notes, ruler-4k, ruler-16k, ruler-64k, 256k or 1m, with commas between."
+        ),
     ] = "short",
     systems: Annotated[
         str | None,

@@ -65,6 +65,13 @@ CELLS: Mapping[str, tuple[Cell, ...]] = {
     "notes": (Cell("once_sparse", 64 * K, 12),),
     "ruler-4k": tuple(Cell(task, 4 * K, 20) for task in (*RULER, "squad")),
     "ruler-16k": tuple(Cell(task, 16 * K, 20) for task in (*RULER, "squad", "hotpotqa")),
+    # SQuAD's held-out paragraphs end before 64K.
+    "ruler-64k": tuple(Cell(task, 64 * K, 10) for task in (*RULER, "hotpotqa")),
+    "256k": tuple(
+        Cell(task, 256 * K, 6)
+        for task in ("niah_single_2", "niah_multikey_3", "hotpotqa", f"{CHANGES}128")
+    ),
+    "1m": tuple(Cell("niah_single_2", length * K, 4) for length in (512, 1024)),
 }
 """`short` and `long` are the primary ones; the others are explored."""
 
