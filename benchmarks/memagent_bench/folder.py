@@ -21,6 +21,7 @@ from memagent.errors import (
 )
 from memagent.memory.plan import MemoryPlan
 from memagent.messages import Usage
+from memagent.replacing import replacing
 from memagent.runstore import RunStore, hold_folder, list_differences
 from memagent_bench.options import DataOptions
 from memagent_bench.records import RESULTS, RecordFile
@@ -207,13 +208,11 @@ def _bind(path: Path, binding: Binding) -> None:
 
 def _write(file: Path, text: str) -> None:
     """All of it or nothing."""
-    new = file.with_suffix(".new")
     try:
-        with new.open("w", encoding="utf-8") as opened:
+        with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
             opened.write(text)
             opened.flush()
             os.fsync(opened.fileno())
-        new.replace(file)
     except OSError as error:
         raise StoreReadOnly(f"cannot write {str(file)!r}: {error.strerror}") from error
 

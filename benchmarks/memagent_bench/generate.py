@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from memagent.errors import ConfigError
+from memagent.replacing import replacing
 from memagent.tasks import Sample, Task
 
 
@@ -79,21 +79,18 @@ def _open(out: Path) -> Generator[IO[bytes]]:
             raise ConfigError(
                 f"{str(out)!r} is a folder: name a file, such as {str(out / 'samples.jsonl')!r}"
             )
-        pipe = out.exists() and not out.is_file()
-        # Beside the file, so that it can take its place in one step; named apart from that of a rival.
-        target = out if pipe else out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
-        file = target.open("wb" if pipe else "xb")
-    try:
-        yield file
+        out.parent.resolve(strict=True)  # a missing folder isn't made
+    with ExitStack() as held:
         with _translate_errors(out):
-            file.close()
-            if not pipe:
-                target.replace(out)
-    finally:
-        with suppress(OSError):
-            file.close()
-        if not pipe:
-            target.unlink(missing_ok=True)
+            file = held.enter_context(replacing(out)).open("wb")
+        try:
+            yield file
+            with _translate_errors(out):
+                file.close()
+                held.close()
+        finally:
+            with suppress(OSError):
+                file.close()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import PromptSet
+from memagent.replacing import replacing
 from memagent.tasks import Sample
 from memagent.tokens import load_counter
 from memagent.trajectory import Conversation
@@ -23,7 +24,6 @@ from memagent_nano.books import TRAINING, sentences_of
 from memagent_nano.expert import Entry, Expert, Keep, write_memory
 from memagent_nano.sizes import Size
 from memagent_nano.task import FAMILIES, UNTRAINED, notes
-from memagent_train.runs.replacing import replacing
 
 PROMPTS = Path(__file__).with_name("prompts.toml")
 GREEDY = Sampling(temperature=0.0)

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from memagent.errors import ConfigError
+from memagent.replacing import replacing
 from memagent.runstore import hold_folder
 from memagent.terminal import duration
 from memagent_nano import direct, lessons
 from memagent_nano.lessons import Lesson
 from memagent_nano.stages import GATED, ROLLOUTS, SETTLING, Place
-from memagent_train.runs.replacing import replacing
 
 DOCUMENTS = 6000
 """That an expert reads: 16,000 conversations of `pico`, 19,000 of `nano`."""

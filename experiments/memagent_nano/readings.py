@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from memagent.errors import ConfigError
+from memagent.replacing import replacing
 from memagent.runstore import hold_folder
 from memagent.texts import plural
 from memagent_bench.diagnose.diagnosis import diagnose
 from memagent_bench.diagnose.traces import Fate, Trace
 from memagent_bench.record import Record
 from memagent_bench.records import read_records
-from memagent_train.runs.replacing import replacing
 
 WEIGHTS = "model.safetensors"
 

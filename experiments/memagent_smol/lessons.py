@@ -12,6 +12,7 @@ from random import Random
 from memagent import MemoryAgent
 from memagent.messages import Sampling
 from memagent.models.scripted import ScriptedModel
+from memagent.replacing import replacing
 from memagent.tokens import TokenCounter
 from memagent.trajectory import Conversation
 from memagent_bench.length_tokens import length_counter
@@ -22,7 +23,6 @@ from memagent_smol.facts import MANY, NEAR, facts
 from memagent_smol.questions import HotpotQuestions, SquadQuestions
 from memagent_smol.sources import SEEN_HOTPOT, SEEN_SQUAD
 from memagent_smol.story import UNKNOWN, Lesson, lesson_of
-from memagent_train.runs.replacing import replacing
 
 UNANSWERED = 0.1
 """Share of documents that do not hold the answer."""

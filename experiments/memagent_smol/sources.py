@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from memagent.replacing import replacing
 from memagent_bench.longqa.forms import content
 from memagent_bench.longqa.sources import (
     hotpotqa_files,
@@ -15,7 +16,6 @@ from memagent_bench.longqa.sources import (
     squad_of,
 )
 from memagent_bench.options import DataOptions
-from memagent_train.runs.replacing import replacing
 
 SEEN_SQUAD, UNSEEN_SQUAD = "squad-seen.json.gz", "squad-unseen.json.gz"
 SEEN_HOTPOT, UNSEEN_HOTPOT = "hotpotqa-seen.json.gz", "hotpotqa-unseen.json.gz"

@@ -9,6 +9,7 @@ from pathlib import Path
 from memagent.cli.exits import Outcome
 from memagent.cli.setup import check_out
 from memagent.errors import ConfigError
+from memagent.replacing import replacing
 from memagent.runstore import RunStore
 from memagent_viewer.live import LiveServer
 from memagent_viewer.page import make_page
@@ -59,9 +60,11 @@ def write_page(views: Sequence[View], path: Path) -> int:
         view.update()
     page = make_page(views).encode()
     try:
-        path.write_bytes(page)
+        with replacing(path) as new:
+            new.write_bytes(page)
     except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r} ({error}): name another --html") from error
+        why = f"cannot write {str(path)!r} ({error.strerror}): name another --html"
+        raise ConfigError(why) from error
     return len(page)
 
 

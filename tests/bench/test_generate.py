@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.disk import full_disk
 
 from memagent.errors import ConfigError
 from memagent.tasks import Sample
@@ -154,6 +155,15 @@ def test_where_nothing_can_be_written_is_named(tmp_path: Path, name: str) -> Non
 def test_a_full_disk_is_a_typed_error() -> None:
     with pytest.raises(ConfigError, match="No space left"):
         write_samples(Small(), 1, Path("/dev/full"))
+
+
+def test_a_disk_that_fills_keeps_what_was_there(tmp_path: Path) -> None:
+    (out := tmp_path / "samples.jsonl").write_text("old")
+    with full_disk(10_000), pytest.raises(ConfigError, match="cannot be written: File too large"):
+        write_samples(Small(), 200, out)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("samples.jsonl", "old")
+    ]
 
 
 def test_an_error_of_the_task_is_not_called_one_of_the_file(tmp_path: Path) -> None:

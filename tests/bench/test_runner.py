@@ -39,7 +39,7 @@ from memagent.tasks import Sample
 from memagent_bench.drafts import Drafts
 from memagent_bench.folder import RUNS, SETTINGS, SPENT
 from memagent_bench.grid import Job
-from memagent_bench.records import every_record, read_records
+from memagent_bench.records import RESULTS, every_record, read_records
 from memagent_bench.systems.base import Outcome, Status
 from memagent_bench.systems.registry import open_system
 from memagent_bench.watch import Board
@@ -407,11 +407,12 @@ async def test_what_cannot_be_noted_hides_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = grid(samples=1, lengths=(4000,), systems=("map-reduce",))
-    await asyncio.to_thread((tmp_path / "spent.new").mkdir)
+    await asyncio.to_thread((tmp_path / SPENT).symlink_to, tmp_path / RESULTS / "spent.json")
     bench = benchmark(tmp_path, model=model(), grid=asked, limits=Limits(calls=4))
     with caplog.at_level(logging.WARNING, "memagent"):
         assert (await run(bench)).limit is not None
     assert "could not be saved for later limits" in caplog.text
+    await asyncio.to_thread((tmp_path / SPENT).unlink)
     await asyncio.to_thread((tmp_path / SPENT).write_text, "{")
     bench = benchmark(tmp_path, model=model(), grid=asked, limits=Limits(calls=8))
     with pytest.raises(StoreCorrupt, match=r"spent\.json' is damaged: remove it"):

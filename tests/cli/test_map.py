@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Invoke
+from tests.disk import full_disk
+
+from memagent.cli.map import clear
 
 QUESTION = "Whom did Natasha marry?"
 
@@ -76,6 +79,19 @@ def test_it_continues_where_it_stopped(invoke: Invoke, docs: Path, tmp_path: Pat
     assert all(row["answer"] for row in rows(out))
     assert (out.stat().st_mode & 0o777, beside.read_text()) == (0o600, "precious")
     assert not [path for path in tmp_path.glob(".*") if path.name != ".r.jsonl.lock"]
+
+
+def test_a_full_disk_keeps_all_rows(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    out = folder / "r.jsonl"
+    invoke("map", docs, QUESTION, "--model", "extractive", "--out", out)
+    done = [row["run_id"] for row in rows(out)]
+    out.write_text(whole := out.read_text() + '{"document": "torn')
+    with full_disk(100), pytest.raises(OSError, match="File too large"):
+        clear(out, done)
+    assert out.read_text() == whole
+    assert {path.name for path in folder.iterdir()} == {"r.jsonl", ".r.jsonl.lock"}
 
 
 @pytest.mark.parametrize("pattern", ["*.pdf", "~nobody-here/*.md"])

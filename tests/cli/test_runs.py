@@ -45,7 +45,8 @@ def test_rm(invoke: Invoke, made: str, tmp_path: Path) -> None:
     missing = invoke("runs", "rm", made, "nosuch")
     assert missing.exit_code == 5
     assert listed(invoke) == [made]  # all or none
-    assert invoke("runs", "rm", made).stdout == f"removed {made}\n"
+    twice = invoke("runs", "rm", made, made)
+    assert (twice.exit_code, twice.stdout) == (0, f"removed {made}\n")
     assert listed(invoke) == []
     assert invoke("runs", "--store", tmp_path / "typo.sqlite", "rm", "x").exit_code == 5
 
@@ -113,6 +114,9 @@ def test_the_list_can_be_narrowed(memagent: Process, book: Path) -> None:
     assert ids("--search", "book.txt") == ["three", "two", "one"]
     assert memagent("runs", "--search", "nobody").stdout == "No run matches.\n"
     assert memagent("runs", "--status", "odd").returncode == 2
+    for options in ([], ["--search", "Ada"]):
+        huge = memagent("runs", "--limit", "9" * 20, *options)
+        assert (huge.returncode, "Invalid value for '--limit'" in huge.stderr) == (2, True)
     shown = memagent("show", "two")
     assert "\nread        1 chunk\n" in shown.stdout
     assert "\nusage       1 call · " in shown.stdout

@@ -1,5 +1,6 @@
 import gzip
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,23 @@ from memagent.cli.options import Display, chosen_display
 from memagent.errors import ConfigError
 from memagent.models.limit import Limits
 from memagent.runstore import RunRecord, RunStore
+
+
+def test_a_file_is_replaced_in_its_folder_so_both_must_be_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out := tmp_path / "rows.jsonl").touch()
+    os.mkfifo(pipe := tmp_path / "pipe")
+    refused: list[Path] = []
+    monkeypatch.setattr(setup.os, "access", lambda path, mode: path not in refused)
+    for path in (out, tmp_path):
+        setup.check_out(out)
+        refused[:] = [path]
+        with pytest.raises(ConfigError, match=r"rows\.jsonl': it or its folder isn't writable"):
+            setup.check_out(out)
+        refused.clear()
+    refused.append(tmp_path)
+    setup.check_out(pipe)
 
 
 def test_questions_keep_their_order() -> None:

@@ -181,12 +181,14 @@ def test_a_branch_that_was_killed_before_its_copy_is_made_whole(store: RunStore)
     assert (again.answer, again.usage.calls) == (old.answer, old.usage.calls - 3)
 
 
-@pytest.mark.parametrize("before", [0, -1, 99, 1.5, "2"])
-def test_chunks_that_were_not_read(store: RunStore, before: Any) -> None:
-    ask(store)
-    with pytest.raises(ConfigError, match=f"before={before!r}: run 'old' read"):
-        branch(store, before)
-    assert store.find("new") is None
+@pytest.mark.parametrize("before", [0, -1, 99, 10**30, 1.5, "2", None, True])
+def test_chunks_that_were_not_read(store: RunStore, tmp_path: Path, before: Any) -> None:
+    (file := tmp_path / "text.txt").write_text(TEXT)
+    agent(store).ask(file, "Which number?", run_id="old")
+    for document in (TEXT, None):
+        with pytest.raises(ConfigError, match=f"before={before!r}: run 'old' read"):
+            agent(store).branch("old", before, document=document, new_id="new")
+        assert store.find("new") is None
 
 
 def test_what_stands_against_a_branch_is_said_before_it_exists(store: RunStore) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr, field_validator
+from tests.disk import full_disk
 
 from memagent import (
     ChatRequest,
@@ -565,6 +566,15 @@ def test_an_extraction_can_be_written_pickled_and_shown(tmp_path: Path) -> None:
     assert repr(found).startswith("Extraction(answer='2 rows', ")
     assert found.run_id in repr(found.rows)
     assert found.quotes(text_of([1, 2]))[0].sentence == "2 rows"
+
+
+def test_a_full_disk_keeps_the_rows_of_before(tmp_path: Path) -> None:
+    (out := tmp_path / "rows.jsonl").write_text("of before")
+    found = agent().extract(text_of(list(range(40))), Invoice, "every invoice")
+    with full_disk(500), pytest.raises(OSError, match="File too large"):
+        found.write(out)
+    assert out.read_text() == "of before"
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_async_and_events() -> None:

@@ -9,7 +9,14 @@ from tests.run.heard import Heard, session, temporary
 from tests.run.test_exchange import PROMPT, asking, calling
 
 from memagent import RunStore
-from memagent.errors import ConnectionFailed, ContextOverflow, LimitReached, ModelError, ServerBusy
+from memagent.errors import (
+    ConnectionFailed,
+    ContextOverflow,
+    LimitReached,
+    ModelError,
+    RunMismatch,
+    ServerBusy,
+)
 from memagent.events import Event, Retried
 from memagent.messages import ChatRequest, Completion, Failure, Message, ToolCall, Usage
 from memagent.models.scripted import Reply as Said
@@ -225,6 +232,18 @@ async def test_a_failure_that_is_kept_is_met_again(
     assert (model.requests, heard.events, again.usage) == ([], [], Usage())
     # It takes another key to be asked again.
     assert (await caller.ask(asking(key="summary-1"))).value == "fine"
+
+
+async def test_a_summary_of_other_messages_is_not_handed_back(store: RunStore) -> None:
+    wish: dict[str, Any] = {"key": "summary-1", "kind": "summary"}
+    caller, _, _ = opened(store, ["So far."])
+    await caller.ask(asking(**wish))
+    caller, model, _ = opened(store, ["Other."])
+    other = (Message(role="user", content="Why not?"),)
+    with pytest.raises(RunMismatch, match=r"summary-1.*earlier version.*new run"):
+        await caller.ask(asking(**wish, messages=other))
+    assert (await caller.ask(asking(**wish))).value == "So far."
+    assert model.requests == []
 
 
 async def test_a_reply_may_be_kept_and_asked_for_again_under_another_key(store: RunStore) -> None:

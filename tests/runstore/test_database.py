@@ -46,6 +46,24 @@ def test_a_newer_store_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_from_before_the_first_release_is_left_alone(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "runs.sqlite"
+    RunStore(path).close()
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA user_version = {version}")
+    db.execute("DROP TABLE effects")
+    db.execute("CREATE TABLE steps (run TEXT)")
+    db.close()
+    before = path.read_bytes()
+    said = rf"runs\.sqlite.*version {version}, this one reads 3.*--store.*checkout that wrote it$"
+    with pytest.raises(StoreError, match=said) as caught:
+        RunStore(path)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_files_that_are_no_run_store(tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("These are my notes, and not a database. " * 50)

@@ -5,6 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.cli.conftest import Invoke, Started, book, invoke, made, only_json, start
+from tests.disk import full_disk
 
 __all__ = ["book", "invoke", "made", "start"]
 
@@ -17,6 +18,18 @@ def test_a_file_is_written(invoke: Invoke, made: str, tmp_path: Path) -> None:
     assert file.read_text().startswith("<!doctype html>")
     said = only_json(invoke("show", made, "--html", file, "--json").stdout)
     assert said == {"html": str(file), "bytes": file.stat().st_size}
+
+
+def test_a_full_disk_keeps_the_page_of_before(invoke: Invoke, made: str, tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    (file := folder / "run.html").write_text("of before")
+    with full_disk(40_000):
+        done = invoke("show", made, "--html", file)
+    assert done.exit_code == 2
+    assert f"cannot write '{file}' (File too large): name another --html" in done.stderr
+    assert file.read_text() == "of before"
+    assert list(folder.iterdir()) == [file]
 
 
 def test_two_runs(invoke: Invoke, made: str, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from memagent.cli import options as opt
 from memagent.cli.exits import NO_ANSWER, report_errors
 from memagent.cli.options import Display, chosen_display
 from memagent.cli.session import drive
+from memagent.replacing import replacing
 from memagent.terminal import Paper, amount, duration, say
 from memagent.texts import plural, show_length
 from memagent_bench.cli.measure import Going, benchmark_of
@@ -248,7 +249,8 @@ def _save(
         "made": made,
     }
     text = json.dumps(result, indent=2, ensure_ascii=False)
-    (given.out / RESULT).write_text(text + "\n", encoding="utf-8")
+    with replacing(given.out / RESULT) as new:
+        new.write_text(text + "\n", encoding="utf-8")
 
 
 def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: float) -> None:

@@ -13,6 +13,7 @@ import typer
 from memagent.cli.exits import NO_ANSWER, report_errors
 from memagent.cli.options import Display, chosen_display
 from memagent.cli.session import drive
+from memagent.replacing import replacing
 from memagent.terminal import Paper, amount, console, duration, say, shorten
 from memagent.texts import plural
 from memagent_bench.cli.measure import Going
@@ -101,7 +102,8 @@ def _show(bench: SessionBench, display: Display) -> None:
     pictures = {PLOT: plot(found), STEPS: plot_steps(records)}
     drawn = [name for name, picture in pictures.items() if picture is not None]
     for name in drawn:
-        (bench.out / name).write_bytes(pictures[name] or b"")
+        with replacing(bench.out / name) as new:
+            new.write_bytes(pictures[name] or b"")
     if display is Display.JSON:
         data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in found]}
         data |= {"wired": [asdict(row) for row in rows]} if rows else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Generator, Iterator, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memagent.errors import ConfigError
+from memagent.replacing import replacing
 from memagent_bench.record import Record
 from memagent_bench.records import read_records
 from memagent_bench.report.cautions import cautions
@@ -172,10 +172,6 @@ def _quiet_fonts() -> Generator[None]:
 
 def write_whole(path: Path, data: bytes) -> Path:
     """Writes a file at once: a reader sees the old or the new one, and two reports never mix within a file."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as new:
+        new.write_bytes(data)
     return path

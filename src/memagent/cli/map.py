@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +17,7 @@ from memagent.cli.session import drive
 from memagent.cli.setup import Ask, check_out, chosen_store
 from memagent.documents.files import list_files
 from memagent.errors import ConfigError, DocumentNotFound
+from memagent.replacing import replacing
 from memagent.terminal import say, shorten
 from memagent.texts import expand, plural, repair_surrogates
 from memagent.threads import in_thread
@@ -160,9 +159,7 @@ def clear(out: Path, runs: Collection[str]) -> set[str]:
                 f"line {number} of {str(out)!r} is not a row of memagent map: name another file with --out"
             ) from error
     if lines != [*kept.values(), ""]:
-        coding = {"encoding": "utf-8", "errors": "surrogateescape"}
-        with NamedTemporaryFile("w", **coding, dir=out.parent, prefix=".", delete=False) as fresh:
-            fresh.writelines(f"{line}\n" for line in kept.values())
-        shutil.copymode(out, fresh.name)
-        Path(fresh.name).replace(out)
+        text = "".join(f"{line}\n" for line in kept.values())
+        with replacing(out) as new:
+            new.write_text(text, encoding="utf-8", errors="surrogateescape")
     return set(kept)

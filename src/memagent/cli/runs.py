@@ -44,7 +44,7 @@ def list_runs(
         str | None, option("Only runs whose question or document contains this text.", "TEXT")
     ] = None,
     status: Annotated[Status | None, option("Only runs with this status.")] = None,
-    limit: Annotated[int | None, option("Only the newest N runs.", "N", low=1)] = None,
+    limit: Annotated[int | None, option("Only the newest N runs.", "N", low=1, high=10**9)] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
     json: opt.Json = False,
@@ -87,9 +87,10 @@ def remove(
     """Remove runs and everything stored with them. Runs in use are left alone."""
     with report_errors(Outcome()) as outcome:
         outcome.store = opened = existing_store(store or context.obj)
-        for run_id in run_ids:
+        chosen = dict.fromkeys(run_ids)
+        for run_id in chosen:
             opened.get(run_id)  # all of them exist, or none is removed
-        for run_id in run_ids:
+        for run_id in chosen:
             opened.remove(run_id)
             print(f"removed {run_id}")
 

@@ -251,8 +251,10 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
         return
     from memagent.documents.files import list_files
 
-    writable = os.access(out if out.exists() else out.parent, os.W_OK)
-    why = "" if writable else "it isn't writable, or its folder is missing"
+    folder = out.resolve().parent  # where a file is replaced; a pipe or device is written to
+    needed = (out, folder) if out.is_file() else (out if out.exists() else folder,)
+    writable = all(os.access(path, os.W_OK) for path in needed)
+    why = "" if writable else "it or its folder isn't writable, or its folder is missing"
     why = "it is a folder" if out.is_dir() else why
     places = {out.resolve(), *out.resolve().parents}
     for path in map(Path, filter(None, inputs)):

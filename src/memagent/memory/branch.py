@@ -57,29 +57,35 @@ class BranchLoop(MemoryLoop):
     def _find_document(self, known: RunRecord | None) -> None:
         """Opens the document of this run, or of the other one, if chunks are left to read. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
-        record = store.get(origin) if known is None else known
+        record = self._origin() if known is None else known
         self.source = old = record.source
         chunk = store.effect(origin, f"chunk-{before - 1}") if known is None else None
         read = chunk and chunk["mark"]["last"] if known is None else store.is_answered(known.id)
         if not read and old["path"] is not None:
             self._given = open_document(Path(old["path"]), name=old["name"], **old["options"])
 
-    def _fit(self) -> dict[str, dict[str, Any]]:
-        """The effects that wrote the memories, as the new run's prompts may show them. Blocks."""
+    def _origin(self) -> RunRecord:
+        """The other run, if a branch can begin there. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
         record = store.get(origin)
         check_origin(record)
         asked = len(record.binding["questions"])
-        if (got := len(self.plan.questions)) != asked:
-            raise RunMismatch(
-                f"run {origin!r} has {plural(asked, 'question')} with a memory each, got {got}: give as many, in the "
-                f"same order"
-            )
         read = min(state.next_chunk for state in restore(store, origin, asked))
         if type(before) is not int or not 1 <= before <= read:
             raise ConfigError(
                 f"before={before!r}: run {origin!r} read {plural(read, 'chunk')}, so it must be "
                 f"{'1' if read == 1 else f'1 to {read}'}. To start from nothing, use memagent ask"
+            )
+        return record
+
+    def _fit(self) -> dict[str, dict[str, Any]]:
+        """The effects that wrote the memories, as the new run's prompts may show them. Blocks."""
+        store, (origin, before) = self.host.store, self._branch.values()
+        asked = len(self._origin().binding["questions"])
+        if (got := len(self.plan.questions)) != asked:
+            raise RunMismatch(
+                f"run {origin!r} has {plural(asked, 'question')} with a memory each, got {got}: give as many, in the "
+                f"same order"
             )
         bodies: dict[str, dict[str, Any]] = {}
         for question in range(asked):

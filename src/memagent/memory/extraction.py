@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from memagent.errors import ConfigError
 from memagent.prompts.output import Output
 from memagent.prompts.reply import UnusableReply
+from memagent.replacing import replacing
 from memagent.run.result import Result
 from memagent.runstore import RunStore
 from memagent.runstore.conversations import StoredValues
@@ -104,6 +105,6 @@ class Extraction(Result, Generic[M]):
         return (json.dumps(row.to_dict(), ensure_ascii=False) for row in self.rows)
 
     def write(self, path: str | Path) -> None:
-        """Writes a file of `lines`."""
-        with Path(path).open("w", encoding="utf-8") as file:
+        """Writes a file of `lines`. An existing file is replaced once all are written."""
+        with replacing(Path(path)) as new, new.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in self.lines())

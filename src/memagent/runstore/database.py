@@ -7,12 +7,12 @@ import threading
 import time
 import weakref
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
-from memagent.runstore.migration import APPLICATION_ID, SCHEMA, VERSION, make_file, migrate
+from memagent.runstore.schema import APPLICATION_ID, SCHEMA, VERSION
 
 BUSY_SECONDS = 30
 """Seconds that a writer waits for another process's transaction (each takes about a millisecond)."""
@@ -31,7 +31,7 @@ class Database:
         self._pid = os.getpid()
         with self._hold():
             if path is not None:
-                make_file(path)
+                _make_file(path)
             self._db = sqlite3.connect(
                 path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
             )
@@ -99,6 +99,11 @@ class Database:
                 f"{self._where} was written by a newer memagent (store version {version}, this one reads "
                 f"{VERSION}): upgrade memagent, or name another --store"
             )
+        if application == APPLICATION_ID and version < VERSION:
+            raise StoreError(
+                f"{self._where} was written by a checkout older than memagent 0.2.0 (store version {version}, this one "
+                f"reads {VERSION}): name another --store, or finish its runs with the checkout that wrote it"
+            )
         # Unlike everything else, switching a new file to WAL doesn't wait for others that do the same.
         give_up = time.monotonic() + BUSY_SECONDS
         while True:
@@ -115,12 +120,22 @@ class Database:
         # A checkpoint waits for the disk. 16 MB of log make one in about 400 chunks; SQLite's default, one in 100.
         self._db.execute("PRAGMA wal_autocheckpoint = 4000")
         if version < VERSION:
-            with ExitStack() as held, self.write() as db:
-                if tables and self.path is not None:
-                    migrate(db, self.path, held)
-                else:
-                    for statement in SCHEMA:
-                        db.execute(statement)
+            with self.write() as db:
+                for statement in SCHEMA:
+                    db.execute(statement)
+
+
+def _make_file(path: Path) -> None:
+    """Creates the file with mode 0600 before SQLite would create it with the umask's (WAL files inherit it)."""
+    if path.name == ":memory:":
+        raise StoreError("':memory:' would name a file; None is a temporary store")
+    if path.exists() and not path.is_file():
+        raise OSError("it is a directory or a device")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Only if it's missing: closing a file drops all locks that this process has on it, and another process would then
+    # delete the log that our connections still use.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError:

@@ -47,7 +47,6 @@ class RunStore(Branching, Spending):
 
     Raises:
         StoreError: the file can't be opened as a run store (see its subclasses).
-        RunBusy: the file is from an earlier version, and a run in it is in use.
     """
 
     def __init__(self, path: str | Path | None, *, durable: bool = False) -> None:

@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from memagent_train.runs.replacing import replacing
+from memagent.replacing import replacing
 
 COMPLETE = "complete"
 NAME = re.compile(r"checkpoint-(\d+)")

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from memagent.messages import Sampling
+from memagent.replacing import replacing
 from memagent.tasks.statistics import Estimate
 from memagent_engines.transformers.loading import text_counter
 from memagent_train.config.train import TrainConfig
@@ -22,7 +23,6 @@ from memagent_train.rollouts import Rollout
 from memagent_train.runs.evaluation import by_length, questions, summary
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
-from memagent_train.runs.replacing import replacing
 from memagent_train.runs.rolling import Rolling
 from memagent_train.runs.rollout_log import write_rollouts
 from memagent_train.runs.signals import stop_on_signals

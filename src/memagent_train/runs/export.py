@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError
 from memagent.models.policy import FILE, Policy, ReadingSettings
+from memagent.replacing import replacing
 from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
 from memagent_engines.transformers.sampler import end_ids, window_of
 from memagent_train.config.toml import read_toml
@@ -24,7 +25,6 @@ from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.neutral import write_records
 from memagent_train.runs.policy import ADAPTER, DTYPES, Tokenizer, embeddings
-from memagent_train.runs.replacing import replacing
 from memagent_train.runs.rollout_log import read_rollouts
 from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.target import Target, run_target

@@ -14,6 +14,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from memagent.errors import ConfigError, StoreReadOnly
+from memagent.replacing import replacing
 from memagent.runstore import RunStore, hold_folder, list_differences
 from memagent_train.config.toml import read_toml
 from memagent_train.errors import CheckpointMismatch
@@ -26,7 +27,6 @@ from memagent_train.runs.checkpoints import (
 )
 from memagent_train.runs.ids import is_repeated
 from memagent_train.runs.provenance import note_provenance
-from memagent_train.runs.replacing import replacing
 
 logger = logging.getLogger("memagent.train")
 

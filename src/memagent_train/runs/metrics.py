@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from memagent_train.runs.replacing import replacing
+from memagent.replacing import replacing
 
 EVALUATION = "evaluation"
 """Key of a line of an evaluation: means by length."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from memagent_train.runs.replacing import replacing
+from memagent.replacing import replacing
 
 FIELDS = (
     "group_id",

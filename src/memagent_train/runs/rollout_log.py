@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memagent.replacing import replacing
 from memagent_train.errors import DataError
 from memagent_train.rollouts import Rollout
-from memagent_train.runs.replacing import replacing
 
 NAME = re.compile(r"step-(\d+)(?:-part\d+)?\.parquet")
 Decode = Callable[[Sequence[int]], str]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.bench.report.made import K, provenance, record, run, write
+from tests.disk import full_disk
 
 from memagent.errors import ConfigError, StoreCorrupt, StoreError
 from memagent.tasks import Evidence
@@ -333,6 +334,16 @@ def test_what_cannot_be_reported_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(StoreCorrupt):
         make_report([tmp_path / "broken"], out)
     assert not out.exists()
+
+
+def test_a_full_disk_keeps_the_report_of_before(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "run", [record()]), tmp_path / "out"
+    make_report([folder], out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    write(tmp_path / "run", [record(score=0.0)])
+    with full_disk(100), pytest.raises(ConfigError, match=r"cannot be written .*: File too large"):
+        make_report([folder], out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 
 @contextmanager
 def replacing(out: Path) -> Generator[Path]:
     """A new path beside `out` to write a file or folder to; at the end it replaces `out`, unless an error is raised.
 
-    Its name is random, since a fixed one may be that of a user's file.
+    Its name is random, since a fixed one may be that of a user's file. A file passes its permissions on.
 
     Args:
         out: a file, an empty folder, a link to one, or nothing yet; its folder is created if missing. A pipe or device
@@ -26,9 +26,13 @@ def replacing(out: Path) -> Generator[Path]:
         yield out
         return
     out = out.resolve()  # a link stays
-    new = out.with_name(f"{out.name}.{uuid4().hex[:8]}.new")
+    # A name has 255 bytes at most.
+    new = out.with_name(f"{out.name[:60]}.{secrets.token_hex(4)}.new")
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
+        if out.is_file():
+            new.touch()
+            shutil.copymode(out, new)
         yield new
         if out.is_dir():
             out.rmdir()
