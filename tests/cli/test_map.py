@@ -57,6 +57,17 @@ def test_a_folder_is_all_of_its_files(invoke: Invoke, docs: Path, tmp_path: Path
     assert len(rows(out)) == 4
 
 
+@pytest.mark.parametrize("display", ["json", "none"])
+def test_rows_in_a_file_leave_nothing_for_standard_output(
+    invoke: Invoke, docs: Path, tmp_path: Path, display: str
+) -> None:
+    command = ("map", docs, QUESTION, "--model", "extractive", "--out", tmp_path / "r.jsonl")
+    for _ in range(2):
+        done = invoke(*command, "--display", display)
+        assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    assert len(rows(tmp_path / "r.jsonl")) == 4
+
+
 def test_it_continues_where_it_stopped(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
     out, given = tmp_path / "r.jsonl", ("--model", "extractive")
     (docs / "1.txt").write_bytes(b"")
