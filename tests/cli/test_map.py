@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,24 @@ def test_rows_in_a_file_leave_nothing_for_standard_output(
         done = invoke(*command, "--display", display)
         assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
     assert len(rows(tmp_path / "r.jsonl")) == 4
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_it_says_at_once_what_it_reads_and_how_to_continue(
+    invoke: Invoke, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: bool
+) -> None:
+    command = ["map", docs, QUESTION, "--model", "extractive", "--concurrency", "3"]
+    command += ["--out", tmp_path / "r.jsonl"] if out else []
+    with monkeypatch.context() as patch:
+        stop = partial(signal.raise_signal, signal.SIGINT)
+        patch.setattr("memagent.cli.map.drive", lambda work: (work.close(), stop()))
+        stopped = invoke(*command)
+    assert (stopped.exit_code, stopped.stdout) == (130, "")
+    said = "reading 4 documents, 3 at a time\ninterrupted. Resume with: the same command\n"
+    assert stopped.stderr == said
+    assert invoke(*command).exit_code == 0
+    alone = invoke("map", docs / "1.txt", QUESTION, "--model", "extractive")
+    assert alone.stderr == "reading 1 document\n"
 
 
 def test_it_continues_where_it_stopped(invoke: Invoke, docs: Path, tmp_path: Path) -> None:

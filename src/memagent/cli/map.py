@@ -70,6 +70,11 @@ def map_documents(given: Map) -> None:
             left, rows = paths, None
             outcome.store = store = chosen_store(given.store, durable=given.durable)
             agent = given.agent(store)
+            outcome.repeats = True
+            if outcome.for_people:  # on standard error: the other may be for rows
+                at_once = min(given.concurrency, len(paths))
+                pace = f", {at_once:,} at a time" * (at_once > 1)
+                say("reading", plural(len(paths), "document") + pace, style="dim")
             if given.out is not None:
                 check_out(given.out if given.out.exists() else None)
                 held.enter_context(hold_folder(given.out.parent, given.out.name))
