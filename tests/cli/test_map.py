@@ -1,5 +1,6 @@
 """`memagent map`: rows, continuing, and what goes wrong."""
 
+import hashlib
 import json
 import os
 import signal
@@ -232,6 +233,20 @@ def test_out_is_no_folder(invoke: Invoke, docs: Path) -> None:
     assert done.exit_code == 2
     assert "it is a folder; name another file" in done.stderr
     assert not docs.with_name(".docs.lock").exists()
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_each_document_is_hashed_once(
+    invoke: Invoke, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: bool
+) -> None:
+    hashed, real = list[str](), hashlib.file_digest
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda file, name: (hashed.append(file.name), real(file, name))[1]
+    )
+    command = ["map", docs, QUESTION, "--model", "extractive"]
+    command += ["--out", tmp_path / "r.jsonl"] if out else []
+    assert invoke(*command).exit_code == 0
+    assert sorted(hashed) == sorted(map(str, docs.rglob("*.txt")))
 
 
 def test_no_question_names_this_command(invoke: Invoke, docs: Path) -> None:
