@@ -1,7 +1,10 @@
 """`memagent map`: rows, continuing, and what goes wrong."""
 
+import hashlib
 import json
 import os
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,35 @@ def test_a_folder_is_all_of_its_files(invoke: Invoke, docs: Path, tmp_path: Path
     done = invoke("map", str(docs), QUESTION, "--model", "extractive", "--out", str(out))
     assert done.exit_code == 0
     assert len(rows(out)) == 4
+
+
+@pytest.mark.parametrize("display", ["json", "none"])
+def test_rows_in_a_file_leave_nothing_for_standard_output(
+    invoke: Invoke, docs: Path, tmp_path: Path, display: str
+) -> None:
+    command = ("map", docs, QUESTION, "--model", "extractive", "--out", tmp_path / "r.jsonl")
+    for _ in range(2):
+        done = invoke(*command, "--display", display)
+        assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    assert len(rows(tmp_path / "r.jsonl")) == 4
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_it_says_at_once_what_it_reads_and_how_to_continue(
+    invoke: Invoke, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: bool
+) -> None:
+    command = ["map", docs, QUESTION, "--model", "extractive", "--concurrency", "3"]
+    command += ["--out", tmp_path / "r.jsonl"] if out else []
+    with monkeypatch.context() as patch:
+        stop = partial(signal.raise_signal, signal.SIGINT)
+        patch.setattr("memagent.cli.map.drive", lambda work: (work.close(), stop()))
+        stopped = invoke(*command)
+    assert (stopped.exit_code, stopped.stdout) == (130, "")
+    said = "reading 4 documents, 3 at a time\ninterrupted. Resume with: the same command\n"
+    assert stopped.stderr == said
+    assert invoke(*command).exit_code == 0
+    alone = invoke("map", docs / "1.txt", QUESTION, "--model", "extractive")
+    assert alone.stderr == "reading 1 document\n"
 
 
 def test_it_continues_where_it_stopped(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
@@ -217,6 +249,20 @@ def test_out_is_no_folder(invoke: Invoke, docs: Path) -> None:
     assert done.exit_code == 2
     assert "it is a folder; name another file" in done.stderr
     assert not docs.with_name(".docs.lock").exists()
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_each_document_is_hashed_once(
+    invoke: Invoke, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: bool
+) -> None:
+    hashed, real = list[str](), hashlib.file_digest
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda file, name: (hashed.append(file.name), real(file, name))[1]
+    )
+    command = ["map", docs, QUESTION, "--model", "extractive"]
+    command += ["--out", tmp_path / "r.jsonl"] if out else []
+    assert invoke(*command).exit_code == 0
+    assert sorted(hashed) == sorted(map(str, docs.rglob("*.txt")))
 
 
 def test_no_question_names_this_command(invoke: Invoke, docs: Path) -> None:

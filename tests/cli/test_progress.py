@@ -9,6 +9,8 @@ from memagent.events import (
     Event,
     MemoryKept,
     MemoryUpdated,
+    Rereading,
+    Retried,
     RunStarted,
     Settled,
 )
@@ -72,6 +74,29 @@ def test_a_resumed_run_is_timed_from_where_it_was_taken_up() -> None:
     assert tally.elapsed == pytest.approx(4)
     assert tally.speed == pytest.approx(50)
     assert tally.left == pytest.approx(4 * 0.3 / 0.2)
+
+
+@pytest.mark.parametrize("replayed", [-1, 10])
+def test_a_branch_is_timed_from_its_copies_on(replayed: int) -> None:
+    clock, done = Clock(), list(reading(5))
+    tally = Tally(replayed=replayed, clock=clock)
+    done[0] = begin("Who?").model_copy(update={"seq": 0, "before": 5})
+    kept = MemoryKept(chunk=1, usage=USAGE)
+    events = [
+        Retried(chunk=None, reason="empty", seq=11),
+        Rereading(chunks=(1,), recalled=(), usage=USAGE, seq=12),
+        kept.model_copy(update={"seq": 13}),
+        Answered(answer="a", form_found=True, truncated=False, usage=USAGE, seq=14),
+    ]
+    live = list[Event]()
+    for event in [*done, *events]:
+        if not tally.is_replay(event):
+            live.append(event)
+        tally.add(event)
+        clock.now += 1
+    assert live == [*done[:1], *events][replayed > 0 :]
+    assert tally.elapsed == pytest.approx(5)
+    assert tally.speed == pytest.approx(300 / 5)
 
 
 def test_a_wrong_guess_of_the_length_never_says_done() -> None:

@@ -35,6 +35,30 @@ def test_nobody_knows_the_length(tmp_path: Path) -> None:
     assert expected_chars(open_source(broken)) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "start", "known"),
+    [
+        ("page.html", b"<p>", False),
+        ("page.HTM.gz", b"<p>", False),
+        ("film.srt", b"1\n", False),
+        ("book.docx", b"PK\x03\x04", False),
+        ("letter.eml", b"From: ", False),
+        ("paper.pdf", b"%PDF-1.7", False),
+        ("paper", b"%PDF-1.7", False),
+        ("notes.md", b"# ", True),
+        ("notes.md.gz", b"# ", True),
+        ("notes", b"<p>", True),
+    ],
+)
+def test_what_is_converted_may_have_any_length(
+    tmp_path: Path, name: str, start: bytes, known: bool
+) -> None:
+    raw = start + b"word " * 100
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    assert expected_chars(open_source(path)) == (len(raw) if known else None)
+
+
 def test_paths_and_names(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("text")

@@ -121,10 +121,13 @@ def test_a_degenerate_memory_is_asked_for_again(store: RunStore) -> None:
     assert result.usage.retries == 1
 
 
+@pytest.mark.parametrize("said", [[LOOP], [LOOP, LOOP, ""], [LOOP, "", ""]])
 @pytest.mark.parametrize(("choice", "kept"), [("retry", False), ("keep", True)])
-def test_what_stays_degenerate_is_taken_or_left(store: RunStore, choice: str, kept: bool) -> None:
+def test_what_stays_degenerate_is_taken_or_left(
+    store: RunStore, choice: str, kept: bool, said: list[str]
+) -> None:
     last = len(TEXT) // 900
-    agent = reader({n: [LOOP] for n in range(1, last + 2)}, store, degenerate=choice)
+    agent = reader(dict.fromkeys(range(1, last + 2), said), store, degenerate=choice)
     result = agent.ask(TEXT, "Who?", run_id="r")
     assert result.memory == (NOTES if kept else LOOP.strip())
     found = [event for event in store.events("r") if isinstance(event, MemoryDegenerate)]

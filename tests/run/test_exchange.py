@@ -207,6 +207,26 @@ async def test_it_is_not_asked_for_ever() -> None:
     assert sent.usage == Usage(retries=3, retry_tokens=3 * PROMPT)
 
 
+@pytest.mark.parametrize(
+    ("said", "accepted"),
+    [(["a a", "b b", ""], 1), (["a a", "", ""], 0), (["", "b b", ""], 1), (["a a", "", "c c"], 2)],
+)
+async def test_a_doubted_reply_is_better_than_none(said: list[str], accepted: int) -> None:
+    caller, model = calling(said)
+    sent = asking(doubts=lambda text: f"{text} repeats" if " " in text else None)
+    reply = await caller.ask(sent)
+    assert (reply.value, reply.doubt) == (said[accepted], f"{said[accepted]} repeats")
+    assert (reply.completion.text, reply.attempt) == (said[accepted], accepted)
+    whys = [f"{text} repeats" if text else "the reply is empty" for text in said[:2]]
+    assert sent.reasons == whys
+    # Each call is charged once, whichever counts as the one that was of use.
+    cost = sent.usage
+    assert (len(model.requests), cost.calls, cost.retries) == (3, 1, 2)
+    tokens = cost.prompt_tokens + cost.completion_tokens + cost.retry_tokens
+    assert tokens == 3 * PROMPT + sum(map(len, said))
+    assert reply.usage == cost
+
+
 async def test_a_failure_is_no_unusable_reply() -> None:
     caller, model = calling([ServerBusy("full", attempts=4), "fine"])
     sent = asking()

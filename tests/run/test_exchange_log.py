@@ -150,6 +150,24 @@ async def test_what_was_in_flight_is_repeated_and_counts_apart(
     assert model.requests[0].thinking is (False if unusable else None)
 
 
+async def test_a_doubted_reply_that_is_accepted_is_the_committed_one(store: RunStore) -> None:
+    asked: dict[str, Any] = {"doubts": lambda text: "odd" if text == "odd" else None}
+    caller, _, _ = opened(store, ["odd", asyncio.CancelledError()])
+    with pytest.raises(asyncio.CancelledError):
+        await caller.ask(asking(**asked))
+    # Each session has all attempts, as after unusable replies.
+    caller, _, heard = opened(store, ["", "odd", ""])
+    reply = await caller.ask(asking(record=keep, **asked))
+    assert (reply.value, reply.doubt, reply.attempt) == ("odd", "odd", 2)
+    assert heard.reasons == ["the reply is empty", "odd", "kept odd"]
+    usage = await spent(store)
+    assert (usage.calls, usage.retries, usage.repeated) == (1, 3, 1)
+    assert usage.prompt_tokens + usage.completion_tokens + usage.retry_tokens == 4 * PROMPT + 6
+    caller, model, _ = opened(store, [])
+    again = await caller.ask(asking(**asked))
+    assert (again.value, again.attempt, model.requests) == ("odd", 2, [])
+
+
 @pytest.mark.parametrize(
     ("stops", "cost"),
     [

@@ -71,6 +71,8 @@ class Outcome:
     run_id: str | None = None
     undecoded: bool = False
     """A byte of the document didn't decode."""
+    repeats: bool = False
+    """The command continues when it is repeated."""
     told: bool = False
     """The JSON value was already printed."""
     rows: Extraction[Any] | None = None
@@ -99,6 +101,8 @@ class Outcome:
 
     def resume_command(self, run_id: str | None) -> str | None:
         """The command that resumes the run; None if it isn't stored, is finished, or needs a Python program."""
+        if self.repeats:
+            return "the same command"
         try:
             record = None if self.store is None or run_id is None else self.store.find(run_id)
         except errors.StoreError:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
-from memagent.cli.options import RUN, Display, argument, option
+from memagent.cli.options import RUN, argument, option
 from memagent.cli.session import drive
 from memagent.cli.setup import Ask, check_out, chosen_store
 from memagent.documents.files import list_files
@@ -69,6 +69,11 @@ def map_documents(given: Map) -> None:
             left, rows = paths, None
             outcome.store = store = chosen_store(given.store, durable=given.durable)
             agent = given.agent(store)
+            outcome.repeats = True
+            if outcome.for_people:  # on standard error: the other may be for rows
+                at_once = min(given.concurrency, len(paths))
+                pace = f", {at_once:,} at a time" * (at_once > 1)
+                say("reading", plural(len(paths), "document") + pace, style="dim")
             if given.out is not None:
                 check_out(given.out if given.out.exists() else None)
                 held.enter_context(hold_folder(given.out.parent, given.out.name))
@@ -79,7 +84,7 @@ def map_documents(given: Map) -> None:
                 done = clear(given.out, runs)
                 left = [path for run, path in runs.items() if run not in done]
                 rows = held.enter_context(given.out.open("a", encoding="utf-8"))
-            if len(left) < len(paths):
+            if len(left) < len(paths) and outcome.for_people:
                 known = f"{len(paths) - len(left):,} of {len(paths):,} have an answer"
                 outcome.paper.line((known, "dim"))
             missing = drive(_map(agent, given, left, rows, outcome))
@@ -104,7 +109,7 @@ async def _map(
                 print(line, flush=True)
                 continue
             await in_thread(print, line, file=rows, flush=True)
-            if outcome.display is not Display.NONE:
+            if outcome.for_people:
                 said = row["answer"] or row.get("error") or row["detail"]
                 where = f"{count:,} of {len(paths):,} {name}: "
                 outcome.paper.line((where, "dim"), shorten(said))

@@ -75,6 +75,8 @@ class Tally:
         self._waiting: set[int] = set()
         self._done = 0
         self._end = False
+        self._copies = False
+        """Whether events that a branch copied may follow: they come right after its start."""
         self._spoke = False
         """The last reply called no tool."""
         self._answers = 0
@@ -92,8 +94,9 @@ class Tally:
 
     def is_replay(self, event: events.Event) -> bool:
         """Whether an earlier session committed the event, or the run that this one branched from."""
-        before = 0 if self.started is None else self.started.before
-        return event.seq <= self.replayed or (getattr(event, "chunk", None) or 0) < before
+        before = self.started.before if self._copies and self.started else 0
+        chunk: int | None = getattr(event, "chunk", None)
+        return event.seq <= self.replayed or (chunk is not None and chunk < before)
 
     def add(self, event: events.Event) -> None:
         """Adds one event."""
@@ -147,6 +150,7 @@ class Tally:
         if self.is_replay(event):
             self._begun, self._live_from = self.clock(), self.fraction or 0.0
         else:
+            self._copies = isinstance(event, events.RunStarted)
             self._live_tokens += usage.prompt_tokens + usage.completion_tokens
 
     @property

@@ -280,12 +280,18 @@ def open_source(
 
 
 def expected_chars(document: Document) -> int | None:
-    """Approximate characters of the document, for a progress bar: estimated from the file's size and beginning."""
+    """Approximate characters of the document, for a progress bar: estimated from the file's size and beginning.
+
+    None if nobody knows before it is read: a stream, several files, or a format that is converted.
+    """
     if document.path is None or document.size is None:
         return None
-    size = document.size
+    from memagent.documents.converters import FILES, TEXTS, suffix_of
+    from memagent.documents.formats import PDF
+
+    size, path = document.size, Path(document.path)
     try:
-        with Path(document.path).open("rb") as file:
+        with path.open("rb") as file:
             sample = file.read(SAMPLE_BYTES)
             if sample.startswith(GZIP_MAGIC):
                 # The last four bytes of a gzip file are its unpacked size (modulo 4 GiB).
@@ -293,6 +299,9 @@ def expected_chars(document: Document) -> int | None:
                 size = int.from_bytes(file.read(4), "little")
                 sample = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(sample, SAMPLE_BYTES)
     except (OSError, zlib.error):  # reading the document will say it
+        return None
+    kind = (TEXTS | FILES).get(suffix_of(path))
+    if kind not in (None, "markdown") or PDF.search(sample[:1024]):
         return None
     if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return size // 2

@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -142,6 +143,14 @@ def _digest(path: Path) -> str:
     found = hashlib.blake2b(digest_size=4)  # tells a document from its own earlier contents
     with suppress(OSError, ValueError, DocumentError):  # reading the document will say it
         for file in list_files(path)[1]:
-            with file.open("rb") as opened:
-                found.update(os.fsencode(file) + hashlib.file_digest(opened, "blake2b").digest())
+            now = file.stat()
+            known = _hash(file, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+            found.update(os.fsencode(file) + known)
     return found.hexdigest()
+
+
+@lru_cache(2**16)
+def _hash(file: Path, *stamp: int) -> bytes:
+    """A digest of a file's bytes, made once while `stamp` stays: `memagent map --out` names each run twice."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "blake2b").digest()

@@ -61,27 +61,31 @@ class Caller:
                 return self._replay(exchange, begun.body)
             exchange.charge(Usage(repeated=begun.sent))
             wasted = begun.wasted
-        detail = ""
+        detail, doubted = "", None
         for attempt in range(exchange.attempts, 1 + UNUSABLE_RETRIES):
             if detail:
                 exchange.note(detail)
                 exchange.wasted += 1
                 await self._spend(exchange, again=True)
             completion = await self._complete(exchange, wasted + attempt)
+            cost, tried, last = completion.usage, attempt, attempt == UNUSABLE_RETRIES
             try:
                 value = exchange.read(completion)
+                doubt = exchange.doubts(value) if exchange.doubts else None
             except UnusableReply as error:
-                detail = str(error)
-                exchange.charge(waste(completion.usage))
-                if exchange.tool_choice and completion.tool_calls:  # a server without tool_choice
-                    exchange.tools, exchange.tool_choice = (), None
-                continue
-            doubt = exchange.doubts(value) if exchange.doubts else None
-            if doubt is not None and attempt < UNUSABLE_RETRIES:
+                if not last or doubted is None:
+                    detail = str(error)
+                    exchange.charge(waste(cost))
+                    if exchange.tool_choice and completion.tool_calls:  # no tool_choice there
+                        exchange.tools, exchange.tool_choice = (), None
+                    continue
+                # A doubted reply is better than none. It is charged as wasted: this one's cost takes its place.
+                value, completion, tried, doubt = doubted
+            if doubt is not None and not last:
+                doubted = value, completion, attempt, doubt
                 detail, exchange.warm = doubt, True
-                exchange.charge(waste(completion.usage))
+                exchange.charge(waste(cost))
                 continue
-            cost = completion.usage
             if exchange.turn is not None:
                 await exchange.turn
             if exchange.rejects is not None and (why := exchange.rejects(value)) is not None:
@@ -89,7 +93,7 @@ class Caller:
                 cost = waste(cost)
             exchange.charge(cost)
             known = value, completion, exchange.usage, exchange.messages, exchange.kind
-            reply = Reply(*known, attempt=wasted + attempt, doubt=doubt)
+            reply = Reply(*known, attempt=wasted + tried, doubt=doubt)
             if self.log is not None:
                 make = partial(_make_record, exchange, reply)
                 commit = partial(self.log.write, self.log.store.commit, exchange.key, made=make)

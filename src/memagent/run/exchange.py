@@ -35,7 +35,7 @@ class Reply(Generic[T]):
     attempt: int
     """Unusable replies before it, including earlier sessions: after the first, requests disable reasoning."""
     doubt: str | None = None
-    """Why it was doubted, if it was accepted all the same because no attempt remained (see `Exchange.doubts`)."""
+    """Why it was doubted, if it was accepted all the same: no attempt gave a better one (see `Exchange.doubts`)."""
 
     def conversation(self, chunk: int | None = None) -> Conversation:
         """Prompt and reply as one conversation; `chunk` is the index of the chunk that the prompt shows."""
@@ -82,7 +82,7 @@ class Exchange(Generic[T]):
     rejects: Callable[[T], str | None] | None = None
     """Why a reply is committed but requested again under another key, and counts as wasted; None if it isn't."""
     doubts: Callable[[T], str | None] | None = None
-    """Why a usable reply is requested again while attempts remain (the last one is accepted); None if it isn't."""
+    """Why a usable reply is requested again while attempts remain (then the last usable one is accepted), or None."""
     keeps_failure: bool = False
     """Whether a failure is committed too, and raised again by a replay."""
     attempts: int = 0

@@ -38,7 +38,7 @@ FILES = {".docx": "docx", ".eml": "mail", ".epub": "epub", ".pdf": "pdf"}
 
 def convert_text(path: Path, pieces: Iterator[str], name: str) -> Generator[Passage] | None:
     """Converts a text format, known by the suffix; `.gz` at its end is ignored. None if there is nothing to convert."""
-    kind = TEXTS.get(_suffix(path))
+    kind = TEXTS.get(suffix_of(path))
     return None if kind is None else import_module(f"{__name__}.{kind}").read(pieces, name)
 
 
@@ -46,7 +46,7 @@ def convert_file(
     path: Path, start: bytes, name: str, *decoding: str | None
 ) -> Generator[Passage] | None:
     """Converts another format, known by the suffix, or first bytes; `decoding`: the encoding and error mode given."""
-    kind = "pdf" if PDF.search(start[:1024]) else FILES.get(_suffix(path))
+    kind = "pdf" if PDF.search(start[:1024]) else FILES.get(suffix_of(path))
     if kind and start.startswith(b"\x1f\x8b"):
         raise BinaryDocument(f"{name!r} is compressed: unpack it first (gunzip {name})")
     other = kind in ("docx", "epub") and not start.startswith(b"PK")
@@ -55,5 +55,6 @@ def convert_file(
     return import_module(f"{__name__}.{kind}").read(path, name, *decoding)
 
 
-def _suffix(path: Path) -> str:
+def suffix_of(path: Path) -> str:
+    """The suffix of a file, in lower case, or the one before `.gz`."""
     return Path(path.stem if path.suffix.lower() == ".gz" else path).suffix.lower()
