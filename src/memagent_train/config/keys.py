@@ -1,8 +1,7 @@
-"""All keys of a settings class, and suggestions for mistyped ones."""
+"""All keys of a settings class."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -12,24 +11,6 @@ from pydantic import BaseModel
 def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
     """Dotted names of all keys and sections; elements of lists are named without their index, but with their kind."""
     return tuple(dict.fromkeys(_walk(settings, "", ())))
-
-
-def find_nearest(key: str, known: tuple[str, ...]) -> str | None:
-    """The known key that `key` was probably meant to be: from its section, else another; None if none is close.
-
-    Args:
-        key: dotted key as the user wrote it.
-        known: from `list_keys`.
-    """
-    section, _, name = key.rpartition(".")
-    siblings = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
-    if found := difflib.get_close_matches(name, siblings, n=1):
-        return siblings[found[0]]
-    elsewhere = [one for one in known if one.rpartition(".")[2] == name]
-    if elsewhere:
-        return elsewhere[0]
-    close = difflib.get_close_matches(key, known, n=1)
-    return close[0] if close else None
 
 
 def _walk(

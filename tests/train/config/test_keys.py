@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from memagent_train.config.keys import find_nearest, list_keys
+from memagent.texts import find_nearest
+from memagent_train.config.keys import list_keys
 
 
 class Source(BaseModel):
