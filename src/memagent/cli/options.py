@@ -103,6 +103,9 @@ RunArgument = Annotated[str, argument("ID", "As `memagent runs` lists it.")]
 
 DocumentAgain = Annotated[str | None, option(AGAIN_HELP, "FILE")]
 Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
+LanguageModel = Annotated[
+    str | None, _of_model(MODEL_HELP.replace("smol, nano or extractive", "smol or nano"), "SPEC")
+]
 Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
 Temperature = Annotated[
     float | None,
