@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import partial
 from inspect import Parameter, Signature, get_annotations
@@ -16,6 +16,8 @@ from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from memagent.models.limit import Limits
 
 T = TypeVar("T", bound="DataclassInstance")
 
@@ -43,7 +45,7 @@ Gate = Literal["off", "update", "exit", "both"]
 Trust = Literal["neutral", "exact"]
 Degenerate = Literal["retry", "keep", "take"]
 
-MODEL, BUDGET, TEXT, RUN = "Model", "Budget and wording", "Document", "Run"
+MODEL, BUDGET, TEXT, RUN, LIMITS = "Model", "Budget and wording", "Document", "Run", "Limits"
 
 
 def argument(metavar: str, text: str) -> ArgumentInfo:
@@ -69,6 +71,7 @@ def option(
 _of_model = partial(option, panel=MODEL)
 _of_budget = partial(option, panel=BUDGET)
 _of_run = partial(option, panel=RUN)
+_limit = partial(option, metavar="N", panel=LIMITS, low=0)
 
 DOC_HELP = "A file, a folder, or a pattern in quotes ('notes/*.md'); [b]-[/] is standard input."
 MODEL_HELP = (
@@ -140,12 +143,30 @@ Store = Annotated[
 Durable = Annotated[
     bool, _of_run("Survive a power cut without losing a step; slower.", "", "--durable")
 ]
-MaxCalls = Annotated[
-    int | None,
-    _of_run("Stop a run after N calls in all, resumably. Default: no limit.", "N", low=1),
-]
 DisplayOption = Annotated[Display | None, _of_run(DISPLAY_HELP)]
 Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limited:
+    """Options for how much may be spent."""
+
+    max_calls: Annotated[int | None, _limit("Stop after N calls; can be resumed.", low=1)] = None
+    max_tokens: Annotated[int | None, _limit("Stop after N tokens, prompts too.", low=1)] = None
+    max_seconds: Annotated[float | None, _limit("Stop after N seconds.")] = None
+    max_cost: Annotated[float | None, _limit("Stop once N is spent, at the given prices.")] = None
+    prompt_price: Annotated[float | None, _limit("Price per million prompt tokens.")] = None
+    completion_price: Annotated[float | None, _limit("Price per million completion tokens.")] = None
+
+    def limits(self) -> "Limits | None":
+        """The limits; None if there are none. Raises a `ConfigError` for a cost without prices."""
+        from memagent.models.limit import Limits
+
+        given = {name.removeprefix("max_"): getattr(self, name) for name in LIMITED}
+        return None if {*given.values()} == {None} else Limits(**given)
+
+
+LIMITED = tuple(field.name for field in fields(Limited))
 
 
 def command_of(

@@ -243,7 +243,7 @@ def report(
         which = f"the answer{to} may be incomplete:" if book.partial else f"no answer{to}:"
         say(which, book.detail, style="bold yellow")
     if missing:
-        outcome.say_resume(record.id, at_limit=any(book.reason == "limit" for book in missing))
+        outcome.say_resume(record.id, " ".join(book.detail for book in missing))
     return NO_ANSWER if missing else 0
 
 
