@@ -151,28 +151,19 @@ def read_object(
     return cast("dict[str, JsonValue]", found) if isinstance(found, dict) else None
 
 
-def find_nearest(key: str, known: Collection[str]) -> str | None:
-    """The known dotted name that `key` was perhaps meant to be: of its section, else another; None if none is close."""
-    section, _, name = key.rpartition(".")
-    siblings = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
-    if found := difflib.get_close_matches(name, siblings, n=1):
-        return siblings[found[0]]
-    if elsewhere := [one for one in known if one.rpartition(".")[2] == name]:
-        return elsewhere[0]
-    return next(iter(difflib.get_close_matches(key, known, n=1)), None)
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The known name that a mistyped one is closest to; None if none is close."""
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
 def describe_problem(error: ValidationError, known: Collection[str] = ()) -> str:
-    """The first validation error, as part of a sentence: "window must be greater than 0, got 0".
-
-    `known` are the names of settings, if the fields are settings.
-    """
+    """The first validation error, in words: "window must be greater than 0, got 0". `known`: the names of settings."""
     problem = error.errors(include_url=False)[0]
     where = re.sub(r"\.constrained-int$", "", ".".join(map(str, problem["loc"])))  # of a union
     if problem["type"] == "missing":
         return f"{where} is missing"
     if problem["type"] == "extra_forbidden" and known:
-        near = find_nearest(where, known)
+        near = nearest(where, known)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"
         return f"there is no setting {where!r}; {hint}"
     if problem["type"] == "extra_forbidden":

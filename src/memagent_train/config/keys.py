@@ -1,4 +1,4 @@
-"""All keys of a settings class."""
+"""All keys of a settings class, and suggestions for mistyped ones."""
 
 from __future__ import annotations
 
@@ -7,10 +7,29 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from memagent.texts import nearest
+
 
 def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
     """Dotted names of all keys and sections; elements of lists are named without their index, but with their kind."""
     return tuple(dict.fromkeys(_walk(settings, "", ())))
+
+
+def find_nearest(key: str, known: tuple[str, ...]) -> str | None:
+    """The known key that `key` was probably meant to be: from its section, else another; None if none is close.
+
+    Args:
+        key: dotted key as the user wrote it.
+        known: from `list_keys`.
+    """
+    section, _, name = key.rpartition(".")
+    siblings = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
+    if found := nearest(name, siblings):
+        return siblings[found]
+    elsewhere = [one for one in known if one.rpartition(".")[2] == name]
+    if elsewhere:
+        return elsewhere[0]
+    return nearest(key, known)
 
 
 def _walk(

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from memagent.errors import ConfigError
-from memagent.texts import expand, find_nearest
-from memagent_train.config.keys import list_keys
+from memagent.texts import expand
+from memagent_train.config.keys import find_nearest, list_keys
 from memagent_train.config.toml import Table, read_toml
 
 S = TypeVar("S", bound=BaseModel)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from memagent.texts import find_nearest
-from memagent_train.config.keys import list_keys
+from memagent_train.config.keys import find_nearest, list_keys
 
 
 class Source(BaseModel):
