@@ -83,9 +83,8 @@ class ContextBudget(Leaf):
         )
         if memory_tokens < max(empty_memory, 1):
             raise WindowTooSmall(
-                f"a memory of {memory_tokens!r} tokens is too small: the placeholder for an empty memory takes "
-                f"{empty_memory} (of the window of {window}: {numbers}); use a larger window (--window) or memory "
-                f"(--memory-tokens)"
+                f"a memory of {memory_tokens!r} tokens is too small: the text for an empty one takes {empty_memory} "
+                f"(of the window of {window}: {numbers}); use a larger window (--window) or memory (--memory-tokens)"
             )
         if question > share and share >= 1 and usable - 2 * memory_tokens >= MIN_CHUNK:
             raise QuestionTooLong(

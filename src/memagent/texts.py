@@ -162,12 +162,10 @@ def describe_problem(error: ValidationError, known: Collection[str] = ()) -> str
     where = re.sub(r"\.constrained-int$", "", ".".join(map(str, problem["loc"])))  # of a union
     if problem["type"] == "missing":
         return f"{where} is missing"
-    if problem["type"] == "extra_forbidden" and known:
+    if problem["type"] == "extra_forbidden":
         near = nearest(where, known)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"
-        return f"there is no setting {where!r}; {hint}"
-    if problem["type"] == "extra_forbidden":
-        return f"{where} is unknown"
+        return f"there is no setting {where!r}; {hint}" if known else f"{where} is unknown"
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     what = re.sub(r"^\w+ should ", "must ", what)
     what = re.sub(", (unable to parse|got a number with) .*", "", what)

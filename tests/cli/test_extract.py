@@ -181,7 +181,7 @@ def test_a_model_that_picks_sentences_is_refused(
     done = invoke(*command, "--model", "extractive", "--run-id", "r")
     assert done.exit_code == 2
     assert "'extractive' only picks sentences" in done.stderr
-    assert "name a language model, such as 'vllm:NAME'" in done.stderr
+    assert "name a language model ('vllm:NAME')" in done.stderr
     assert invoke("show", "r").exit_code == 5  # nothing was begun
     text = " ".join(invoke(command[0], "--help").stdout.split())
     (offered,) = re.findall(r"--model +SPEC +(.*?) Default:", text)

@@ -16,6 +16,7 @@ from memagent.cli.runs import is_session
 from memagent.cli.session import drive
 from memagent.cli.setup import (
     Ask,
+    Limited,
     Served,
     agent_again,
     chosen_store,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from memagent.memory.extraction import Extraction
     from memagent.runstore import RunRecord, RunStore
 
-NOT_ESTIMATED = ("seed", "store", "durable", "run_id", *opt.LIMITED)
+NOT_ESTIMATED = ("seed", "store", "durable", "run_id", *Limited.__annotations__)
 """Options of `ask` that don't affect the calls."""
 
 
@@ -127,7 +128,7 @@ def estimate(given: Ask) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resume(Served, opt.Limited):
+class Resume(Served, Limited):
     """The options of `resume`."""
 
     run_id: opt.RunArgument

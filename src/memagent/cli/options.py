@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from functools import partial
 from inspect import Parameter, Signature, get_annotations
@@ -16,8 +16,6 @@ from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-    from memagent.models.limit import Limits
 
 T = TypeVar("T", bound="DataclassInstance")
 
@@ -71,13 +69,14 @@ def option(
 _of_model = partial(option, panel=MODEL)
 _of_budget = partial(option, panel=BUDGET)
 _of_run = partial(option, panel=RUN)
-_limit = partial(option, metavar="N", panel=LIMITS, low=0)
+limit = partial(option, metavar="N", panel=LIMITS, low=0)
 
 DOC_HELP = "A file, a folder, or a pattern in quotes ('notes/*.md'); [b]-[/] is standard input."
 MODEL_HELP = (
     "vllm:NAME, sglang:NAME, ollama:NAME, openai:NAME, transformers:FOLDER, vllm-engine:FOLDER, "
     "sglang-engine:FOLDER, smol, nano or extractive. Default: MEMAGENT_MODEL."
 )
+LANGUAGE_HELP = MODEL_HELP.replace("smol, nano or extractive", "smol or nano")
 TOKENIZER_HELP = "A tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
 GATE_HELP = (
     "update lets the model keep its memory unchanged for a few tokens, exit lets it stop early. Default: as the "
@@ -106,9 +105,7 @@ RunArgument = Annotated[str, argument("ID", "As `memagent runs` lists it.")]
 
 DocumentAgain = Annotated[str | None, option(AGAIN_HELP, "FILE")]
 Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
-LanguageModel = Annotated[
-    str | None, _of_model(MODEL_HELP.replace("smol, nano or extractive", "smol or nano"), "SPEC")
-]
+LanguageModel = Annotated[str | None, _of_model(LANGUAGE_HELP, "SPEC")]
 Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
 Temperature = Annotated[
     float | None,
@@ -145,28 +142,6 @@ Durable = Annotated[
 ]
 DisplayOption = Annotated[Display | None, _of_run(DISPLAY_HELP)]
 Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limited:
-    """Options for how much may be spent."""
-
-    max_calls: Annotated[int | None, _limit("Stop after N calls; can be resumed.", low=1)] = None
-    max_tokens: Annotated[int | None, _limit("Stop after N tokens, prompts too.", low=1)] = None
-    max_seconds: Annotated[float | None, _limit("Stop after N seconds.")] = None
-    max_cost: Annotated[float | None, _limit("Stop once N is spent, at the given prices.")] = None
-    prompt_price: Annotated[float | None, _limit("Price per million prompt tokens.")] = None
-    completion_price: Annotated[float | None, _limit("Price per million completion tokens.")] = None
-
-    def limits(self) -> "Limits | None":
-        """The limits; None if there are none. Raises a `ConfigError` for a cost without prices."""
-        from memagent.models.limit import Limits
-
-        given = {name.removeprefix("max_"): getattr(self, name) for name in LIMITED}
-        return None if {*given.values()} == {None} else Limits(**given)
-
-
-LIMITED = tuple(field.name for field in fields(Limited))
 
 
 def command_of(

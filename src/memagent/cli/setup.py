@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome
-from memagent.cli.options import MODEL, RUN, TEXT, argument, chosen_display, option
+from memagent.cli.options import MODEL, RUN, TEXT, argument, chosen_display, limit, option
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.messages import Sampling
 from memagent.texts import expand, read_object
@@ -88,13 +87,34 @@ class Served:
         urls = [re.sub(USER, r"\1…@", url.strip()) for url in (self.base_url or "").split(",")]
         shown = ",".join(re.sub(r"\?.*", "?…", url) for url in urls)
         hidden += [("base-url", shown)] if "…" in shown else []  # others are stored as they are
-        names = ("store", "durable", *opt.LIMITED, "timeout", "extra_body", "retries")
+        names = ("store", "durable", *Limited.__annotations__, "timeout", "extra_body", "retries")
         rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
         return hidden + rest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Served, opt.Limited):
+class Limited:
+    """Options for how much may be spent."""
+
+    max_calls: Annotated[int | None, limit("Stop after N calls; can be resumed.", low=1)] = None
+    max_tokens: Annotated[
+        int | None, limit("Stop after N prompt and completion tokens.", low=1)
+    ] = None
+    max_seconds: Annotated[float | None, limit("Stop after N seconds.")] = None
+    max_cost: Annotated[float | None, limit("Stop once N is spent, at the given prices.")] = None
+    prompt_price: Annotated[float | None, limit("Price per million prompt tokens.")] = None
+    completion_price: Annotated[float | None, limit("Price per million completion tokens.")] = None
+
+    def limits(self) -> Limits | None:
+        """The limits; None if there are none. Raises a `ConfigError` for a cost without prices."""
+        from memagent.models.limit import Limits
+
+        given = {name.removeprefix("max_"): getattr(self, name) for name in Limited.__annotations__}
+        return None if {*given.values()} == {None} else Limits(**given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Served, Limited):
     """Options for how documents are read, and where that is stored."""
 
     tokenizer: opt.Tokenizer = None
@@ -115,8 +135,6 @@ class Reading(Served, opt.Limited):
         from memagent.memory.plan import MemorySettings
 
         heat = self.temperature
-        if heat is not None and not math.isfinite(heat):
-            raise ConfigError(f"--temperature must be a number of at least 0, got {heat!r}")
         names = ("prompts", *MemorySettings.model_fields)
         given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         if (ahead := given["read_ahead"]) not in (None, "auto"):

@@ -46,10 +46,8 @@ class MemoryLoop(Calls):
         self, host: MemoryAgent, questions: tuple[str, ...], document: Source | None
     ) -> None:
         if host.model.name == "extractive" and host.prompts.name in ("summary", "rows"):
-            raise ConfigError(
-                "the model 'extractive' only picks sentences that share words with a question; to summarise or to "
-                "extract rows, name a language model, such as 'vllm:NAME'"
-            )
+            why = "the model 'extractive' only picks sentences that share words with a question"
+            raise ConfigError(f"{why}; for summaries and rows name a language model ('vllm:NAME')")
         self.host = host
         self.source = {"name": "", "path": None}
         self._make_plan, self._given = partial(host.plan, questions), document
