@@ -54,10 +54,14 @@ def test_a_long_question_gets_the_numbers_and_the_remedy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"window": 100, "frame": 90, "question": 5}, "prompt alone takes 106 of it"),
-        ({"window": 256, "frame": 220, "question": 1}, "prompt alone takes 236 of it"),
+        ({"window": 100, "frame": 90, "question": 5}, "own wording takes 106 tokens; use"),
+        ({"window": 256, "frame": 220, "question": 1}, "own wording takes 236 tokens; use"),
         ({"window": 270, "frame": 220, "question": 1}, "at least 32"),
         ({"window": 8192, "frame": 104, "question": 30, "memory": 5000}, "--memory-tokens"),
+        (
+            {"window": 8192, "frame": 734, "question": 1, "memory": 100000},
+            "room for a chunk of at least 32: frame 734, .* output 100000 already take 200751; use",
+        ),
         ({"window": 8192, "frame": 104, "question": 30, "chunk": 7000}, "it must be 32 to"),
         ({"window": 8192, "frame": 104, "question": 30, "chunk": 8}, "chunk of 8 tokens"),
         ({"window": 8192, "frame": 104, "question": 3, "memory": 4, "empty_memory": 9}, "takes 9"),

@@ -155,7 +155,7 @@ def test_a_document_that_changed_is_not_quoted(tmp_path: Path) -> None:
     assert result.quotes()[0].text == "The code is 4812."
     for other in ("The code was 4812. The end.", "The code is 4812."):
         path.write_text(other)
-        with pytest.raises(RunMismatch, match="the document has changed since the run read it"):
+        with pytest.raises(RunMismatch, match="the document has changed since; give what was read"):
             result.quotes()
 
 

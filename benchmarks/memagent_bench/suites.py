@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from importlib import import_module
 
 from memagent.errors import ConfigError
-from memagent.texts import name_extra
+from memagent.texts import name_extra, nearest
 from memagent_bench.options import MakeTask
 
 SUITES = {
@@ -111,8 +110,8 @@ def one_of(name: str, known: Collection[str], what: str) -> str:
     """
     if name in known:
         return name
-    close = difflib.get_close_matches(name, known, n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
+    close = nearest(name, known)
+    meant = f"; did you mean {close!r}?" if close else ""
     raise ConfigError(f"there is no {what} {name!r}{meant} (known: {', '.join(known)})")
 
 

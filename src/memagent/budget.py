@@ -71,20 +71,20 @@ class ContextBudget(Leaf):
         usable = window - frame - JOINT_SLACK
         if usable < MIN_CHUNK:
             raise WindowTooSmall(
-                f"the window of {window!r} tokens is too small: the prompt alone takes {frame + JOINT_SLACK} of it; "
-                f"use a larger window (--window)"
+                f"the window of {window!r} tokens is too small: the prompt's own wording takes "
+                f"{frame + JOINT_SLACK} tokens; use a larger window (--window)"
             )
         share = int(usable * MEMORY_SHARE)
         memory_tokens = share if memory is None else memory
         rest = usable - question - 2 * memory_tokens
         numbers = (
-            f"window {window} = frame {frame} + joints {JOINT_SLACK} + question {question} "
-            f"+ memory {memory_tokens} + output {memory_tokens} + chunk {max(rest, 0)}"
+            f"frame {frame}, joints {JOINT_SLACK}, question {question}, memory {memory_tokens} "
+            f"and output {memory_tokens}"
         )
         if memory_tokens < max(empty_memory, 1):
             raise WindowTooSmall(
-                f"a memory of {memory_tokens!r} tokens is too small: the placeholder for an empty memory alone "
-                f"takes {empty_memory} ({numbers}); use a larger window (--window) or memory (--memory-tokens)"
+                f"a memory of {memory_tokens!r} tokens is too small: the text for an empty one takes {empty_memory} "
+                f"(of the window of {window}: {numbers}); use a larger window (--window) or memory (--memory-tokens)"
             )
         if question > share and share >= 1 and usable - 2 * memory_tokens >= MIN_CHUNK:
             raise QuestionTooLong(
@@ -93,13 +93,13 @@ class ContextBudget(Leaf):
             )
         if rest < MIN_CHUNK:
             raise WindowTooSmall(
-                f"the window of {window!r} tokens leaves {max(rest, 0)} for a chunk, which needs at least {MIN_CHUNK} "
-                f"({numbers}); use a larger window (--window) or a smaller memory (--memory-tokens)"
+                f"the window of {window!r} tokens has no room for a chunk of at least {MIN_CHUNK}: {numbers} already "
+                f"take {window - rest}; use a larger window (--window) or a smaller memory (--memory-tokens)"
             )
         if chunk is not None and not MIN_CHUNK <= chunk <= rest:
             raise WindowTooSmall(
                 f"a chunk of {chunk!r} tokens does not fit: it must be {MIN_CHUNK} to {rest} tokens "
-                f"({numbers}); change --chunk-tokens, or use a larger window (--window)"
+                f"(of the window of {window}: {numbers}); change --chunk-tokens, or use a larger window (--window)"
             )
         return cls(
             window=window,

@@ -43,7 +43,7 @@ class Options(Leaf):
             try:
                 super().__init__(**fields)
             except ValidationError as error:
-                raise ConfigError(describe_problem(error)) from error
+                raise ConfigError(describe_problem(error, type(self).model_fields)) from error
 
         # Otherwise pydantic would call `__init__` for nested values too, and couldn't name their location.
         __init__.__pydantic_base_init__ = True

@@ -62,7 +62,7 @@ async def align(document: Document, texts: Sequence[str], mark: Any = None) -> l
         seen.update(vocabulary.intersection(words(text)))
         count += 1
     if mark is not None and read.hexdigest() != mark["digest"]:
-        raise RunMismatch("the document has changed since the run read it: pass the same text")
+        raise RunMismatch("the document has changed since; give what was read (--document FILE)")
     weights = {word: math.log1p(count / (1 + seen[word])) for word in vocabulary}
     totals = [sum(weights[word] for word in own) for own in wanted]
     exact = [f" {' '.join(words(sentence))} " for sentence in sentences]

@@ -1,12 +1,13 @@
 """Words for values, errors and counts, repairs of texts before they are sent or stored, and a search from the end."""
 
+import difflib
 import hashlib
 import json
 import os
 import re
 import reprlib
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -150,16 +151,24 @@ def read_object(
     return cast("dict[str, JsonValue]", found) if isinstance(found, dict) else None
 
 
-def describe_problem(error: ValidationError) -> str:
-    """The first validation error, as part of a sentence: "window must be greater than 0, got 0"."""
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The known name that a mistyped one is closest to; None if none is close."""
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
+
+
+def describe_problem(error: ValidationError, known: Collection[str] = ()) -> str:
+    """The first validation error, in words: "window must be greater than 0, got 0". `known`: the names of settings."""
     problem = error.errors(include_url=False)[0]
     where = re.sub(r"\.constrained-int$", "", ".".join(map(str, problem["loc"])))  # of a union
     if problem["type"] == "missing":
         return f"{where} is missing"
     if problem["type"] == "extra_forbidden":
-        return f"{where} is unknown"
+        near = nearest(where, known)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"
+        return f"there is no setting {where!r}; {hint}" if known else f"{where} is unknown"
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    what = re.sub(r"^\w+ should ", "must ", what).partition(", unable to parse")[0]
+    what = re.sub(r"^\w+ should ", "must ", what)
+    what = re.sub(", (unable to parse|got a number with) .*", "", what)
     subject = f"{where} " if what.startswith("must ") else f"{where}: "
     return f"{subject if where else ''}{what}, got {reprlib.repr(problem['input'])}"
 

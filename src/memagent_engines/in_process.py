@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from memagent.errors import ConfigError, EngineFailed, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
-from memagent.models.base import refuse_overflow
+from memagent.models.base import check_window, refuse_overflow
 from memagent.models.policy import Policy
 from memagent.texts import expand, quote
 from memagent.threads import in_thread
@@ -110,8 +110,7 @@ class EngineModel(OwnModel):
         adapter: str | Path | None = None,
         **settings: Any,
     ) -> None:
-        if window is not None and window < 1:
-            raise ConfigError(f"window must be at least 1 token, got {window!r}")
+        check_window(window)
         self._source, self.policy = find_model(source)
         if adapter is not None:
             adapter = Path(adapter).absolute()

@@ -171,6 +171,24 @@ def test_rereading_is_not_offered_where_it_has_no_effect(
     assert "No such option: --reread" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("summarize", "doc.txt"), ("extract", "doc.txt", "every bill", "--schema", "bills:Bill")],
+)
+def test_a_model_that_picks_sentences_is_refused(
+    invoke: Invoke, folder: Path, command: tuple[str, ...]
+) -> None:
+    done = invoke(*command, "--model", "extractive", "--run-id", "r")
+    assert done.exit_code == 2
+    assert "'extractive' only picks sentences" in done.stderr
+    assert "name a language model ('vllm:NAME')" in done.stderr
+    assert invoke("show", "r").exit_code == 5  # nothing was begun
+    text = " ".join(invoke(command[0], "--help").stdout.split())
+    (offered,) = re.findall(r"--model +SPEC +(.*?) Default:", text)
+    assert "nano" in offered
+    assert "extractive" not in offered
+
+
 @pytest.mark.parametrize("style", ["summary", "minutes"])
 def test_summaries(
     invoke: Invoke, folder: Path, server: Script, served: list[str], style: str

@@ -56,12 +56,32 @@ def test_the_run_keeps_its_budget_when_the_servers_window_changes(
 def test_a_run_that_stopped_at_a_limit_goes_on(invoke: Invoke, book: Path) -> None:
     asked = ("ask", book, QUESTION, "--model", "extractive", "--window", "2048")
     limited = invoke(*asked, "--run-id", "r", "--max-calls", "2")
-    assert "memagent resume r (no limit; --max-calls N sets one)" in limited.stderr
+    assert "memagent resume r (no limit of calls; --max-calls N sets one)" in limited.stderr
     again = only_json(invoke("resume", "r", "--max-calls", "5", "--display", "json").stdout)
     assert (again["stop_reason"], again["usage"]["calls"]) == ("limit", 5)
     assert invoke("resume", "r", "--max-calls", "5").exit_code == 6
     done = invoke("resume", "r", "--display", "none")
     assert (done.exit_code, done.stdout) == (0, f"{FACT}\n")
+
+
+def test_each_limit_stops_a_run_and_the_others_stay(invoke: Invoke, book: Path) -> None:
+    asked = ("ask", book, QUESTION, "--model", "extractive", "--window", "2048", "--run-id", "r")
+    spent = ("--max-cost", "0.002", "--prompt-price", "1", "--completion-price", "2")
+    limited = invoke(*asked, *spent, "--max-tokens", "900000", "--max-seconds", "90")
+    assert limited.exit_code == 6
+    assert "the limit cost=0.002 is reached" in limited.stderr
+    left = "--max-tokens 900000 --max-seconds 90.0 --prompt-price 1.0 --completion-price 2.0"
+    assert f"resume r {left} (no limit of cost; --max-cost N sets one)" in limited.stderr
+    again = invoke("resume", "r", "--max-tokens", "4000")
+    assert "the limit tokens=4000 is reached" in again.stderr
+    again = invoke("resume", "r", "--max-seconds", "0")
+    assert "the limit seconds=0.0 is reached" in again.stderr
+    assert "memagent resume r --max-seconds 0.0\n" in again.stderr  # it counts anew
+    bad = invoke("resume", "r", "--max-cost", "1", "--prompt-price", "1")
+    assert bad.exit_code == 2
+    assert "cost=1.0 needs prices; give" in bad.stderr
+    assert "(--prompt-price, --completion-price)" in bad.stderr
+    assert invoke("resume", "r").exit_code == 0
 
 
 def test_a_file_whose_name_is_no_text(

@@ -80,19 +80,22 @@ def test_an_agent_is_made_again_from_its_recipe(tmp_path: Path) -> None:
         temperature=0.0,
         seed=7,
         max_calls=3,
+        max_tokens=9000,
+        max_seconds=0.5,
     )
     agent = given.agent(store)
-    assert agent.limits == Limits(calls=3)
+    assert agent.limits == Limits(calls=3, tokens=9000, seconds=0.5)
     recipe = agent.recipe()
     of_an_earlier_version = recipe | {"overlap": 0}
+    limits = Limits(calls=5)
     again = setup.agent_again(
-        record_of(store, of_an_earlier_version), store, base_url=None, max_calls=5
+        record_of(store, of_an_earlier_version), store, base_url=None, limits=limits
     )
     assert again.recipe() == recipe
     assert again.settings.gate == "both"
     assert again.settings.trust == "exact"
     assert (again.settings.sampling.temperature, again.settings.sampling.top_p) == (0.0, 0.95)
-    assert again.limits == Limits(calls=5)
+    assert again.limits is limits
     store.close()
 
 

@@ -49,6 +49,58 @@ def test_one_question_of_several(invoke: Invoke, book: Path) -> None:
     assert [step["question"] for step in steps] == [0, 1]
 
 
+def test_quotes_of_the_document(invoke: Invoke, book: Path) -> None:
+    other = "Which clerk counted year 7?"
+    invoke("ask", book, "-q", QUESTION, "-q", other, "--model", "extractive", "--run-id", "two")
+    both = invoke("show", "two", "--quotes").stdout.splitlines()
+    assert both[0] == f"question 0: {QUESTION}"
+    line = book.read_text().splitlines().index(FACT) + 1
+    assert both[1] == f"1.00 {book.name}:{line}: {FACT}"
+    assert f"question 1: {other}" in both
+    one = only_json(invoke("show", "two", "--quotes", "--question", "0", "--json").stdout)
+    assert one["run_id"] == "two"
+    first, start = one["quotes"][0], book.read_text().index(FACT)
+    assert (first["question"], first["sentence"], first["score"]) == (0, FACT, 1)
+    # As the tool of `memagent mcp` has them.
+    assert (first["text"], first["place"]) == (FACT, f"{book.name}:{line}")
+    assert (first["start"], book.read_text()[start : first["end"]].strip()) == (start, FACT)
+    assert "can't be shown together" in invoke("show", "two", "--quotes", "--chunk", "0").stderr
+
+
+def test_what_the_document_does_not_say_is_no_quote(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    server.default = say("Zebras graze elsewhere.")
+    invoke("ask", book, QUESTION, *served, "--run-id", "r")
+    assert invoke("show", "r", "--quotes").stdout.splitlines() == 2 * [
+        "0.00 not found: Zebras graze elsewhere."
+    ]
+
+
+def test_quotes_need_the_document_that_was_read(
+    invoke: Invoke, made: str, book: Path, tmp_path: Path
+) -> None:
+    moved = book.rename(tmp_path / "moved.txt")
+    gone = invoke("show", made, "--quotes")
+    assert gone.exit_code == 3
+    assert "or give --document FILE" in gone.stderr
+    found = invoke("show", made, "--quotes", "--document", moved)
+    assert f": {FACT}\n" in found.stdout
+    book.write_text("Another book. " * 2000)
+    changed = invoke("show", made, "--quotes", "--display", "json")
+    assert changed.exit_code == 5
+    error = only_json(changed.stdout)["error"]
+    assert error["type"] == "RunMismatch"
+    assert "--document FILE" in error["message"]
+    text = moved.read_bytes()
+    invoke("ask", "-", QUESTION, "--model", "extractive", "--run-id", "piped", stdin=text)
+    piped = invoke("show", "piped", "--quotes")
+    assert piped.exit_code == 3
+    assert "run 'piped' read no file by its path; give --document FILE" in piped.stderr
+    assert FACT in invoke("show", "piped", "--quotes", "--document", moved).stdout
+    assert invoke("show", made, "--document", moved).exit_code == 2
+
+
 def test_a_partial_answer_is_shown_as_one(invoke: Invoke, tmp_path: Path) -> None:
     path = tmp_path / "suitors.txt"
     path.write_text("\n\n".join(f"Natasha marries suitor {n}." for n in range(300)))

@@ -106,6 +106,7 @@ def test_one_step_is_shown_in_full(invoke: Invoke, finished: str, made: str) -> 
     for wrong, what in (
         (("show", finished, "--step", "10"), "has made 9 steps"),
         (("show", finished, "--chunk", "0"), "--step N"),
+        (("show", finished, "--quotes"), "needs a run of a document"),
         (("show", made, "--step", "0"), "--chunk N"),
     ):
         refused = invoke(*wrong)

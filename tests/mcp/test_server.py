@@ -281,8 +281,10 @@ async def test_answers_are_bounded(books: Path, store: RunStore) -> None:
         assert rest["total"] == len(reply)
 
 
-async def test_a_document_is_summarised(books: Path) -> None:
-    async with serving(books) as client:
+async def test_a_document_is_summarised(books: Path, store: RunStore) -> None:
+    agent = MemoryAgent(ScriptedModel(lambda _: "Said.", window=2048), store=store)
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
         asked = {"path": "old/harvest.txt", "style": "minutes"}
         said = await call(client, "summarize_document", **asked)
         assert said["answer"]
@@ -295,6 +297,8 @@ async def test_a_document_is_summarised(books: Path) -> None:
         assert other.startswith("error: run")
         missing = await call(client, "summarize_document", path="../secret.txt")
         assert missing.startswith("error: no document")
+    async with serving(books) as client:
+        assert "a language model" in await call(client, "summarize_document", **asked)
 
 
 async def test_rows_are_extracted_and_read_on(books: Path, store: RunStore) -> None:

@@ -635,3 +635,11 @@ def test_summaries_are_async_too_and_have_two_styles() -> None:
     assert asyncio.run(reader.asummarize("Text.")).answer == "B."
     with pytest.raises(ConfigError, match="style must be one of summary, minutes, got 'haiku'"):
         reader.summarize("Text.", "haiku")  # pyright: ignore[reportArgumentType]
+
+
+def test_rows_and_summaries_need_a_language_model() -> None:
+    reader = MemoryAgent("extractive", store=None)
+    with pytest.raises(ConfigError, match=r"'extractive' only .* a language model"):
+        reader.summarize("Text.")
+    with pytest.raises(ConfigError, match=r"'extractive' only .* a language model"):
+        reader.extract("Text.", Invoice, "every invoice")

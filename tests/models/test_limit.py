@@ -198,7 +198,9 @@ async def test_no_limits_limit_nothing() -> None:
         ({"cost": 1.0, "prompt_price": 1.0}, "completion_price="),
         ({"calls": -1}, "^calls must be greater than or equal to 0, got -1$"),
         ({"seconds": float("nan")}, "^seconds must be a finite number, got nan$"),
-        ({"call": 1}, "^call is unknown$"),
+        ({"call": 1}, r"^there is no setting 'call'; did you mean 'calls'\?$"),
+        ({"x": 1}, "^there is no setting 'x'; there are calls, tokens, seconds, cost, prompt_"),
+        ({"calls": 1.5}, "^calls must be a valid integer, got 1.5$"),
         ({"calls": "many"}, "^calls must be a valid integer.*got 'many'$"),
     ],
 )

@@ -362,6 +362,9 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
     assert f"did you mean {meant!r}" in str(caught.value)
 
 
+UNSERVED = ("extractive", "transformers:m", "vllm-engine:m")
+
+
 @pytest.mark.parametrize(
     ("spec", "options", "words"),
     [
@@ -375,8 +378,8 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
         ("vllm-engine:./nowhere", {}, "there is no folder"),
         ("vllm-engine:~nobody-here/model", {}, "there is no folder"),
         ("sglang-engine:./nowhere", {}, "there is no folder"),
-        ("vllm-engine:m", {"window": 0}, "window must be at least 1 token, got 0"),
-        ("vllm:m", {"window": 0}, "window must be at least 1 token, got 0"),
+        *((of, {"window": 0}, "of at least 1 token, got 0") for of in ("vllm:m", *UNSERVED)),
+        *((of, {"window": "8k"}, "a whole number of .*, got '8k'") for of in UNSERVED),
         (ScriptedModel([]), {"api_key": "k", "window": 5}, "api_key=, window="),
     ],
 )

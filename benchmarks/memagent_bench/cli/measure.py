@@ -140,6 +140,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
         ConfigError: an option is wrong.
     """
     from memagent.cli.fetch import ensure_fetched
+    from memagent.models.limit import Limits
     from memagent.models.policy import policy_of
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
@@ -153,7 +154,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
         prompts=PromptSet.load(given.prompts or policy.prompts or "plain"),
         settings=_settings(policy, given),
         out=given.out,
-        limits=given.limits(),
+        limits=given.limits() or Limits(),
         concurrency=given.concurrency,
     )
 

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.setup import Served
+from memagent.cli.setup import Limited, Served
 
 if TYPE_CHECKING:
-    from memagent.models.limit import Limits
     from memagent_bench.options import DataOptions
 
-WHAT, DATA, LIMITS = "What is measured", "Data", "Limits"
+WHAT, DATA = "What is measured", "Data"
 of_what = partial(opt.option, panel=WHAT)
 of_model = partial(opt.option, panel=opt.MODEL)
 of_run = partial(opt.option, panel=opt.RUN)
 _of_data = partial(opt.option, panel=DATA)
 _file = partial(_of_data, metavar="FILE")
-_limit = partial(opt.option, metavar="N", panel=LIMITS)
 LENGTHS = "8k,32k,128k"
 SAMPLES = 20
 """Enough to see whether something works; a mean of 20 has a margin of at most ±22 points (95%)."""
@@ -100,49 +98,18 @@ class DataChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunChoice(DataChoice, Served):
+class RunChoice(DataChoice, Served, Limited):
     """What every command that runs a benchmark has, apart from its data."""
 
     model: opt.Model = None
     tokenizer: opt.Tokenizer = None
     out: Annotated[Path, of_run("Folder for the records; an existing one is resumed.", "DIR")]
     concurrency: Annotated[int, of_run("Concurrent calls.", "N", low=1, default=True)] = 16
-    max_calls: Annotated[int | None, _limit("Stop after N calls; can be resumed.", low=1)] = None
-    max_tokens: Annotated[
-        int | None, _limit("Stop after N prompt and completion tokens; can be resumed.", low=1)
-    ] = None
-    max_seconds: Annotated[float | None, _limit("Stop after N seconds; can be resumed.", low=0)] = (
-        None
-    )
-    max_cost: Annotated[
-        float | None, _limit("Stop once N is spent, at the given prices; can be resumed.", low=0)
-    ] = None
-    prompt_price: Annotated[float | None, _limit("Price per million prompt tokens.", low=0)] = None
-    completion_price: Annotated[
-        float | None, _limit("Price per million completion tokens.", low=0)
-    ] = None
     dry_run: Annotated[
         bool,
         of_run("Print what would run and what it would cost. No model is called.", "", "--dry-run"),
     ] = False
     display: opt.DisplayOption = None
-
-    def limits(self) -> Limits:
-        """The limits that are set.
-
-        Raises:
-            ConfigError: a cost without prices.
-        """
-        from memagent.models.limit import Limits
-
-        return Limits(
-            calls=self.max_calls,
-            tokens=self.max_tokens,
-            seconds=self.max_seconds,
-            cost=self.max_cost,
-            prompt_price=self.prompt_price,
-            completion_price=self.completion_price,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,6 +82,7 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
     Raises:
         ConfigError: an option is wrong, or no wording is named.
     """
+    from memagent.models.limit import Limits
     from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
     from memagent_bench.benchmark import Benchmark
@@ -112,7 +113,7 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
         prompts=PromptSet.load(given.prompts),
         settings=settings(given.seed),
         out=given.out,
-        limits=given.limits(),
+        limits=given.limits() or Limits(),
         concurrency=given.concurrency,
     )
 

@@ -16,6 +16,7 @@ from memagent.cli.runs import is_session
 from memagent.cli.session import drive
 from memagent.cli.setup import (
     Ask,
+    Limited,
     Served,
     agent_again,
     chosen_store,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from memagent.memory.extraction import Extraction
     from memagent.runstore import RunRecord, RunStore
 
-NOT_ESTIMATED = ("seed", "store", "durable", "run_id", "max_calls")
+NOT_ESTIMATED = ("seed", "store", "durable", "run_id", *Limited.__annotations__)
 """Options of `ask` that don't affect the calls."""
 
 
@@ -127,12 +128,11 @@ def estimate(given: Ask) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resume(Served):
+class Resume(Served, Limited):
     """The options of `resume`."""
 
     run_id: opt.RunArgument
     document: opt.DocumentAgain = None
-    max_calls: opt.MaxCalls = None
     store: opt.Store = None
     durable: opt.Durable = False
 
@@ -159,7 +159,7 @@ def resume(given: Resume) -> None:
                 f"run {record.id!r} is an extraction: repeat `memagent extract` with --run-id {record.id}, or "
                 f"agent.extract(..., run_id={record.id!r}), to resume it"
             )
-        agent = agent_again(record, store, max_calls=given.max_calls, **given.server())
+        agent = agent_again(record, store, limits=given.limits(), **given.server())
         from memagent.memory.state import is_read
 
         needed = given.document or not is_read(store, record)

@@ -122,11 +122,11 @@ class Outcome:
         flags += [] if record.source.get("path") else ["--document FILE"]
         return " ".join(["memagent resume", record.id, *flags])
 
-    def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
-        """Prints how to resume the run, if possible; `at_limit`: `--max-calls` stopped it."""
-        again = [flag for flag in self.again if flag[0] != "max-calls" or not at_limit]
-        without = "" if again == list(self.again) else " (no limit; --max-calls N sets one)"
-        self.again = again
+    def say_resume(self, run_id: str | None, why: str = "") -> None:
+        """Prints how to resume the run, if possible, without the limit that stopped it (`why`) and would again."""
+        reached = [n for n, _ in self.again if f"the limit {n[4:]}=" in why and n != "max-seconds"]
+        self.again = [flag for flag in self.again if flag[0] not in reached]
+        without = "".join(f" (no limit of {n[4:]}; --{n} N sets one)" for n in reached)
         if (command := self.resume_command(run_id)) is not None:
             say("resume with:", command + without, style="dim")
 

@@ -23,6 +23,7 @@ class Summarize(Ask):
         Literal["summary", "minutes"],
         option("Prose, or minutes: topics, decisions and tasks.", default=True),
     ] = "summary"
+    model: opt.LanguageModel = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class Extract(Ask):
         Path | None,
         option("File for the rows, a JSON line each. Default: print them.", "FILE", panel=RUN),
     ] = None
+    model: opt.LanguageModel = None
 
 
 def summarize(given: Summarize) -> None:

@@ -43,7 +43,7 @@ Gate = Literal["off", "update", "exit", "both"]
 Trust = Literal["neutral", "exact"]
 Degenerate = Literal["retry", "keep", "take"]
 
-MODEL, BUDGET, TEXT, RUN = "Model", "Budget and wording", "Document", "Run"
+MODEL, BUDGET, TEXT, RUN, LIMITS = "Model", "Budget and wording", "Document", "Run", "Limits"
 
 
 def argument(metavar: str, text: str) -> ArgumentInfo:
@@ -69,12 +69,14 @@ def option(
 _of_model = partial(option, panel=MODEL)
 _of_budget = partial(option, panel=BUDGET)
 _of_run = partial(option, panel=RUN)
+limit = partial(option, metavar="N", panel=LIMITS, low=0)
 
 DOC_HELP = "A file, a folder, or a pattern in quotes ('notes/*.md'); [b]-[/] is standard input."
 MODEL_HELP = (
     "vllm:NAME, sglang:NAME, ollama:NAME, openai:NAME, transformers:FOLDER, vllm-engine:FOLDER, "
     "sglang-engine:FOLDER, smol, nano or extractive. Default: MEMAGENT_MODEL."
 )
+LANGUAGE_HELP = MODEL_HELP.replace("smol, nano or extractive", "smol or nano")
 TOKENIZER_HELP = "A tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
 GATE_HELP = (
     "update lets the model keep its memory unchanged for a few tokens, exit lets it stop early. Default: as the "
@@ -103,6 +105,7 @@ RunArgument = Annotated[str, argument("ID", "As `memagent runs` lists it.")]
 
 DocumentAgain = Annotated[str | None, option(AGAIN_HELP, "FILE")]
 Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
+LanguageModel = Annotated[str | None, _of_model(LANGUAGE_HELP, "SPEC")]
 Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
 Temperature = Annotated[
     float | None,
@@ -136,10 +139,6 @@ Store = Annotated[
 ]
 Durable = Annotated[
     bool, _of_run("Survive a power cut without losing a step; slower.", "", "--durable")
-]
-MaxCalls = Annotated[
-    int | None,
-    _of_run("Stop a run after N calls in all, resumably. Default: no limit.", "N", low=1),
 ]
 DisplayOption = Annotated[Display | None, _of_run(DISPLAY_HELP)]
 Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]

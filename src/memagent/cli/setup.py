@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome
-from memagent.cli.options import MODEL, RUN, TEXT, argument, chosen_display, option
+from memagent.cli.options import MODEL, RUN, TEXT, argument, chosen_display, limit, option
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.messages import Sampling
 from memagent.texts import expand, read_object
@@ -21,6 +20,7 @@ from memagent.texts import expand, read_object
 if TYPE_CHECKING:
     from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent
+    from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
 
 SAMPLE_BYTES = 65536
@@ -87,13 +87,34 @@ class Served:
         urls = [re.sub(USER, r"\1…@", url.strip()) for url in (self.base_url or "").split(",")]
         shown = ",".join(re.sub(r"\?.*", "?…", url) for url in urls)
         hidden += [("base-url", shown)] if "…" in shown else []  # others are stored as they are
-        names = ("store", "durable", "max_calls", "timeout", "extra_body", "retries")
+        names = ("store", "durable", *Limited.__annotations__, "timeout", "extra_body", "retries")
         rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
         return hidden + rest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Served):
+class Limited:
+    """Options for how much may be spent."""
+
+    max_calls: Annotated[int | None, limit("Stop after N calls; can be resumed.", low=1)] = None
+    max_tokens: Annotated[
+        int | None, limit("Stop after N prompt and completion tokens.", low=1)
+    ] = None
+    max_seconds: Annotated[float | None, limit("Stop after N seconds.")] = None
+    max_cost: Annotated[float | None, limit("Stop once N is spent, at the given prices.")] = None
+    prompt_price: Annotated[float | None, limit("Price per million prompt tokens.")] = None
+    completion_price: Annotated[float | None, limit("Price per million completion tokens.")] = None
+
+    def limits(self) -> Limits | None:
+        """The limits; None if there are none. Raises a `ConfigError` for a cost without prices."""
+        from memagent.models.limit import Limits
+
+        given = {name.removeprefix("max_"): getattr(self, name) for name in Limited.__annotations__}
+        return None if {*given.values()} == {None} else Limits(**given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Served, Limited):
     """Options for how documents are read, and where that is stored."""
 
     tokenizer: opt.Tokenizer = None
@@ -108,16 +129,12 @@ class Reading(Served):
     degenerate: opt.DegenerateOption = None
     store: opt.Store = None
     durable: opt.Durable = False
-    max_calls: opt.MaxCalls = None
 
     def reading(self) -> dict[str, Any]:
         """The arguments of `MemoryAgent` that are given; a ConfigError if the temperature is not a number."""
         from memagent.memory.plan import MemorySettings
-        from memagent.models.limit import Limits
 
         heat = self.temperature
-        if heat is not None and not math.isfinite(heat):
-            raise ConfigError(f"--temperature must be a number of at least 0, got {heat!r}")
         names = ("prompts", *MemorySettings.model_fields)
         given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         if (ahead := given["read_ahead"]) not in (None, "auto"):
@@ -127,7 +144,7 @@ class Reading(Served):
                 )
             given["read_ahead"] = int(ahead)
         given["sampling"] = None if heat is None else Sampling(temperature=heat)
-        given["limits"] = None if self.max_calls is None else Limits(calls=self.max_calls)
+        given["limits"] = self.limits()
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -188,7 +205,7 @@ def agent_again(
     record: RunRecord,
     store: RunStore,
     *,
-    max_calls: int | None = None,
+    limits: Limits | None = None,
     model: str | None = None,
     changed: dict[str, Any] | None = None,
     **server: Any,
@@ -198,7 +215,6 @@ def agent_again(
     Another `model` may replace the run's, and `changed` the stored arguments of `MemoryAgent`.
     """
     from memagent.memory.agent import MemoryAgent
-    from memagent.models.limit import Limits
     from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
 
@@ -224,7 +240,7 @@ def agent_again(
         sizes = {"window": "window", "chunk_tokens": "chunk", "memory_tokens": "memory"}
         given |= {name: record.binding["budget"][size] for name, size in sizes.items()}
     given |= {
-        "limits": None if max_calls is None else Limits(calls=max_calls),
+        "limits": limits,
         "prompts": PromptSet.parse(given["prompts"].encode(), name="the run's prompt set"),
         "sampling": Sampling.model_validate(given["sampling"]),
     }

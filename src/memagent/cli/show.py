@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +15,9 @@ from memagent.cli.history import CUT_OFF, SO_FAR, History, Steps, turns_of
 from memagent.cli.options import Display, chosen_display
 from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session, questions_of, status_of
+from memagent.cli.session import drive
 from memagent.cli.setup import existing_store
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, DocumentRequired
 from memagent.messages import Usage
 from memagent.terminal import amount, clean, console, duration, moment, say, shorten
 from memagent.texts import plural
@@ -36,6 +38,8 @@ def show(
     fact: Annotated[
         str | None, opt.option("When a text entered and left the memory.", "TEXT")
     ] = None,
+    quotes: Annotated[bool, opt.option("Where the document says it.", "", "--quotes")] = False,
+    document: opt.DocumentAgain = None,
     html: Annotated[Path | None, opt.option("Write the run as one web page.", "FILE")] = None,
     live: Annotated[bool, opt.option("Serve that page while it runs.", "", "--live")] = False,
     beside: Annotated[str | None, opt.option("Another run, beside it on the page.", "ID")] = None,
@@ -63,10 +67,13 @@ def show(
         if step is not None and not is_session(record):
             has = "reads a document, which has chunks: --chunk N"
             raise ConfigError(f"--step {step}: run {run_id!r} {has}")
+        if (quotes and is_session(record)) or (document is not None and not quotes):
+            raise ConfigError("--quotes needs a run of a document, --document needs --quotes")
         chosen = asked if question is None else [question]
         page = live or html is not None or beside is not None
         given = {"--chunk": chunk, "--step": step, "--fact": fact, "a page": page or None}
-        given["--question"] = question if page else None  # there, the page's reader chooses
+        # On a page, its reader chooses the question.
+        given |= {"--quotes": quotes or None, "--question": question if page else None}
         if len(views := [name for name, value in given.items() if value is not None]) > 1:
             raise ConfigError(f"{' and '.join(views)} can't be shown together: give one of them")
         if page:
@@ -77,6 +84,8 @@ def show(
             from memagent.cli.fact import show_fact
 
             show_fact(opened, record, list(chosen), fact, outcome)
+        elif quotes:
+            _show_quotes(opened, record, chosen, document, outcome)
         elif step is not None:
             _show_step(opened, record, step, outcome)
         elif chunk is not None:
@@ -197,6 +206,34 @@ def _show_chunk(
             paper.line("")
 
 
+def _show_quotes(
+    store: RunStore, record: RunRecord, chosen: Sequence[int], file: str | None, outcome: Outcome
+) -> None:
+    """Shows, for each sentence of the answers and memories, the one of the document with most of its words."""
+    from memagent.cli.ask import open_again
+    from memagent.quotes import align
+
+    if (document := open_again(record, file)) is None:
+        raise DocumentRequired(f"run {record.id!r} read no file by its path; give --document FILE")
+    books, read = Tally.of(store, record).notebooks, store.latest(record.id, "chunk")
+    mark = read and read[1]["mark"]
+    every = {
+        number: drive(align(document, (books[number].answer or "", books[number].memory), mark))
+        for number in chosen
+    }
+    if outcome.display is Display.JSON:
+        told = [{"question": n} | asdict(quote) for n in every for quote in every[n]]
+        outcome.tell({"run_id": record.id, "quotes": told})
+        return
+    for number, quotes in every.items():
+        if len(every) > 1:
+            outcome.paper.line((f"question {number}: {books[number].question}", "bold cyan"))
+        for quote in quotes:
+            place = quote.place or f"characters {quote.start:,} to {quote.end:,}"
+            where = f"{quote.score:.2f} {place if quote.text else 'not found'}: "
+            outcome.paper.line((where, "dim"), quote.text or quote.sentence)
+
+
 def report(
     store: RunStore, record: RunRecord, tally: Tally, outcome: Outcome, seconds: float | None = None
 ) -> int:
@@ -243,7 +280,7 @@ def report(
         which = f"the answer{to} may be incomplete:" if book.partial else f"no answer{to}:"
         say(which, book.detail, style="bold yellow")
     if missing:
-        outcome.say_resume(record.id, at_limit=any(book.reason == "limit" for book in missing))
+        outcome.say_resume(record.id, " ".join(book.detail for book in missing))
     return NO_ANSWER if missing else 0
 
 

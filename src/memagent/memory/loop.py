@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from memagent.chunking import Chunk, ResumePoint, chunks
 from memagent.chunking.chunker import CHANGED
 from memagent.documents import Document, Source, open_document
-from memagent.errors import DocumentRequired, RunMismatch
+from memagent.errors import ConfigError, DocumentRequired, RunMismatch
 from memagent.events import ChunkRead, Event, Neutralised, RunStarted
 from memagent.memory.ahead import Pace, sent_ahead
 from memagent.memory.calls import Calls
@@ -45,6 +45,9 @@ class MemoryLoop(Calls):
     def __init__(
         self, host: MemoryAgent, questions: tuple[str, ...], document: Source | None
     ) -> None:
+        if host.model.name == "extractive" and host.prompts.name in ("summary", "rows"):
+            why = "the model 'extractive' only picks sentences that share words with a question"
+            raise ConfigError(f"{why}; for summaries and rows name a language model ('vllm:NAME')")
         self.host = host
         self.source = {"name": "", "path": None}
         self._make_plan, self._given = partial(host.plan, questions), document

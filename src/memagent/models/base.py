@@ -1,9 +1,10 @@
 """The `ChatModel` protocol: agents see every model through it, and every model implements it."""
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, Protocol
 
-from memagent.errors import ContextOverflow
+from memagent.errors import ConfigError, ContextOverflow
 from memagent.messages import ChatRequest, Completion
 from memagent.models.policy import Policy, policy_of
 from memagent.tokens.base import TokenCounter
@@ -41,6 +42,12 @@ class ChatModel(Protocol):
         ...
 
 
+def check_window(window: int | None) -> None:
+    """Raises a `ConfigError` unless a window is a number of tokens, or unknown (None)."""
+    if window is not None and not (isinstance(window, Integral) and window >= 1):
+        raise ConfigError(f"window must be a whole number of at least 1 token, got {window!r}")
+
+
 def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> None:
     """Raises a `ContextOverflow` if the tokens of prompt plus output do not fit the window."""
     if window is not None and prompt + output > window:
@@ -58,6 +65,7 @@ class Unserved:
     name = ""
 
     def __init__(self, counter: TokenCounter, window: int | None) -> None:
+        check_window(window)
         self._counter, self._window = counter, window
 
     def count_prompt(self, request: ChatRequest) -> int:

@@ -79,8 +79,8 @@ class Limits(Options):
     def _consistent(self) -> Self:
         if self.cost is not None and None in (self.prompt_price, self.completion_price):
             raise ConfigError(
-                f"cost={self.cost!r} needs prices; give prompt_price= and "
-                f"completion_price=, per million tokens in the currency of the cost"
+                f"cost={self.cost!r} needs prices; give prompt_price= and completion_price= (--prompt-price, "
+                f"--completion-price), per million tokens in the currency of the cost"
             )
         return self
 

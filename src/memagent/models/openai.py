@@ -6,13 +6,13 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from os import PathLike
 from typing import cast
 
 from memagent.errors import AuthenticationFailed, ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
-from memagent.models.base import refuse_overflow
+from memagent.models.base import check_window, refuse_overflow
 from memagent.models.counting import Counting
 from memagent.models.dialects import DIALECTS, OTHER_LIMIT, DialectName, merge_fields, write_message
 from memagent.models.openai_client import Clients
@@ -69,8 +69,7 @@ class OpenAIModel:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
         if not model.strip():
             raise ConfigError(f"the model name {model!r} is empty; give the server's name for it")
-        if window is not None and not (isinstance(window, Integral) and window >= 1):
-            raise ConfigError(f"window must be at least 1 token, got {window!r}")
+        check_window(window)
         if not (isinstance(timeout, Real) and timeout > 0):
             raise ConfigError(f"timeout must be over 0 seconds, got {timeout!r}")
         if dialect not in DIALECTS:

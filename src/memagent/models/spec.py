@@ -1,6 +1,5 @@
 """Opens a model: from a spec such as `vllm:Qwen/Qwen3-4B`, the environment, or an object."""
 
-import difflib
 import logging
 import os
 import re
@@ -16,6 +15,7 @@ from memagent.models.base import ChatModel, Wrapper
 from memagent.models.counting import Counted
 from memagent.models.dialects import DialectName
 from memagent.models.retry import Retry, RetryPolicy
+from memagent.texts import nearest
 from memagent.tokens.base import TokenCounter
 
 logger = logging.getLogger("memagent.spec")
@@ -209,9 +209,8 @@ def _split(spec: str | None) -> tuple[str, str]:
         return scheme, ""
     if scheme not in SCHEMES:
         named = [s for s in SCHEMES if s not in ALONE]
-        close = difflib.get_close_matches(scheme.lower(), named if colon else [*ALONE, "smol"], n=1)
-        if close:
-            meant = repr(f"{close[0]}:{name}" if colon else close[0])
+        if close := nearest(scheme.lower(), named if colon else [*ALONE, "smol"]):
+            meant = repr(f"{close}:{name}" if colon else close)
         else:  # names on the hub have a slash, Ollama's a colon
             meant = repr(f"{'vllm' if '/' in spec else 'ollama' if colon else 'openai'}:{spec}")
         raise ConfigError(

@@ -1,7 +1,6 @@
 """Runs a model's calls: whatever goes wrong becomes a result that the model can act on."""
 
 import asyncio
-import difflib
 import json
 import logging
 import math
@@ -11,7 +10,7 @@ from typing import Any, cast
 
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall, ToolSpec
-from memagent.texts import clip, message, name_error, quote, repair_surrogates
+from memagent.texts import clip, message, name_error, nearest, quote, repair_surrogates
 from memagent.tools.base import Tool, ToolContext, ToolOutput
 from memagent.tools.function import tool
 
@@ -87,8 +86,8 @@ class Toolset(dict[str, Tool]):
     def _find(self, name: str) -> Tool:
         if name in self:
             return self[name]
-        close = difflib.get_close_matches(name[:64], self, n=1)
-        meant = f" Did you mean {close[0]!r}?" if close else ""
+        close = nearest(name[:64], self)
+        meant = f" Did you mean {close!r}?" if close else ""
         raise BadArguments(
             f"there is no such tool.{meant} The tools are: {clip(', '.join(self), 1000)}"
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memagent.errors import ConfigError
 from memagent.messages import ChatRequest
-from memagent.models.base import refuse_overflow
+from memagent.models.base import check_window, refuse_overflow
 from memagent.models.policy import Policy
 from memagent.models.sharing import once_in_thread
 from memagent.texts import name_extra
@@ -61,6 +61,7 @@ class TransformersModel(OwnModel):
         max_batch_tokens: int | None = 65_536,
         tokens: bool = False,
     ) -> None:
+        check_window(window)
         self._source, self.policy = find_model(source)
         if adapter is not None:
             self.policy = Policy.load(adapter) or self.policy
@@ -119,7 +120,7 @@ class TransformersModel(OwnModel):
         self._check_open()
         model, tokenizer = load(self._source, **self._weights)
         most = window_of(model)
-        if self._asked is not None and not 0 < self._asked <= most:
+        if self._asked is not None and self._asked > most:
             raise ConfigError(
                 f"window={self._asked!r} is out of range: {self.name!r} takes 1 to {most} tokens"
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel
+
+from memagent.texts import nearest
 
 
 def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
@@ -23,13 +24,12 @@ def find_nearest(key: str, known: tuple[str, ...]) -> str | None:
     """
     section, _, name = key.rpartition(".")
     siblings = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
-    if found := difflib.get_close_matches(name, siblings, n=1):
-        return siblings[found[0]]
+    if found := nearest(name, siblings):
+        return siblings[found]
     elsewhere = [one for one in known if one.rpartition(".")[2] == name]
     if elsewhere:
         return elsewhere[0]
-    close = difflib.get_close_matches(key, known, n=1)
-    return close[0] if close else None
+    return nearest(key, known)
 
 
 def _walk(

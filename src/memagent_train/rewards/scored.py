@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample
+from memagent.texts import nearest
 from memagent.threads import in_thread
 from memagent_train.data.samples import TrainingSample
 from memagent_train.rewards.verdict import Verdict
@@ -21,8 +20,8 @@ def check_scorer(name: str) -> None:
         ConfigError: it isn't a score; the message lists them.
     """
     if name not in SCORERS and name != "values":
-        close = difflib.get_close_matches(name, [*SCORERS, "values"], n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
+        close = nearest(name, [*SCORERS, "values"])
+        meant = f"; did you mean {close!r}?" if close else ""
         raise ConfigError(
             f"there is no score {name!r}{meant} (known: values, {', '.join(SCORERS)})"
         )
