@@ -98,7 +98,8 @@ def test_a_terminal_gets_a_bar(board: Board, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("COLUMNS", "90")
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True)
-    with LiveWatcher(board, "ruler · x", stream) as live:
+    live = LiveWatcher(board, "ruler · x", stream)
+    with live.screen:
         live.end(JOBS[0], record())
     out = stream.getvalue()
     assert "ruler · x" in out

@@ -22,7 +22,8 @@ def test_a_terminal_shows_a_bar_and_keeps_the_steps(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout", stream)
-    with watcher(Display.FULL, Board(4), "training tiny") as watch:
+    watch = watcher(Display.FULL, Board(4), "training tiny")
+    with watch.screen:
         watch.begin_rolling(8)
         watch.note_rollout()
         watch.note_step(1, {"reward": 0.25})
