@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from memagent import terminal
 from memagent.cli.options import Display, screen_of
+from memagent_train.cli.going import Going
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher, line_of
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ class LiveWatcher(SilentWatcher):
         self._print(self.board.said)
 
 
-def watcher(display: Display, board: Board, title: str) -> SilentWatcher:
-    """Shows a session as `display` says."""
-    if stream := screen_of(display):
+def watcher(going: Going, title: str, board: Board) -> SilentWatcher:
+    """Shows a session, which begins, as its display says."""
+    going.begun = True
+    if stream := screen_of(going.display):
         return LiveWatcher(board, title, stream)
-    return PlainWatcher(board) if display is Display.PLAIN else SilentWatcher(board)
+    return PlainWatcher(board) if going.display is Display.PLAIN else SilentWatcher(board)
