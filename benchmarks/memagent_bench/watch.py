@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from memagent import terminal
-from memagent.cli.options import Display, screen_of
 from memagent.terminal import amount, duration, say, shorten
 from memagent.texts import plural, show_length
 from memagent_bench.grid import Cell, Job
@@ -225,10 +224,3 @@ class LiveWatcher(SilentWatcher):
         board = self.board
         latest = "" if board.latest is None else line_of(board.latest)
         return board.fraction, board.left, [" · ".join(board.facts()), latest]
-
-
-def watcher(display: Display, board: Board, title: str) -> SilentWatcher:
-    """Shows a session as `display` says."""
-    if stream := screen_of(display):
-        return LiveWatcher(board, title, stream)
-    return PlainWatcher(board) if display is Display.PLAIN else SilentWatcher(board)
