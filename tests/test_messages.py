@@ -253,6 +253,12 @@ def test_arguments_have_values() -> None:
     assert half.values() == {"a": "\ufffd"}
 
 
+def test_usage_is_added_and_taken_away() -> None:
+    first, second = Usage(calls=2, retries=1), Usage(calls=1, prompt_tokens=9, repeated=1)
+    assert first + second == Usage(calls=3, prompt_tokens=9, retries=1, repeated=1)
+    assert first + second - first == second
+
+
 def test_tools_in_openais_form_keep_the_order_of_their_keys() -> None:
     schema = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {}}, "required": []}
     form = ToolSpec(name="f", parameters=schema).to_openai()

@@ -142,7 +142,7 @@ class OpenBenchmark:
             concurrency=bench.concurrency,
             known=facts,
         )
-        with watcher:
+        with watcher.screen:
             return await runner.run(jobs)
 
     async def _limit(self) -> ChatModel:

@@ -9,8 +9,6 @@ paragraphs that aren't in the document.
 
 from __future__ import annotations
 
-import argparse
-import gzip
 import json
 import random
 from itertools import islice
@@ -21,7 +19,8 @@ from memagent.documents import open_document
 from memagent.quotes import Quote, align, split
 from memagent.tasks.origin import machine
 from memagent.threads import run_sync
-from memagent_bench.perf.measure import markdown, write_section
+from memagent_bench.longqa.forms import content
+from memagent_bench.perf.measure import markdown, page_parser, show
 
 SHARES = (0.0, 0.2, 0.4)
 """Of the words, replaced."""
@@ -95,18 +94,14 @@ def _quote(text: str, notes: list[str]) -> list[Quote]:
 
 def main() -> None:
     """Measures, prints the table, and writes it into a page where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--questions", type=int, default=200)
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
-    raw = given.file.read_bytes()
-    questions = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    questions = json.loads(content(given.file))
     head = ("words replaced", "precision", "recall", "found, but not there", "n")
     table = markdown([head, *measure(questions[: given.questions])])
-    print(f"{machine()}\n\n{table}")
-    if given.write is not None:
-        write_section(given.write, "python -m memagent_bench.quoting", f"{machine()}\n\n{table}\n")
+    show(f"{machine()}\n\n{table}\n", "python -m memagent_bench.quoting", given.write)
 
 
 if __name__ == "__main__":

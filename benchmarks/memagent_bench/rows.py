@@ -9,12 +9,10 @@ language model at the shortest length.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import BaseModel, Field
 
@@ -24,7 +22,7 @@ from memagent.tokens import TokenCounter
 from memagent_bench.haystacks import essays
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.lengths import K
-from memagent_bench.perf.measure import markdown, write_section
+from memagent_bench.perf.measure import markdown, page_parser, show
 
 LENGTHS = (4 * K, 64 * K, 1024 * K)
 EVERY = 500
@@ -147,12 +145,11 @@ def measure(
 
 def main() -> None:
     """Measures, prints the table, and writes it into a page where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("--documents", type=int, default=3)
     parser.add_argument(
         "--smol", action="store_true", help="measure smol too, on one short document"
     )
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     counter = length_counter(None)
     head = ("tokens", "model", "way", "rows", "n", "found", "wrong", "invalid", "calls", "s")
@@ -164,9 +161,7 @@ def main() -> None:
     if given.smol:
         lines += measure(open_model("smol"), LENGTHS[0], 1, counter)
     text = f"{machine()}; n documents\n\n{markdown([head, *lines])}\n"
-    print(text)
-    if given.write is not None:
-        write_section(given.write, "python -m memagent_bench.rows --smol", text)
+    show(text, "python -m memagent_bench.rows --smol", given.write)
 
 
 if __name__ == "__main__":

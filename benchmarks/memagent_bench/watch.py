@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Any
 
 from memagent import terminal
-from memagent.cli.options import Display
-from memagent.terminal import amount, duration, on_terminal, say, shorten
+from memagent.terminal import amount, duration, say, shorten
 from memagent.texts import plural, show_length
 from memagent_bench.grid import Cell, Job
 from memagent_bench.meter import Account, Meter
 from memagent_bench.record import Record
 from memagent_bench.systems.base import Status
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 NEARLY = 0.98
 """Maximum progress of an unfinished job: predictions are rough."""
@@ -177,15 +173,12 @@ def line_of(record: Record) -> str:
 class SilentWatcher:
     """Receives a runner's progress; counts, and prints only what can't be measured."""
 
+    screen: AbstractContextManager[Any] = nullcontext()
+    """Entered while the work lasts: it takes and releases the terminal, if there is one."""
+
     def __init__(self, board: Board) -> None:
         self.board = board
         self._said: set[Cell | tuple[str, str]] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing to restore."""
 
     def begin(self, job: Job, account: Account) -> None:
         """A sample is there, and a system goes to work on it."""
@@ -225,27 +218,9 @@ class LiveWatcher(SilentWatcher):
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
-        self._title = title
-        self._screen = terminal.board(stream, self._state)
+        self.screen = terminal.board(stream, title, self._state)
 
-    def __enter__(self) -> Self:
-        self._screen.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Releases the terminal."""
-        self._screen.stop()
-
-    def _state(self) -> tuple[RenderableType, list[str]]:
+    def _state(self) -> tuple[float, float | None, list[str]]:
         board = self.board
         latest = "" if board.latest is None else line_of(board.latest)
-        lines = [self._title, " · ".join(board.facts()), latest]
-        return terminal.bar(board.fraction, board.left), lines
-
-
-def watcher(display: Display, board: Board, title: str) -> SilentWatcher:
-    """Shows a session as `display` says; if standard output carries data, on standard error if it is a terminal."""
-    if display is Display.PLAIN:
-        return PlainWatcher(board)
-    stream = sys.stdout if display is Display.FULL else sys.stderr
-    return LiveWatcher(board, title, stream) if on_terminal(stream) else SilentWatcher(board)
+        return board.fraction, board.left, [" · ".join(board.facts()), latest]

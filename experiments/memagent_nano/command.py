@@ -127,7 +127,9 @@ def measure_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
             (kept_file(place, stage), measure_kept),
         ):
             if stage != DIRECT and not file.is_file():
-                file.write_text(json.dumps(look(place.size, place.policy(stage)), indent=1) + "\n")
+                file.write_text(
+                    json.dumps(look(place.size, place.find_trained(stage)), indent=1) + "\n"
+                )
         for cell in cells(place.size):
             typer.echo(cell.name)
             answer(place, stage, cell)

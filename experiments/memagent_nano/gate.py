@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Message
 from memagent.tasks.statistics import wilson
 from memagent_engines.transformers.model import TransformersModel
-from memagent_nano.lessons import GREEDY, Lesson, copies, memory_of, traces
+from memagent_nano.lessons import GREEDY, copies, memory_of, traces
 from memagent_nano.sizes import Size
 
 HELD_OUT = 5 * 10**6
@@ -34,40 +33,39 @@ def gate(size: Size, policy: Path, *, n: int = N) -> dict[str, dict[str, float]]
         Kind -> share that is exactly right, with its 95% interval, and how many there were. `copy`: the memory stays as
         it is; `change`: it does not; `answer`. With `read-` in front: of an expert that keeps what is relevant, in
         documents as training has them.
-
-    Raises:
-        ConfigError: there is no policy.
     """
-    if not (policy / "config.json").is_file():
-        raise ConfigError(f"there is no policy in {str(policy)!r}: train it first")
     read = traces(size, "relevant", policy, -(-n // FEWEST), HELD_OUT)
     lessons = [("", lesson) for lesson in copies(size, n, HELD_OUT)]
     lessons += [("read-", lesson) for lesson in islice(read, n)]
+    prompts = [said for _, (said, _) in lessons]
+    replies = asyncio.run(reply_to(policy, prompts, size.memory_tokens + 8))
     right: dict[str, list[bool]] = {}
-    for kind, was in asyncio.run(_answer_lessons(policy, size, lessons)):
-        right.setdefault(kind, []).append(was)
-    return {kind: _share(found) for kind, found in sorted(right.items())}
+    for (prefix, (said, wanted)), reply in zip(lessons, replies, strict=True):
+        right.setdefault(prefix + _kind(said, wanted), []).append(reply.strip() == wanted)
+    return {kind: share_of(found) for kind, found in sorted(right.items())}
 
 
-async def _answer_lessons(
-    policy: Path, size: Size, lessons: Sequence[tuple[str, Lesson]]
-) -> list[tuple[str, bool]]:
+async def reply_to(policy: Path, prompts: Sequence[str], max_tokens: int) -> list[str]:
+    """What a policy replies greedily."""
     model = TransformersModel(policy)
 
-    async def answer_lesson(prefix: str, lesson: Lesson) -> tuple[str, bool]:
-        said, wanted = lesson
-        request = ChatRequest(
-            messages=(Message(role="user", content=said),),
-            max_tokens=size.memory_tokens + 8,
-            sampling=GREEDY,
-        )
-        reply = await model.complete(request)
-        return prefix + _kind(said, wanted), reply.text.strip() == wanted
+    async def complete(said: str) -> str:
+        message = Message(role="user", content=said)
+        request = ChatRequest(messages=(message,), max_tokens=max_tokens, sampling=GREEDY)
+        return (await model.complete(request)).text
 
     try:
-        return list(await asyncio.gather(*(answer_lesson(*lesson) for lesson in lessons)))
+        return list(await asyncio.gather(*map(complete, prompts)))
     finally:
         await model.aclose()
+
+
+def share_of(found: Sequence[bool]) -> dict[str, float]:
+    """The share that is true, with its 95% interval, and of how many."""
+    n = len(found)
+    share = sum(found) / n if n else 0.0
+    low, high = wilson(share, n) if n else (0.0, 1.0)
+    return {"share": share, "low": low, "high": high, "n": n}
 
 
 def _kind(said: str, wanted: str) -> str:
@@ -75,8 +73,3 @@ def _kind(said: str, wanted: str) -> str:
     if said.rstrip().endswith("Answer:"):
         return "answer"
     return "copy" if memory_of(said) == wanted else "change"
-
-
-def _share(found: list[bool]) -> dict[str, float]:
-    low, high = wilson(sum(found) / len(found), len(found))
-    return {"share": sum(found) / len(found), "low": low, "high": high, "n": len(found)}

@@ -6,12 +6,9 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from memagent.errors import ConfigError
-from memagent.messages import ChatRequest, Message
-from memagent.tasks.statistics import wilson
-from memagent_engines.transformers.model import TransformersModel
 from memagent_nano.expert import Entry, read_memory, with_entry
-from memagent_nano.lessons import GREEDY, memory_of, teacher, traces
+from memagent_nano.gate import reply_to, share_of
+from memagent_nano.lessons import memory_of, teacher, traces
 from memagent_nano.sizes import Size
 
 DOCUMENTS = 600
@@ -39,12 +36,7 @@ def measure_kept(
         other notes; what a later note makes outdated counts for neither. A memory holds a note where a line has who and
         what side by side. Of the links of all lines, `made up` are in neither memory nor chunk, and `again` stood in a
         line before.
-
-    Raises:
-        ConfigError: there is no policy.
     """
-    if not (policy / "config.json").is_file():
-        raise ConfigError(f"there is no policy in {str(policy)!r}: train it first")
     expert = teacher(size, "random", 0)
     shown: list[tuple[str, str]] = []
     notes: list[list[Entry]] = []
@@ -56,7 +48,7 @@ def measure_kept(
             shown.append((said, reply))
             notes.append(told)
     found: dict[str, list[bool]] = {kind: [] for kind in KINDS}
-    replies = asyncio.run(_replies(size, policy, [said for said, _ in shown]))
+    replies = asyncio.run(reply_to(policy, [said for said, _ in shown], size.memory_tokens))
     for (said, by_chance), told, reply in zip(shown, notes, replies, strict=True):
         needed = expert.list_needed(_question(said), _drop_outdated(told))
         for entry in _drop_outdated(told):
@@ -65,7 +57,7 @@ def measure_kept(
             found[CHANCE[0] if asked else CHANCE[1]].append(entry in read_memory(by_chance))
         for kind, was in _blemishes(read_memory(reply), told):
             found[kind].append(was)
-    return {kind: _share(was) for kind, was in found.items()}
+    return {kind: share_of(was) for kind, was in found.items()}
 
 
 def _question(said: str) -> str:
@@ -84,24 +76,3 @@ def _blemishes(entries: Sequence[Entry], told: Sequence[Entry]) -> Iterator[tupl
     for place, entry in enumerate(entries):
         yield MADE_UP, entry not in told
         yield AGAIN, entry in entries[:place]
-
-
-async def _replies(size: Size, policy: Path, prompts: Sequence[str]) -> list[str]:
-    model = TransformersModel(policy)
-
-    async def reply_to(said: str) -> str:
-        message = Message(role="user", content=said)
-        request = ChatRequest(messages=(message,), max_tokens=size.memory_tokens, sampling=GREEDY)
-        return (await model.complete(request)).text
-
-    try:
-        return list(await asyncio.gather(*map(reply_to, prompts)))
-    finally:
-        await model.aclose()
-
-
-def _share(found: Sequence[bool]) -> dict[str, float]:
-    n = len(found)
-    share = sum(found) / n if n else 0.0
-    low, high = wilson(share, n) if n else (0.0, 1.0)
-    return {"share": share, "low": low, "high": high, "n": n}

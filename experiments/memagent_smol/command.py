@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memagent.texts import plural
+from memagent_nano.asked import report_end
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,11 +41,11 @@ def lessons(
 ) -> None:
     """Write an expert's conversations for memagent-train sft to imitate: about 1,000 tokens a document."""
     from memagent.errors import ConfigError
+    from memagent.texts import plural
     from memagent.tokens import load_counter
     from memagent_bench.length_tokens import length_counter
     from memagent_bench.options import DataOptions
     from memagent_engines.smol import smol_folder
-    from memagent_nano.asked import report_end
     from memagent_smol.lessons import LEVELS, Teacher, write
     from memagent_smol.sources import divide
 
@@ -66,7 +66,6 @@ def check(
     limit: Annotated[int | None, typer.Option(min=1, help="Most lessons. Default: all.")] = None,
 ) -> None:
     """Count the replies of lessons that a policy gives word for word."""
-    from memagent_nano.asked import report_end
     from memagent_smol.exact import measure_exact
 
     with report_end():
@@ -104,7 +103,6 @@ def measure(
     from memagent.cli.session import drive
     from memagent.errors import ConfigError
     from memagent_bench.cli.measure import leave
-    from memagent_nano.asked import report_end
     from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED, plan_held_out
     from memagent_smol.measure import measure as run
 
@@ -127,7 +125,6 @@ def show_table(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Records, one an arm.")],
 ) -> None:
     """Print the right answers of all arms, in Markdown."""
-    from memagent_nano.asked import report_end
     from memagent_smol.table import table
 
     with report_end():
@@ -139,7 +136,6 @@ def show_answers(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Records, one an arm.")],
 ) -> None:
     """Print what the answers to `changes` say, in Markdown: the last value, an outdated one, or another's."""
-    from memagent_nano.asked import report_end
     from memagent_smol.answers import answers
 
     with report_end():
@@ -152,7 +148,6 @@ def show_picture(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The picture: a PNG file.")],
 ) -> None:
     """Draw the right answers of arms by task and length."""
-    from memagent_nano.asked import report_end
     from memagent_smol.picture import picture
 
     with report_end():
@@ -172,7 +167,6 @@ def show_verdict(
     ],
 ) -> None:
     """Answer the question of ADR 0016."""
-    from memagent_nano.asked import report_end
     from memagent_smol.verdict import verdict
 
     with report_end():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from operator import add, attrgetter
+from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import (
@@ -289,6 +289,9 @@ class Usage(Leaf):
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**dict(zip(_PARTS, map(add, _parts_of(self), _parts_of(other)), strict=True)))
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(**dict(zip(_PARTS, map(sub, _parts_of(self), _parts_of(other)), strict=True)))
 
 
 _PARTS = tuple(Usage.model_fields)

@@ -92,6 +92,11 @@ def split(text: str) -> list[str]:
     return [part[at : at + MOST_CHARS] for part in found for at in range(0, len(part), MOST_CHARS)]
 
 
+def sentences(text: str) -> list[str]:
+    """The sentences of each line, however long, with the white space after them."""
+    return [part for line in text.splitlines(keepends=True) for part in _SENTENCE.findall(line)]
+
+
 def _rows(sentence: str) -> list[str]:
     """The rows, entries or items in what ends with a stop; wrapped text is one, whatever its lines begin with."""
     rows = [match[0] for match in _ROW.finditer(sentence) if match[0]]

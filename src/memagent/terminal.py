@@ -152,18 +152,20 @@ def live(screen: Console, draw: Callable[[], RenderableType]) -> Live:
     )
 
 
-def board(stream: IO[str], state: Callable[[], tuple[RenderableType, list[str]]]) -> Live:
-    """A bar below its title (the first line) and above the other lines; all are removed at the end."""
+def board(
+    stream: IO[str], title: str, state: Callable[[], tuple[float, float | None, list[str]]]
+) -> Live:
+    """A bar (the share done, the seconds left) between its title and lines; all are removed at the end."""
     from rich.console import Group
     from rich.text import Text
 
     screen = console(stream)
 
     def draw() -> RenderableType:
-        drawn, (title, *lines) = state()
+        fraction, left, lines = state()
         return Group(
             Text(shorten(title, screen.width), style="bold"),
-            drawn,
+            bar(fraction, left),
             *(Text(shorten(line, screen.width), style="dim") for line in lines),
         )
 

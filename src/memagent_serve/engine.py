@@ -26,7 +26,7 @@ from memagent.errors import (
 )
 from memagent.messages import Message, ToolSpec
 from memagent.models import ChatModel, OpenAIModel, Wrapper
-from memagent.models.openai_client import KEEP_SECONDS
+from memagent.models.openai_client import CONNECT_SECONDS, KEEP_SECONDS
 from memagent.models.openai_errors import Endpoint, overflows, translate
 from memagent.models.server import Server
 from memagent.tokens.byte_bound import ByteBound
@@ -39,7 +39,6 @@ WINDOW_SECONDS = 30.0
 """How long the window is believed: a server that came back with another one is noticed within that time."""
 UNKNOWN_SECONDS = 5.0
 """Before a server that didn't say its window is asked again."""
-CONNECT_SECONDS = 10.0
 LONG_TOKEN = 128
 """Characters: tokens that are longer (rows of blanks) are rare, so a text of as many for each token of the window
 surely doesn't fit."""

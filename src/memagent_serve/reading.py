@@ -125,5 +125,4 @@ class Reader:
                 code=result.stop_reason.value,
                 headers={"X-Memagent-Run": run_id},
             )
-        paid = {name: spent - getattr(before, name) for name, spent in result.usage}
-        return Reading(result, tokens, Usage(**paid))
+        return Reading(result, tokens, result.usage - before)

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 import regex
 
-from memagent.cli.changes import opcodes, sentences
+from memagent.cli.changes import opcodes
+from memagent.quotes import sentences
 
 Delta: TypeAlias = "list[int | str]"
 """In the order of the text: `n > 0` keeps n UTF-16 code units (a browser's characters) of the old text, `n < 0` drops

@@ -17,6 +17,7 @@ from tests.models.chat_server import Script, say, send, slow
 from typer.testing import Result
 
 import memagent
+from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
 from memagent_bench.cli.measure import Going
 from memagent_bench.cli.results import show_means
@@ -490,7 +491,7 @@ def test_a_table_that_is_too_wide_becomes_a_list(
     file.close()
     for width, first in (("100", ["1K", "2K", "4K", "8K"]), ("50", ["memory", "at", "1K"])):
         monkeypatch.setenv("COLUMNS", width)
-        show_means(asked, Display.FULL)
+        show_means(asked, Outcome(Display.FULL))
         assert capsys.readouterr().out.splitlines()[0].split()[: len(first)] == first
 
 

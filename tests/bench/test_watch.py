@@ -7,11 +7,12 @@ from tests.bench.fakes import model, record
 
 from memagent import Usage
 from memagent.cli.options import Display
+from memagent_bench.cli.measure import Going, watcher
 from memagent_bench.grid import Job
 from memagent_bench.meter import Account, Meter
 from memagent_bench.systems.base import Status
 from memagent_bench.table import lines, means, task_means
-from memagent_bench.watch import Board, LiveWatcher, PlainWatcher, SilentWatcher, line_of, watcher
+from memagent_bench.watch import Board, LiveWatcher, PlainWatcher, SilentWatcher, line_of
 
 JOBS = [Job("tracking", "a", 1000, index, "memory") for index in range(4)]
 
@@ -98,7 +99,8 @@ def test_a_terminal_gets_a_bar(board: Board, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("COLUMNS", "90")
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True)
-    with LiveWatcher(board, "ruler · x", stream) as live:
+    live = LiveWatcher(board, "ruler · x", stream)
+    with live.screen:
         live.end(JOBS[0], record())
     out = stream.getvalue()
     assert "ruler · x" in out
@@ -118,8 +120,10 @@ def test_what_cannot_be_made_is_said_at_once_and_once_a_task(
 
 @pytest.mark.parametrize("display", [Display.JSON, Display.NONE])
 def test_displays_that_carry_data_stay_silent(board: Board, display: Display) -> None:
-    assert type(watcher(display, board, "x")) is SilentWatcher
-    assert type(watcher(Display.PLAIN, board, "x")) is PlainWatcher
+    going = Going(display)
+    assert type(watcher(going, "x", board)) is SilentWatcher
+    assert going.begun
+    assert type(watcher(Going(Display.PLAIN), "x", board)) is PlainWatcher
 
 
 def test_means_count_each_task_the_same_and_the_missing_as_zero() -> None:

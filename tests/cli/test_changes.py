@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent.cli.changes import Change, changes, gist, mark_changes, sentences, words
+from memagent.cli.changes import Change, changes, gist, mark_changes, words
+from memagent.quotes import sentences
 
 texts = st.text(alphabet="ab .\n。!", max_size=60)
 
@@ -30,6 +31,12 @@ def test_a_rewritten_sentence_can_be_rebuilt_from_its_words(old: str, new: str) 
 
 def test_sentences_of_other_scripts() -> None:
     assert sentences("राम गया। वह आया॥ सब") == ["राम गया। ", "वह आया॥ ", "सब"]
+
+
+def test_a_closing_quote_belongs_to_the_sentence_before_it() -> None:
+    assert sentences("He said “No.” She left.\nWe") == ["He said “No.” ", "She left.\n", "We"]
+    old, new = (f"He said “No.” {rest}" for rest in ("She left.", "The rain fell all week."))
+    assert mark_changes(old, new) == [("He said “No.” ", False), ("The rain fell all week.", True)]
 
 
 def test_added_removed_and_rewritten() -> None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
-from memagent.errors import ConfigError
 from memagent_nano.gate import FEWEST, HELD_OUT, gate
 from memagent_nano.lessons import copies, traces
 from memagent_nano.sizes import PICO
@@ -71,8 +70,3 @@ def test_a_policy_that_always_says_none_is_right_where_there_is_nothing(
     assert sum(one["n"] for one in found.values()) == 2 * N
     assert found["change"]["share"] == found["read-answer"]["share"] == 0
     assert found["read-copy"]["share"] > 0.1
-
-
-def test_without_a_policy_the_error_names_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="train it first"):
-        gate(PICO, tmp_path / "none", n=1)

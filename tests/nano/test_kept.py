@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from memagent import ScriptedModel
-from memagent.errors import ConfigError
 from memagent.messages import ChatRequest
-from memagent_nano import kept as module
+from memagent_nano import gate as module
 from memagent_nano.expert import Expert, read_memory
 from memagent_nano.kept import measure_kept
 from memagent_nano.lessons import memory_of, teacher
@@ -24,7 +23,6 @@ def shares(
     """What is kept by a program in a policy's place."""
     for file in tokenizers["pico"].iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "config.json").touch()
 
     def measure(reply: Reply) -> dict[str, float]:
         def of(request: ChatRequest) -> str:
@@ -80,8 +78,3 @@ def test_a_line_of_three_words_holds_two_notes_and_what_nobody_said_is_made_up(
     assert 0.0 < found["made up"] < 0.3
     assert 0.0 < found["again"] < 0.7
     assert shares(lambda *_: "none")["asked"] == 0.0
-
-
-def test_without_a_policy_the_error_names_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="train it first"):
-        measure_kept(PICO, tmp_path / "none", documents=1)

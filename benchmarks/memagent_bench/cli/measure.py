@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
 
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
-from memagent.cli.options import Display, chosen_display
+from memagent.cli.options import Display, chosen_display, screen_of
 from memagent.cli.session import drive
 from memagent_bench.cli.options import Measure, MeasureFile
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_means
@@ -60,26 +60,32 @@ def measure(suite: str, doc: str) -> Callable[[Measure], None]:
     """
 
     def command(given: Measure) -> None:
-        display = chosen_display(given.display)
-        going = Going(display)
+        going = Going(chosen_display(given.display))
         with report_errors(going):
             bench = benchmark_of(suite, given)
             if given.dry_run:
-                shares = drive(forecast(bench))
-                going.told = True
-                show_forecast([(bench, shares)], display)
+                show_forecast([(bench, drive(forecast(bench)))], going)
                 return
-            summary = drive(run(bench, display, going))
-            going.told = True
-            if display is Display.JSON:
-                print(json.dumps(as_data(bench, summary), ensure_ascii=False))
+            summary = drive(run(bench, going))
+            if going.display is Display.JSON:
+                going.tell(as_data(bench, summary))
             else:
-                show_means(bench, display)
+                show_means(bench, going)
             show_gaps(summary, going.resume_command(None))
             leave(summary)
 
     command.__doc__ = doc
     return command
+
+
+def watcher(going: Going, title: str, board: Board) -> SilentWatcher:
+    """Shows a session, which begins, as its display says."""
+    from memagent_bench.watch import LiveWatcher, PlainWatcher, SilentWatcher
+
+    going.begun = True
+    if stream := screen_of(going.display):
+        return LiveWatcher(board, title, stream)
+    return PlainWatcher(board) if going.display is Display.PLAIN else SilentWatcher(board)
 
 
 def leave(*summaries: Summary) -> None:
@@ -111,24 +117,17 @@ async def forecast(bench: Benchmark) -> list[Share]:
         await bench.model.aclose()
 
 
-async def run(bench: Benchmark, display: Display, going: Going) -> Summary:
+async def run(bench: Benchmark, going: Going) -> Summary:
     """Runs a benchmark, watched.
 
     Raises:
         MemagentError: what ended it early.
     """
-    from memagent_bench.watch import watcher
-
     grid = bench.grid
     title = f"{grid.suite} · {bench.model.name} · {', '.join(grid.systems)} · {bench.out}"
-
-    def watch(board: Board) -> SilentWatcher:
-        going.begun = True
-        return watcher(display, board, title)
-
     try:
         async with bench.open() as opened:
-            return await opened.run(watch)
+            return await opened.run(partial(watcher, going, title))
     finally:
         await bench.model.aclose()
 

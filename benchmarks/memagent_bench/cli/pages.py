@@ -11,7 +11,7 @@ import typer
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display, chosen_display
-from memagent.terminal import Paper, console, say
+from memagent.terminal import console, say
 
 
 def report(
@@ -98,18 +98,16 @@ def diagnose(
 
 def tasks() -> None:
     """List the tasks of each suite."""
-    with report_errors(Outcome()):
+    with report_errors(Outcome(chosen_display(None))) as outcome:
         from memagent_bench.suites import ABOUT, SUITES, tasks_of
 
-        paper = Paper(colour=chosen_display(None) is Display.FULL)
         every = [(suite, name) for suite in SUITES for name in tasks_of(suite)]
-        paper.table([(f"{suite:<8}  {name}", ABOUT[name]) for suite, name in every])
+        outcome.paper.table([(f"{suite:<8}  {name}", ABOUT[name]) for suite, name in every])
 
 
 def systems() -> None:
     """List the systems; package.module:factory names your own."""
-    with report_errors(Outcome()):
+    with report_errors(Outcome(chosen_display(None))) as outcome:
         from memagent_bench.systems.registry import SYSTEMS
 
-        paper = Paper(colour=chosen_display(None) is Display.FULL)
-        paper.table([(name, known.about) for name, known in SYSTEMS.items()])
+        outcome.paper.table([(name, known.about) for name, known in SYSTEMS.items()])

@@ -50,7 +50,7 @@ def perf(given: Perf) -> None:
     """
     with report_errors(Outcome(Display.PLAIN)):
         from memagent_bench.perf import compare
-        from memagent_bench.perf.measure import split_page, table, write_section
+        from memagent_bench.perf.measure import show, split_page, table
 
         chosen = {} if given.readers is None else {"readers": tuple(given.readers.split(","))}
         setting = compare.Setting(
@@ -72,8 +72,6 @@ def perf(given: Perf) -> None:
         where, rows = compare.where(setting), compare.rows(found)
         page = compare.tables(found, answers=given.base_url is not None)
         page += f"\n\n{table(rows)}" if rows else ""
-        print(f"{where}\n\n{page}")
-        if given.write is not None:
-            write_section(given.write, mark, f"{where}\n\n{page}\n")
+        show(f"{where}\n\n{page}\n", mark, given.write)
     if any(row.good is False for row in rows):
         raise typer.Exit(NO_ANSWER)

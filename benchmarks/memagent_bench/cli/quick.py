@@ -21,7 +21,7 @@ from memagent.cli.session import drive
 from memagent.replacing import replacing
 from memagent.terminal import Paper, amount, duration, say
 from memagent.texts import plural, show_length
-from memagent_bench.cli.measure import Going, benchmark_of
+from memagent_bench.cli.measure import Going, benchmark_of, watcher
 from memagent_bench.cli.options import Measure, of_run
 from memagent_bench.cli.results import show_gaps
 from memagent_bench.lengths import parse_lengths
@@ -84,8 +84,7 @@ def quick(given: Quick) -> None:
     Compares memagent (gate on and off), the document cut to the window (direct), and BM25 retrieval on the same
     samples: needles and questions at two lengths.
     """
-    display = chosen_display(given.display)
-    going = Going(display)
+    going = Going(chosen_display(given.display))
     with report_errors(going):
         from memagent_bench.quick import keep_comparable, rows, tokens_per_second, verdict
         from memagent_bench.records import RESULTS, read_records
@@ -98,12 +97,12 @@ def quick(given: Quick) -> None:
         speed = tokens_per_second(records)
         _save(given, table, said, speed, records)
         going.told = True
-        if display is Display.JSON:
+        if going.display is Display.JSON:
             print((given.out / RESULT).read_text(encoding="utf-8"), end="")
-        elif display is Display.NONE:
+        elif going.display is Display.NONE:
             print(said)
         else:
-            _show(Paper(colour=display is Display.FULL), table, said, given.concurrency, speed)
+            _show(going.paper, table, said, given.concurrency, speed)
         if rounds.close() or not records:
             raise typer.Exit(NO_ANSWER)
 
@@ -178,19 +177,16 @@ class Rounds:
 
     async def _measure(self, bench: Benchmark, grid: Grid) -> None:
         """One suite's part of a round, within the remaining time."""
-        from memagent_bench.watch import watcher
-
         left = max(0.0, 60 * self._given.minutes - self._spent)
         limits = bench.limits.model_copy(update={"seconds": round(left, 1)})
         wanted = replace(bench, grid=grid, model=self._model, limits=limits)
         title = f"round {self._rounds + 1}: {NAMES[grid.suite]} · {self._model.name}"
 
         def watch(board: Board) -> SilentWatcher:
-            self._going.begun = True
             if not self._begun:
                 self._foresee(board)
             self._begun += 1
-            return watcher(self._going.display, board, title)
+            return watcher(self._going, title, board)
 
         async with wanted.open() as opened:
             self._summaries.append(await opened.run(watch))

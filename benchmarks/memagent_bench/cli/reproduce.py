@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from memagent.cli.exits import report_errors
 from memagent.cli.options import Display, chosen_display
 from memagent.cli.session import drive
 from memagent.errors import ConfigError
-from memagent.terminal import Paper, say
+from memagent.terminal import say
 from memagent.texts import show_length
 from memagent_bench.cli.measure import Going, forecast, leave, run
 from memagent_bench.cli.options import Reproduce
@@ -35,8 +34,7 @@ def reproduce(given: Reproduce) -> None:
     Serve the checkpoint with vLLM or SGLang, then name it: --base-url URL --model NAME. The command
     prints the cost and asks before it starts. Records go to DIR/results.jsonl; repeat the command to resume.
     """
-    chosen = chosen_display(given.display)
-    going = Going(chosen)
+    going = Going(chosen_display(given.display))
     with report_errors(going):
         asked = [(part, benchmark_of(part, given)) for part in parts_of(given)]
         _say_caveats(given, [part for part, _ in asked])
@@ -49,15 +47,14 @@ def reproduce(given: Reproduce) -> None:
         speed = given.speed
         if speed is None and not given.dry_run and any(shares for _, shares in left):
             speed = drive(_speed(given, asked[0][0]))
-        if given.dry_run or chosen in (Display.FULL, Display.PLAIN):
-            show_forecast(left, chosen, speed=speed)
+        if given.dry_run or going.for_people:
+            show_forecast(left, going, speed=speed)
         if given.dry_run:
-            going.told = True
             return
         if any(shares for _, shares in left):
             _confirm(given)
-        summaries = _run(given, [part for part, _ in asked], chosen, going)
-        _report(given, asked, summaries, chosen, going)
+        summaries = _run(given, [part for part, _ in asked], going)
+        _report(given, asked, summaries, going)
         leave(*summaries)
 
 
@@ -188,11 +185,11 @@ def _confirm(given: Reproduce) -> None:
         raise typer.Exit
 
 
-def _run(given: Reproduce, parts: Sequence[Part], chosen: Display, going: Going) -> list[Summary]:
+def _run(given: Reproduce, parts: Sequence[Part], going: Going) -> list[Summary]:
     """One suite after the other, until a limit is reached."""
     summaries: list[Summary] = []
     for part in parts:
-        summaries.append(drive(run(benchmark_of(part, given), chosen, going)))
+        summaries.append(drive(run(benchmark_of(part, given), going)))
         if summaries[-1].limit:
             break
     return summaries
@@ -202,7 +199,6 @@ def _report(
     given: Reproduce,
     asked: Sequence[tuple[Part, Benchmark]],
     summaries: Sequence[Summary],
-    chosen: Display,
     going: Going,
 ) -> None:
     from memagent_bench.records import read_records
@@ -214,18 +210,16 @@ def _report(
         for part, _ in asked
         for verdict in verdicts(part, [r for r in records if r.suite == part.suite])
     ]
-    going.told = True
-    if chosen is Display.JSON:
+    if going.display is Display.JSON:
         runs = [as_data(bench, s) for (_, bench), s in zip(asked, summaries, strict=False)]
-        print(json.dumps({"verdicts": [*map(_to_dict, found)], "runs": runs}, ensure_ascii=False))
-    elif chosen is Display.NONE:
+        going.tell({"verdicts": [*map(_to_dict, found)], "runs": runs})
+    elif going.display is Display.NONE:
         for verdict in found:
             measured = "" if verdict.measured is None else verdict.measured.mean
             cells = (verdict.suite, verdict.length, measured, verdict.published.mean)
             print(*cells, verdict.agreement, sep="\t")
     else:
-        paper = Paper(colour=chosen is Display.FULL)
-        paper.table([(f"{v.suite} at {show_length(v.length)}", _words(v)) for v in found])
+        going.paper.table([(f"{v.suite} at {show_length(v.length)}", _words(v)) for v in found])
     for summary in summaries:
         show_gaps(summary, going.resume_command(None))
 

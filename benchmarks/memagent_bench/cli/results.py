@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
-from memagent.terminal import Paper, amount, console, duration, say, shorten
+from memagent.terminal import amount, console, duration, say, shorten
 from memagent.texts import plural, show_length
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ REASON = 160
 
 def show_forecast(
     asked: Sequence[tuple[Benchmark, Sequence[Share]]],
-    display: Display,
+    outcome: Outcome,
     *,
     speed: float | None = None,
 ) -> None:
@@ -36,7 +36,7 @@ def show_forecast(
 
     Args:
         asked: benchmarks, and the remaining work of each.
-        display: the display mode.
+        outcome: of the command.
         speed: tokens per second, if known and not 0.
     """
     from memagent_bench.costs import total
@@ -44,17 +44,17 @@ def show_forecast(
     shares = [share for _, of_one in asked for share in of_one]
     cost, records = total(shares), sum(share.samples for share in shares)
     seconds = cost.tokens / speed if speed else None
-    if display is Display.JSON:
+    if outcome.display is Display.JSON:
         parts = [
             {"suite": b.grid.suite, **_share(share)} for b, of_one in asked for share in of_one
         ]
         whole = {"records": records, **_cost(cost), "seconds": seconds}
-        print(json.dumps({"forecast": whole | {"shares": parts}}))
+        outcome.tell({"forecast": whole | {"shares": parts}})
         return
-    if display is Display.NONE:
+    if outcome.display is Display.NONE:
         print(records, cost.calls, cost.prompt_tokens, cost.completion_tokens, sep="\t")
         return
-    paper = Paper(colour=display is Display.FULL)
+    paper = outcome.paper
     rows: list[tuple[str, str]] = []
     for bench, of_one in asked:
         grid = bench.grid
@@ -93,17 +93,16 @@ def _words(cost: Cost) -> str:
     )
 
 
-def show_means(bench: Benchmark, display: Display) -> None:
+def show_means(bench: Benchmark, outcome: Outcome) -> None:
     """The table of means: for people, or one mean per line."""
     from memagent_bench.table import lines
 
-    found = _means(bench)
+    found, display = _means(bench), outcome.display
     if display is Display.NONE:
         for mean in found:
             print(mean.system, mean.length, mean.score, mean.n, mean.missing, sep="\t")
     else:
-        paper = Paper(colour=display is Display.FULL)
-        table = lines(found)
+        paper, table = outcome.paper, lines(found)
         if display is Display.FULL and max(map(len, table), default=0) > console(sys.stdout).width:
             paper.table([(f"{m.system} at {show_length(m.length)}", str(m)) for m in found])
         else:

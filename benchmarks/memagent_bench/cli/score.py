@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -35,16 +34,14 @@ def score(
 
     A line's task is its field task, or else the file's name. A null prediction counts as 0 and is reported separately.
     """
-    chosen = chosen_display(display)
-    outcome = Outcome(chosen)
+    outcome = Outcome(chosen_display(display))
     with report_errors(outcome):
         from memagent_bench.predictions import lines_of, score_predictions
 
         rows = score_predictions(files, scorer)
-        outcome.told = True
-        if chosen is Display.JSON:
-            print(json.dumps({"scores": [asdict(row) for row in rows]}, ensure_ascii=False))
-        elif chosen is Display.NONE:
+        if outcome.display is Display.JSON:
+            outcome.tell({"scores": [asdict(row) for row in rows]})
+        elif outcome.display is Display.NONE:
             for row in rows:
                 print(row.task, row.length or "", row.estimate.mean, row.estimate.n, sep="\t")
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from memagent.cli.exits import NO_ANSWER, report_errors
 from memagent.cli.options import Display, chosen_display
 from memagent.cli.session import drive
 from memagent.replacing import replacing
-from memagent.terminal import Paper, amount, console, duration, say, shorten
+from memagent.terminal import amount, console, duration, say, shorten
 from memagent.texts import plural
 from memagent_bench.cli.measure import Going
 from memagent_bench.cli.session_options import Sessions
@@ -41,13 +40,11 @@ def sessions(given: Sessions) -> None:
 
     Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; repeat the command to resume.
     """
-    display = chosen_display(given.display)
-    going = Going(display)
+    going = Going(chosen_display(given.display))
     with report_errors(going):
         bench = bench_of(given)
-        made = drive(_run(bench, display, going))
-        going.told = True
-        _show(bench, display)
+        made = drive(_run(bench, going))
+        _show(bench, going)
         failed = [record for record in made if record.status == "failed"]
         if failed:
             say(
@@ -59,9 +56,9 @@ def sessions(given: Sessions) -> None:
             raise typer.Exit(NO_ANSWER)
 
 
-async def _run(bench: SessionBench, display: Display, going: Going) -> list[SessionRecord]:
+async def _run(bench: SessionBench, going: Going) -> list[SessionRecord]:
     def tell(record: SessionRecord, done: int, total: int) -> None:
-        if display in (Display.FULL, Display.PLAIN):
+        if going.for_people:
             print(f"{done:>{len(str(total))}}/{total} {line_of(record)}", flush=True)
 
     try:
@@ -88,7 +85,7 @@ def line_of(record: SessionRecord) -> str:
     return f"{where} {verdict}  {record.steps:>6,} steps  {paid}  {duration(record.seconds):>8}"
 
 
-def _show(bench: SessionBench, display: Display) -> None:
+def _show(bench: SessionBench, going: Going) -> None:
     """The table, and the picture if there is something to show."""
     from memagent_bench.sessions.figures import cells, lines
     from memagent_bench.sessions.plot import PLOT, plot
@@ -104,10 +101,11 @@ def _show(bench: SessionBench, display: Display) -> None:
     for name in drawn:
         with replacing(bench.out / name) as new:
             new.write_bytes(pictures[name] or b"")
+    display = going.display
     if display is Display.JSON:
         data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in found]}
         data |= {"wired": [asdict(row) for row in rows]} if rows else {}
-        print(json.dumps(data, ensure_ascii=False))
+        going.tell(data)
         return
     if display is Display.NONE:
         for cell in found:
@@ -119,8 +117,7 @@ def _show(bench: SessionBench, display: Display) -> None:
                 sep="\t",
             )
         return
-    paper = Paper(colour=display is Display.FULL)
-    table = lines(found)
+    paper, table = going.paper, lines(found)
     if display is Display.FULL and max(map(len, table[:-1]), default=0) > console(sys.stdout).width:
         table = lines(found, spread=False)
     for line in wire_figures.lines(rows) or table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memagent.cli.changes import Change, changes, sentences
+from memagent.cli.changes import Change, changes
 from memagent.events import (
     Answered,
     ChunkRead,
@@ -13,6 +13,7 @@ from memagent.events import (
     MemoryUpdated,
     memory_after,
 )
+from memagent.quotes import sentences
 from memagent.runstore import RunStore
 from memagent_bench.diagnose.forms import FORMS
 from memagent_bench.diagnose.traces import Trace

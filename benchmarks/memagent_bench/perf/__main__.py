@@ -5,7 +5,6 @@ Usage: python -m memagent_bench.perf [--tokenizer FILE] [--megabytes N] [--write
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import sys
 from pathlib import Path
@@ -14,15 +13,14 @@ from tokenizers import Tokenizer
 
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf import chunks, loop, process
-from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, publish
+from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, page_parser, publish
 
 
 def main() -> int:
     """Runs all measurements in one process tree on one machine."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("--tokenizer", type=Path, default=SMALL_TOKENIZER)
     parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     raw = given.tokenizer.read_bytes()
     tokenizer = Tokenizer.from_buffer(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)

@@ -9,7 +9,6 @@ measured is the method, and the cost of this client. With changes at rate p, rou
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import random
@@ -25,7 +24,7 @@ from memagent import ChatRequest, Completion, MemoryAgent, Result, RunStore, Sam
 from memagent.models.base import Unserved
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.loop import CHARS_PER_TOKEN, Quarter
-from memagent_bench.perf.measure import Row, publish
+from memagent_bench.perf.measure import Row, page_parser, publish
 
 LATENCY = 0.05
 """Seconds of a call: short for a model, long beside this client's own work."""
@@ -131,10 +130,9 @@ def measure(chunks: int, rounds: int) -> list[Row]:
 
 def main() -> int:
     """Measures, prints, and fails where a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     return publish(measure(given.chunks, given.rounds), "make bench-ahead", given.write)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,6 +79,13 @@ def measure_resident(field: str = "VmHWM") -> float:
     return int(dict(line.split(":", 1) for line in status.splitlines())[field].split()[0]) / 1024
 
 
+def page_parser(doc: str | None) -> argparse.ArgumentParser:
+    """The command line of a measurement, with the page as `write`."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--write", type=Path, help="put the table into this page")
+    return parser
+
+
 def publish(
     rows: Sequence[Row], command: str = "", page: Path | None = None, where: str = ""
 ) -> int:
@@ -92,21 +100,20 @@ def publish(
     Returns:
         The exit code: 1 if a target is missed.
     """
-    section = f"{where or machine()}\n\n{table(rows)}\n"
-    print(section, flush=True)
-    if page is not None:
-        write_section(page, command, section)
+    show(f"{where or machine()}\n\n{table(rows)}\n", command, page)
     return int(any(row.good is False for row in rows))
 
 
-def write_section(page: Path, command: str, section: str) -> None:
-    """Puts a text into a page, between the marks of the command that measured it, which are there already.
+def show(section: str, command: str, page: Path | None) -> None:
+    """Prints a text, and puts it into a page, if one is given, between the marks of the command that measured it.
 
     Raises:
         ConfigError: as `split_page`.
     """
-    before, after = split_page(page, command)
-    page.write_text(before + section + after)
+    print(section, flush=True)
+    if page is not None:
+        before, after = split_page(page, command)
+        page.write_text(before + section + after)
 
 
 def split_page(page: Path, command: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from memagent_bench.haystacks import essays
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.lengths import M, parse_lengths
 from memagent_bench.options import DataOptions
-from memagent_bench.perf.measure import Row, publish, split_page, table
+from memagent_bench.perf.measure import Row, page_parser, publish, split_page, table
 from memagent_bench.ruler import upstream
 from memagent_bench.ruler.naive import NaiveNiahTask
 from memagent_bench.ruler.niah import NiahTask
@@ -46,12 +46,11 @@ NOISE = 0.1
 
 def main() -> int:
     """Measures, prints a Markdown table; 1 where a target is missed or something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("--upstream", type=Path, help="a checkout of NVIDIA/RULER to measure too")
     parser.add_argument("--upstream-tokenizer", default="openai:gpt2", metavar="TYPE:PATH")
     parser.add_argument("--upstream-python", default=sys.executable, metavar="FILE")
     parser.add_argument("--lengths", default="128k,1m")
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     rows: list[Row] = []
     failed = False

@@ -8,7 +8,6 @@ that its prefix cache can be emptied before each pass. The defaults are what `te
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent.tasks.origin import machine
-from memagent_bench.perf.measure import Row, publish
+from memagent_bench.perf.measure import Row, page_parser, publish
 from memagent_bench.perf.process import python
 from memagent_bench.server.client import AT_ONCE
 from memagent_bench.server.vllm import VLLM
@@ -102,12 +101,11 @@ def measure(bench: Bench, rounds: int) -> list[Row]:
 
 def main() -> int:
     """Measures, prints the table, and writes it into a page where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("--base-url", default=os.environ.get("MEMAGENT_BASE_URL"))
     parser.add_argument("--model", default=os.environ.get("MEMAGENT_MODEL", "").partition(":")[2])
     parser.add_argument("--tokenizer", default=os.environ.get("MODEL_FOLDER"))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     bench = Bench(given.base_url, given.model, given.tokenizer)
     where = f"{machine()}, vLLM {VLLM(given.base_url).version()} on the same machine"

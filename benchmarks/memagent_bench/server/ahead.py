@@ -9,19 +9,17 @@ what reading in order would have brought only where it doesn't.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from memagent import ChatRequest, Completion, MemoryAgent, Result, Sampling, open_model
 from memagent.models.base import ChatModel, Wrapper
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, publish
+from memagent_bench.perf.measure import Row, page_parser, publish
 from memagent_bench.server.vllm import VLLM
 
 AT_ONCE = 8
@@ -107,10 +105,9 @@ async def measure(spec: str, server: VLLM, chunks: int, rounds: int) -> list[Row
 
 def main() -> int:
     """Measures, prints the table, and writes it into a page where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     server = VLLM(os.environ["MEMAGENT_BASE_URL"])
     where = f"{machine()}, vLLM {server.version()} on the same machine, `smol`"

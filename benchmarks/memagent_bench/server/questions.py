@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import httpx
 
@@ -26,7 +25,7 @@ from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, publish
+from memagent_bench.perf.measure import Row, page_parser, publish
 from memagent_bench.server.vllm import VLLM
 
 COUNTS = (1, 4, 16)
@@ -160,14 +159,13 @@ async def run(given: argparse.Namespace, *, full: bool) -> list[Row]:
 
 def main() -> int:
     """Measures, prints the table, and writes it into a page where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("--base-url", default=os.environ.get("MEMAGENT_BASE_URL"))
     parser.add_argument("--model", default=os.environ.get("MEMAGENT_MODEL", "").partition(":")[2])
     parser.add_argument("--tokenizer", default=os.environ.get("MODEL_FOLDER"))
     numbers = range(1, len(NAMES) + 1)
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, choices=numbers)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     try:
         server = f"vLLM {VLLM(given.base_url).version()}"

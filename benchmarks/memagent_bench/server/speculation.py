@@ -8,7 +8,6 @@ with speculation. They take turns, with one request under way at a time.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import re
@@ -16,7 +15,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from memagent.memory.agent import MemoryAgent
 from memagent.messages import ChatRequest, Completion, Message, Sampling
@@ -24,7 +22,7 @@ from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, publish
+from memagent_bench.perf.measure import Row, page_parser, publish
 from memagent_bench.server.vllm import VLLM
 
 GREEDY = Sampling(temperature=0.0)
@@ -162,9 +160,8 @@ async def measure(base_urls: list[str], name: str, tokenizer: str, rounds: int) 
 
 def main() -> int:
     """Measures, prints the table, and writes it into a page where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     base_urls = os.environ["MEMAGENT_BASE_URL"].split(",")
     name = os.environ["MEMAGENT_MODEL"].partition(":")[2]

@@ -8,11 +8,9 @@ from itertools import zip_longest
 
 import regex
 
+from memagent.quotes import sentences
 from memagent.terminal import PIPE_WIDTH, shorten
-from memagent.texts import STOPS
 
-SENTENCES = regex.compile(rf"(?<=\n)|(?<=[{STOPS}]\s)|(?<=[。！？])")
-"""Where a text is split: after line breaks and sentence ends."""
 WORDS = regex.compile(r"\s+|\w+|[^\w\s]")  # the `\w` of `re` lacks combining marks
 ALIKE = 0.5
 """Two sentences with at least this `SequenceMatcher` ratio are one sentence, rewritten."""
@@ -30,16 +28,9 @@ class Change:
     """Empty if one was only removed."""
 
 
-def sentences(text: str) -> list[str]:
-    """Splits a text into lines and sentences; joined, they give the text back."""
-    return [part for part in SENTENCES.split(text) if part]
-
-
 def changes(old: str, new: str, *, rewritten: bool = True) -> list[Change]:
     """The changes to a memory, in text order. White space at sentence ends is ignored."""
-    before, after = (
-        [part.strip() for part in sentences(text) if part.strip()] for text in (old, new)
-    )
+    before, after = ([s for part in sentences(text) if (s := part.strip())] for text in (old, new))
     found: list[Change] = []
     for kind, i, j, k, m in opcodes(before, after):
         if kind == "equal":

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from inspect import Parameter, Signature, get_annotations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -36,6 +36,12 @@ def chosen_display(display: Display | None, *, json: bool = False) -> Display:
     if display in (None, Display.FULL):
         return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
     return display
+
+
+def screen_of(display: Display) -> IO[str] | None:
+    """The terminal to draw on, if any: standard error where standard output carries data."""
+    stream = sys.stdout if display is Display.FULL else sys.stderr
+    return stream if display is not Display.PLAIN and on_terminal(stream) else None
 
 
 Cuts = Literal["sentence", "exact"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 from memagent import events
 from memagent.cli.changes import gist, mark_changes
 from memagent.cli.history import tell
-from memagent.cli.options import Display
+from memagent.cli.options import Display, screen_of
 from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
-from memagent.terminal import amount, bar, clean, console, live, on_terminal, shorten
+from memagent.terminal import amount, bar, clean, console, live, shorten
 from memagent.texts import plural
 
 if TYPE_CHECKING:
@@ -189,12 +188,12 @@ def watch(
 
     If standard output carries data (`json`, `none`), a progress bar goes to standard error if that is a terminal.
     """
-    add, full = tally.add, display is Display.FULL
+    add = tally.add
     screen: AbstractContextManager[None] = nullcontext()
     if display is Display.PLAIN:
         add = PlainWatcher(tally, changes_only=changes_only).add
-    elif full or on_terminal(sys.stderr):
-        screen = LiveWatcher(tally, sys.stdout if full else sys.stderr, memory=full)
+    elif terminal := screen_of(display):
+        screen = LiveWatcher(tally, terminal, memory=display is Display.FULL)
 
     async def read() -> None:
         async with aclosing(agent), stream:

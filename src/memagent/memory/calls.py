@@ -243,5 +243,6 @@ class Calls(Loop[list[Result]]):
 
 
 def _sentences(text: str) -> list[str]:
+    # Parts of a long one, since they may fit where the whole doesn't.
     parts = (part.strip() for line in text.splitlines() for part in split(line))
     return list(dict.fromkeys(filter(None, parts)))

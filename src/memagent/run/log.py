@@ -6,12 +6,13 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from memagent.errors import MemagentError, ModelNotFound, RunMismatch
 from memagent.events import Event, Stopped
 from memagent.messages import Usage
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
+from memagent.runstore.records import flatten
 from memagent.threads import in_thread
 
 NOTHING = Usage()
@@ -154,7 +155,7 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
         del before["overlap"]  # the only value that versions without this setting can resume
     # Through JSON, like the stored one: it turns tuples into lists.
     same = {k: v for k, v in binding.items() if k in before or k == "branch"}
-    flat = map(_flatten, (before, json.loads(json.dumps(same))))
+    flat = map(flatten, (before, json.loads(json.dumps(same))))
     before, after = ({k: v for k, v in fields.items() if k not in FOLLOWING} for fields in flat)
     if before == after:
         return
@@ -175,14 +176,3 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
         f"run {record.id!r} was made with different settings: {list_differences(before, after)}. "
         f"Use the same ones to resume it, or another run_id= (--run-id)"
     )
-
-
-def _flatten(binding: dict[str, Any], within: str = "") -> dict[str, Any]:
-    """The binding with nested fields flattened to paths such as `budget.memory`."""
-    flat: dict[str, Any] = {}
-    for key, value in binding.items():
-        if isinstance(value, dict):
-            flat |= _flatten(cast("dict[str, Any]", value), f"{within}{key}.")
-        else:
-            flat[within + key] = value
-    return flat

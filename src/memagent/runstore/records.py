@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,17 @@ def split_key(key: str) -> tuple[str, int]:
 def escape_body(body: Mapping[str, Any]) -> str:
     """An effect's body as JSON, with lone surrogates escaped."""
     return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace").decode()
+
+
+def flatten(fields: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """The fields, nested ones under paths such as `budget.memory`."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            flat |= flatten(cast("dict[str, Any]", value), f"{within}{name}.")
+        else:
+            flat[within + name] = value
+    return flat
 
 
 def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -307,8 +307,7 @@ class ToolLoop(Loop[SessionResult]):
         store, run_id = self._log.store, self._log.run_id
         limits, said = self.host.limits, self._said
         later = Said.find(store, run_id, self._place.number + 1)
-        after, before = later.usage if later else store.usage(run_id), said.usage
-        usage = Usage(**{n: getattr(after, n) - getattr(before, n) for n in Usage.model_fields})
+        usage = (later.usage if later else store.usage(run_id)) - said.usage
         reason = StopReason.ANSWERED if stop is None else stop.reason
         conversations = store.conversations(run_id)
         if stop is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ import typer
 from memagent.cli import options as opt
 from memagent.cli.options import Display, chosen_display
 from memagent.errors import ConfigError
-from memagent.terminal import Paper, on_terminal
+from memagent.terminal import on_terminal
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, training
 
@@ -81,8 +80,7 @@ def evaluate(
     display: opt.DisplayOption = None,
 ) -> None:
     """Evaluate a policy on held-out samples: means with 95% intervals."""
-    chosen = chosen_display(display)
-    going = Going(chosen)
+    going = Going(chosen_display(display))
     with training(going):
         from memagent.errors import ConfigError
         from memagent_train.config.train import load_train
@@ -102,7 +100,7 @@ def evaluate(
         columns = _columns(lengths, read.evaluation)
         n = samples or read.evaluation.n
         policy = target_of(target, checkpoint, read.model)
-        counter = _Counter(visible=chosen is Display.FULL and on_terminal(sys.stderr))
+        counter = _Counter(visible=going.display is Display.FULL and on_terminal(sys.stderr))
         found = answer(
             policy,
             read,
@@ -113,8 +111,7 @@ def evaluate(
             on_begin=counter.begin,
             on_done=counter,
         )
-        going.told = True
-        _show(policy.name, "training" if train else "held-out", found, chosen)
+        _show(policy.name, "training" if train else "held-out", found, going)
 
 
 def _columns(lengths: str | None, evaluation: EvaluationSettings) -> tuple[int, ...]:
@@ -150,10 +147,10 @@ class _Counter:
             )
 
 
-def _show(policy: str, samples: str, found: list[Cell], chosen: Display) -> None:
+def _show(policy: str, samples: str, found: list[Cell], going: Going) -> None:
     from memagent_train.runs.progress import length_name
 
-    if chosen is Display.JSON:
+    if going.display is Display.JSON:
         cells = [
             {
                 "task": cell.task,
@@ -166,10 +163,8 @@ def _show(policy: str, samples: str, found: list[Cell], chosen: Display) -> None
             }
             for cell in found
         ]
-        facts = {"policy": policy, "samples": samples, "cells": cells}
-        print(json.dumps(facts, ensure_ascii=False))
-        return
-    if chosen is Display.NONE:
+        going.tell({"policy": policy, "samples": samples, "cells": cells})
+    if not going.for_people:
         return
     rows = [("policy", policy)]
     if samples != "held-out":
@@ -179,4 +174,4 @@ def _show(policy: str, samples: str, found: list[Cell], chosen: Display) -> None
         unscored = f", {one.unscored} without a reward" if one.unscored else ""
         said = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]  n={one.n}{unscored}"
         rows.append((f"{cell.task} at {length_name(cell.length)}", said))
-    Paper(colour=chosen is Display.FULL).table(rows)
+    going.paper.table(rows)

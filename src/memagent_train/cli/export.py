@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from memagent.cli import options as opt
 from memagent.cli.options import Display, chosen_display
-from memagent.terminal import Paper
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, training
 
@@ -49,8 +47,7 @@ def export(
     display: opt.DisplayOption = None,
 ) -> None:
     """Write a trained policy that transformers, vLLM or SGLang can load, and its trajectories for other trainers."""
-    chosen = chosen_display(display)
-    outcome = Going(chosen)
+    outcome = Going(chosen_display(display))
     with training(outcome):
         from memagent.errors import ConfigError
 
@@ -70,8 +67,7 @@ def export(
             count = export_trajectories(run, trajectories)
             facts |= {"trajectories": str(trajectories), "conversations": count}
             rows.append(("trajectories", f"{count:,} conversations to {trajectories}"))
-        outcome.told = True
-        if chosen is Display.JSON:
-            print(json.dumps(facts, ensure_ascii=False))
-        elif chosen is not Display.NONE:
-            Paper(colour=chosen is Display.FULL).table(rows)
+        if outcome.display is Display.JSON:
+            outcome.tell(facts)
+        elif outcome.for_people:
+            outcome.paper.table(rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display
-from memagent.terminal import Paper
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, display_of, training
 
@@ -32,27 +31,19 @@ def grpo(
 
     With several GPUs: [b]accelerate launch --config_file FILE -m memagent_train grpo CONFIG --out DIR[/].
     """
-    chosen = display_of(display)
-    going = Going(chosen)
+    going = Going(display_of(display))
     with training(going):
         from memagent_train.config.train import load_train
 
         read = load_train(config, settings or ())
         if dry_run:
-            _show_plan(read, chosen)
-            going.told = True
+            _show_plan(read, going)
             return
         from memagent_train.cli.watch import watcher
         from memagent_train.runs.grpo import train
-        from memagent_train.runs.progress import Board, SilentWatcher
 
-        def watch(board: Board) -> SilentWatcher:
-            going.begun = True
-            return watcher(chosen, board, f"grpo · {read.model.path} · {out}")
-
-        trained = train(read, out, watch=watch)
-        going.told = True
-        _show_trained(trained, chosen)
+        watch = partial(watcher, going, f"grpo · {read.model.path} · {out}")
+        _show_trained(train(read, out, watch=watch), going)
 
 
 def config(
@@ -61,16 +52,14 @@ def config(
     display: opt.DisplayOption = None,
 ) -> None:
     """Print the resolved settings (as TOML), the cost of a step, and the memory it needs."""
-    chosen = display_of(display)
-    outcome = Outcome(chosen)
+    outcome = Outcome(display_of(display))
     with report_errors(outcome):
         from memagent_train.config.train import load_train
 
-        _show_plan(load_train(config, settings or ()), chosen)
-        outcome.told = True
+        _show_plan(load_train(config, settings or ()), outcome)
 
 
-def _show_plan(read: TrainConfig, chosen: Display) -> None:
+def _show_plan(read: TrainConfig, outcome: Outcome) -> None:
     import tomli_w
 
     from memagent_train.config.train import dump_config
@@ -79,15 +68,15 @@ def _show_plan(read: TrainConfig, chosen: Display) -> None:
 
     lines = step_cost(read).lines()
     lines.append(("first prompt", "fits the window" if rehearse(read) else NOT_REHEARSED))
-    if chosen is Display.JSON:
-        print(json.dumps({"settings": dump_config(read), "plan": dict(lines)}, ensure_ascii=False))
+    if outcome.display is Display.JSON:
+        outcome.tell({"settings": dump_config(read), "plan": dict(lines)})
         return
     print(tomli_w.dumps(dump_config(read)))
-    Paper(colour=chosen is Display.FULL).table(lines)
+    outcome.paper.table(lines)
 
 
-def _show_trained(trained: TrainingResult, chosen: Display) -> None:
-    if chosen is Display.JSON:
+def _show_trained(trained: TrainingResult, outcome: Outcome) -> None:
+    if outcome.display is Display.JSON:
         facts = {
             "out": str(trained.out),
             "steps": trained.steps,
@@ -95,13 +84,11 @@ def _show_trained(trained: TrainingResult, chosen: Display) -> None:
             "without_signal": trained.without_signal,
             "evaluations": trained.evaluations,
         }
-        print(json.dumps(facts, ensure_ascii=False))
-        return
-    if chosen is Display.NONE:
+        outcome.tell(facts)
+    if not outcome.for_people:
         return
     from memagent_train.runs.progress import length_name
 
-    paper = Paper(colour=chosen is Display.FULL)
     reward = "none" if trained.reward is None else f"{trained.reward:.3f}"
     rows = [("trained", f"{trained.steps:,} steps, reward of the last {reward}")]
     if trained.without_signal:
@@ -114,7 +101,7 @@ def _show_trained(trained: TrainingResult, chosen: Display) -> None:
         ]
         rows.append((f"after {step:,}", "  ".join(cells)))
     rows.append(("export", f"memagent-train export {trained.out} --out {_sibling(trained.out)}"))
-    paper.table(rows)
+    outcome.paper.table(rows)
 
 
 def _sibling(out: Path) -> Path:

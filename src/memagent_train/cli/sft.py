@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
 from memagent.cli.options import Display
-from memagent.terminal import Paper
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, display_of, training
 
@@ -23,26 +22,19 @@ def sft(
     display: opt.DisplayOption = None,
 ) -> None:
     """Imitate conversations, as a starting point for reinforcement learning. Repeat the command to resume a run."""
-    chosen = display_of(display)
-    going = Going(chosen)
+    going = Going(display_of(display))
     with training(going):
         from memagent_train.config.sft import load_sft
 
         read = load_sft(config, settings or ())
         if dry_run:
-            _show_settings(read, chosen)
-            going.told = True
+            _show_settings(read, going)
             return
         from memagent_train.cli.watch import watcher
-        from memagent_train.runs.progress import Board, SilentWatcher
         from memagent_train.runs.sft import warm_start
 
-        def watch(board: Board) -> SilentWatcher:
-            going.begun = True
-            return watcher(chosen, board, f"sft · {read.model.path} · {out}")
-
+        watch = partial(watcher, going, f"sft · {read.model.path} · {out}")
         done = warm_start(read, out, watch=watch)
-        going.told = True
         facts = {
             "out": str(done.out),
             "steps": done.steps,
@@ -50,20 +42,20 @@ def sft(
             "dropped": done.dropped,
             "loss": done.loss,
         }
-        if chosen is Display.JSON:
-            print(json.dumps(facts, ensure_ascii=False))
-        elif chosen is not Display.NONE:
+        if going.display is Display.JSON:
+            going.tell(facts)
+        elif going.for_people:
             loss = "none" if done.loss is None else f"{done.loss:.4f}"
             learnt = f"{done.rows:,} conversations, {done.dropped:,} overlong ones dropped"
             rows = [("traces", learnt), ("trained", f"{done.steps:,} steps, last loss {loss}")]
-            Paper(colour=chosen is Display.FULL).table(rows)
+            going.paper.table(rows)
 
 
-def _show_settings(read: SftConfig, chosen: Display) -> None:
+def _show_settings(read: SftConfig, going: Going) -> None:
     import tomli_w
 
     plain = read.model_dump(mode="json", exclude_none=True)
-    if chosen is Display.JSON:
-        print(json.dumps({"settings": plain}, ensure_ascii=False))
+    if going.display is Display.JSON:
+        going.tell({"settings": plain})
     else:
         print(tomli_w.dumps(plain))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any
 
 from memagent import terminal
-from memagent.cli.options import Display
-from memagent.terminal import on_terminal, shorten
+from memagent.cli.options import Display, screen_of
+from memagent_train.cli.going import Going
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher, line_of
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from memagent.tasks.statistics import Estimate
 
 
@@ -22,37 +19,26 @@ class LiveWatcher(SilentWatcher):
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
-        self._title = title
-        self._screen = terminal.board(stream, self._state)
+        self.screen = shown = terminal.board(stream, title, self._state)
+        self._print = shown.console.print
 
-    def __enter__(self) -> Self:
-        self._screen.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Releases the terminal."""
-        self._screen.stop()
-
-    def _state(self) -> tuple[RenderableType, list[str]]:
-        board = self.board
-        return terminal.bar(board.fraction, board.left), [self._title, " · ".join(board.facts())]
+    def _state(self) -> tuple[float, float | None, list[str]]:
+        return self.board.fraction, self.board.left, [" · ".join(self.board.facts())]
 
     def note_step(self, step: int, figures: Mapping[str, Any]) -> None:
         """Counts, and leaves a line."""
         super().note_step(step, figures)
-        self._screen.console.print(f"{step:>6,}  {line_of(figures)}")
+        self._print(f"{step:>6,}  {line_of(figures)}")
 
     def note_evaluation(self, step: int, estimates: Mapping[int, Estimate]) -> None:
         """Counts, and leaves a line."""
         super().note_evaluation(step, estimates)
-        self._screen.console.print(self.board.said)
+        self._print(self.board.said)
 
 
-def watcher(display: Display, board: Board, title: str) -> SilentWatcher:
-    """Shows a session as `display` says; if standard output carries data, on standard error if it is a terminal."""
-    if display is Display.PLAIN:
-        return PlainWatcher(board)
-    stream = sys.stdout if display is Display.FULL else sys.stderr
-    if not on_terminal(stream):
-        return SilentWatcher(board)
-    return LiveWatcher(board, shorten(title, 200), stream)
+def watcher(going: Going, title: str, board: Board) -> SilentWatcher:
+    """Shows a session, which begins, as its display says."""
+    going.begun = True
+    if stream := screen_of(going.display):
+        return LiveWatcher(board, title, stream)
+    return PlainWatcher(board) if going.display is Display.PLAIN else SilentWatcher(board)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from memagent.errors import ConfigError, StoreReadOnly
 from memagent.replacing import replacing
 from memagent.runstore import RunStore, hold_folder, list_differences
+from memagent.runstore.records import flatten
 from memagent_train.config.toml import read_toml
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics, rollout_log
@@ -207,8 +208,8 @@ def _compare(
     if kind is not None:
         # An earlier version may have had other settings.
         with suppress(ValidationError, ConfigError):
-            full = [kind.model_validate_json(json.dumps(one)).model_dump() for one in both]
-            old, new = (_select_bound(one, free) for one in full)
+            full = (kind.model_validate_json(json.dumps(one)) for one in both)
+            old, new = (_select_bound(one.model_dump(mode="json"), free) for one in full)
     said = list_differences(old, new)
     if said and whole:
         raise CheckpointMismatch(
@@ -240,20 +241,11 @@ def _list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 def _select_bound(settings: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
     """Settings that may not change, by dotted key."""
-    flat = dict(_flatten(settings, ""))
     return {
         key: value
-        for key, value in flat.items()
+        for key, value in flatten(settings).items()
         if not any(key == name or key.startswith(f"{name}.") for name in free)
     }
-
-
-def _flatten(settings: Mapping[str, Any], prefix: str) -> Generator[tuple[str, Any]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            yield prefix + key, list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _return_to_checkpoint(folder: RunFolder) -> None:

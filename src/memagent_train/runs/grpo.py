@@ -74,7 +74,8 @@ def train(
 
         training = Training(config, folder, process=process, reports=reports)
         try:
-            with watch(training.watch.board) as training.watch:
+            training.watch = watch(training.watch.board)
+            with training.watch.screen:
                 training.run()
         finally:
             training.close()

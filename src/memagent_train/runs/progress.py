@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from memagent.terminal import duration
 from memagent.texts import show_length
@@ -102,14 +103,11 @@ def evaluation_line(step: int, estimates: Mapping[int, Estimate]) -> str:
 class SilentWatcher:
     """Receives a training's progress, and counts."""
 
+    screen: AbstractContextManager[Any] = nullcontext()
+    """Entered while the work lasts: it takes and releases the terminal, if there is one."""
+
     def __init__(self, board: Board) -> None:
         self.board = board
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing to restore."""
 
     def begin_rolling(self, expected: int) -> None:
         """A number of rollouts begin."""

@@ -99,7 +99,8 @@ def warm_start(
             check_fit(model, tokenizer)
             check_ids(traces.rows, embeddings(model))
             policy, adapter = with_adapter(model, config.lora)
-            with watch(board) as watching:
+            watching = watch(board)
+            with watching.screen:
                 trainer = ReplyTrainer(
                     model=policy,
                     args=_arguments(config, folder, reports),

@@ -8,13 +8,16 @@ import pytest
 
 from memagent.cli.options import Display
 from memagent.tasks.statistics import estimate
+from memagent_train.cli.going import Going
 from memagent_train.cli.watch import watcher
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher
 
 
 def test_without_a_terminal_json_is_silent_and_plain_has_lines() -> None:
-    assert isinstance(watcher(Display.PLAIN, Board(1), "x"), PlainWatcher)
-    assert type(watcher(Display.JSON, Board(1), "x")) is SilentWatcher
+    going = Going(Display.PLAIN)
+    assert isinstance(watcher(going, "x", Board(1)), PlainWatcher)
+    assert going.begun
+    assert type(watcher(Going(Display.JSON), "x", Board(1))) is SilentWatcher
 
 
 def test_a_terminal_shows_a_bar_and_keeps_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +25,8 @@ def test_a_terminal_shows_a_bar_and_keeps_the_steps(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout", stream)
-    with watcher(Display.FULL, Board(4), "training tiny") as watch:
+    watch = watcher(Going(Display.FULL), "training tiny", Board(4))
+    with watch.screen:
         watch.begin_rolling(8)
         watch.note_rollout()
         watch.note_step(1, {"reward": 0.25})

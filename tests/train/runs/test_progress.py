@@ -63,10 +63,10 @@ def test_an_evaluation_is_a_line_with_intervals() -> None:
 
 def test_plain_lines_have_no_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with PlainWatcher(Board(steps=12, clock=clock)) as watch:
-        clock.now = 10.0
-        watch.note_step(1, {"reward": 0.25})
-        watch.note_evaluation(1, {8192: estimate([[1.0, 0.0, 1.0, 1.0]])})
+    watch = PlainWatcher(Board(steps=12, clock=clock))
+    clock.now = 10.0
+    watch.note_step(1, {"reward": 0.25})
+    watch.note_evaluation(1, {8192: estimate([[1.0, 0.0, 1.0, 1.0]])})
     first, second = capsys.readouterr().out.splitlines()
     assert first == " 1/12  reward 0.250  1 min 50 s left"
     assert second.startswith("evaluated after step 1:  8K 0.750 [0.3")

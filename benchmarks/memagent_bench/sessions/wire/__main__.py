@@ -7,11 +7,10 @@ Shown is the work of the most steps. The folder is one of `memagent-bench sessio
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from memagent.texts import plural
-from memagent_bench.perf.measure import write_section
+from memagent_bench.perf.measure import page_parser, show
 from memagent_bench.sessions.record import read_sessions
 from memagent_bench.sessions.wire.figures import markdown, rows
 
@@ -21,9 +20,8 @@ SHOWN = ("deepagents", "langchain", "openai-agents", "pydantic-ai-slim")
 
 def main() -> None:
     """Prints the tables, and puts them into a page if one is given."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--write", type=Path, help="put the tables into this page")
     given = parser.parse_args()
     records = read_sessions(given.folder)
     most = max(record.difficulty for record in records)
@@ -32,9 +30,7 @@ def main() -> None:
     packages = (f"{name} {origin.packages[name]}" for name in SHOWN if name in origin.packages)
     where = f"{origin.machine}; {', '.join(packages)}; n = {plural(len(seeds), 'deal')} each"
     tables = "\n".join(markdown(rows(records)))
-    print(f"{where}.\n\n{tables}")
-    if given.write is not None:
-        write_section(given.write, COMMAND, f"{where}.\n\n{tables}\n")
+    show(f"{where}.\n\n{tables}\n", COMMAND, given.write)
 
 
 if __name__ == "__main__":
