@@ -32,6 +32,8 @@ class SamplingServer:
         """The version after which no weights are taken."""
         self.drawing = self.disturbed = 0
         """Replies being drawn, and loads that met some."""
+        self.drawn: dict[tuple[object, object], int] = {}
+        """The version that each reply was drawn with, by its ids and log-probabilities."""
         self._model, self._tokenizer = _read(folder), AutoTokenizer.from_pretrained(folder)
         self._lock = threading.Lock()
 
@@ -42,6 +44,7 @@ class SamplingServer:
             self.history.append(self.version)
         with self._lock:
             sampled = self._sample(body)
+            self.drawn[sampled.ids, sampled.logprobs] = self.version
             self.drawing -= 1
         choice = {"token_ids": sampled.ids, "finish_reason": sampled.finish.value}
         return {"choices": [choice | {"logprobs": {"token_logprobs": sampled.logprobs}}]}
