@@ -27,13 +27,13 @@ class SamplingServer:
 
     def __init__(self, folder: Path) -> None:
         self.history: list[int | str] = []
+        self.drawn: dict[tuple[object, object], int] = {}
+        """The version that each reply was drawn with, by its ids and log-probabilities."""
         self.version = 0
         self.most: int | None = None
         """The version after which no weights are taken."""
         self.drawing = self.disturbed = 0
         """Replies being drawn, and loads that met some."""
-        self.drawn: dict[tuple[object, object], int] = {}
-        """The version that each reply was drawn with, by its ids and log-probabilities."""
         self._model, self._tokenizer = _read(folder), AutoTokenizer.from_pretrained(folder)
         self._lock = threading.Lock()
 
