@@ -30,7 +30,8 @@ class AlgorithmSettings(Leaf):
     ratio: Literal["rollout", "recomputed", "truncated"] = "rollout"
     """The old log-probabilities of the ratio. `rollout`: those of the sampling engine (as in the paper);
     `recomputed`: the trainer's, before the first update; `truncated`: recomputed, and every token's advantage is
-    weighted by min(trainer's / engine's probability, `ratio_cap`), for an engine with different arithmetic."""
+    weighted by min(trainer's / engine's probability, `ratio_cap`), for an engine with different arithmetic or older
+    weights: the default with `rollout.ahead`."""
     ratio_cap: float = Field(default=2.0, gt=0, allow_inf_nan=False)
     """Maximum of those weights."""
     overlong_mask: bool = False

@@ -121,7 +121,7 @@ def truncated_weights(trained_NT: Tensor, sampled_NT: Tensor, cap: float) -> Ten
 
     Args:
         trained_NT: log-probabilities under the trainer's arithmetic.
-        sampled_NT: those of the sampling engine, for the same weights.
+        sampled_NT: those of the sampling engine, which may have older weights.
         cap: the maximum weight.
 
     Returns:

@@ -1,5 +1,6 @@
 """Run by torchrun in `test_sharding.py`: two processes that divide policy and reference among them (FSDP2)."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ from transformers import TrainerCallback
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.config.sections import ModelSettings
+from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollouts import Rollout
+from memagent_train.runs.engine import Served
 from memagent_train.runs.policy import load_model
 from memagent_train.runs.processes import leave_group
 from memagent_train.trainer import RolloutTrainer
@@ -52,7 +55,7 @@ class Watcher(TrainerCallback):
             self.gradient[name] = weight.grad.full_tensor().clone()
 
 
-def main(model: Path, out: Path) -> None:
+def main(model: Path, out: Path, url: str) -> None:
     rank = PartialState(cpu=True, timeout=timedelta(seconds=60)).process_index
     mine = groups(policy(), seed=5 + rank, noise=0.1)
 
@@ -79,6 +82,9 @@ def main(model: Path, out: Path) -> None:
     assert trained.ref_model is not None
     shared = [(p.numel(), _held(p)) for p in trained.ref_model.parameters()]
     trained.train(resume_from_checkpoint=str(out / "checkpoint-1"))
+    with asyncio.Runner() as runner:
+        served = Served(ServedSampler("vllm", url, window=128), out / "served")
+        served.send(trained, runner.get_loop())
     weights = trained.accelerator.get_state_dict(trained.model_wrapped)
     if rank == 0:
         torch.save(weights, out / "weights.pt")
@@ -104,4 +110,4 @@ def _held(weight: Any) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

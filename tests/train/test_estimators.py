@@ -119,3 +119,5 @@ def test_importance_weights_are_cut_off_above() -> None:
     sampled_NT = torch.tensor([[-1.0, -1.0, -3.0]])
     # e^0, e^-1, and e^2 = 7.39 cut off at 2
     close(estimators.truncated_weights(trained_NT, sampled_NT, 2.0), [[1.0, 0.36787944, 2.0]])
+    far_NT = torch.tensor([[-1.0, -1000.0, -1.0]])
+    close(estimators.truncated_weights(far_NT, far_NT.roll(1), 2.0), [[1.0, 0.0, 2.0]])

@@ -1,7 +1,7 @@
 """Contract: the gradient of a whole update is that of the algorithm, written out separately in `reference.py`."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from tests.train.handmade import (
     Lenient,
     distance,
     groups,
+    log_probabilities,
     policy,
     trainer,
 )
@@ -162,6 +163,13 @@ def test_frozen_summaries_change_the_gradient(tmp_path: Path) -> None:
     assert distances[0] > 0.05
 
 
+@pytest.mark.parametrize("token_mean", ["group", "batch"])
+def test_overlong_rollouts_change_the_gradient(tmp_path: Path, token_mean: str) -> None:
+    reference = Reference(overlong_mask=True, token_mean=token_mean)
+    distances, _ = compared(tmp_path, reference, BATCH, kind=Unmasked)
+    assert distances[0] > 0.05
+
+
 def alike(rollouts: list[Rollout]) -> list[Rollout]:
     """The same with a first conversation that all rollouts of a group have, and a second that some have."""
     return [
@@ -199,6 +207,39 @@ def test_but_not_where_older_weights_sampled_them(tmp_path: Path) -> None:
     assert distances[0] < LIMIT
     merged, _ = compared(tmp_path / "b", Reference(), BATCH, **same)
     assert merged[0] > 0.05, "clipping depends on the sign of the advantage"
+
+
+def older(rollouts: list[Rollout]) -> list[Rollout]:
+    """The same as drawn with weights that are a step older."""
+    model = policy()
+    torch.manual_seed(9)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.03 * torch.randn_like(weight)
+
+    def drawn(row: Row) -> Row:
+        with torch.no_grad():
+            found = log_probabilities(model, row).tolist()
+        return replace(
+            row, logprobs=tuple(p * m for p, m in zip(found, row.loss_mask, strict=True))
+        )
+
+    return [replace(one, rows=tuple(map(drawn, one.rows))) for one in rollouts]
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_rollouts_of_older_weights_are_corrected_by_truncated_weights(
+    tmp_path: Path, iterations: int
+) -> None:
+    reference = Reference(ratio="truncated", cap=1.2, beta=0.05)
+    batch = BATCH.model_copy(update={"iterations": iterations})
+    stale = {"change": older, "ahead": True}
+    distances, _ = compared(tmp_path / "a", reference, batch, **stale)
+    assert len(distances) == iterations
+    assert max(distances) < LIMIT
+    for place, kind in enumerate((Uncorrected, Untruncated)):
+        wrong, _ = compared(tmp_path / str(place), reference, batch, kind=kind, **stale)
+        assert wrong[0] > 0.05
 
 
 @pytest.mark.parametrize("ratio", ["rollout", "recomputed", "truncated"])
@@ -370,12 +411,38 @@ class CutToSize(RolloutTrainer):
         return super().micro_batches(rows[:whole], groups[:whole])
 
 
-class Unfrozen(Lenient):
-    """Trains every sampled token, whatever it was sampled for."""
+class Changed(Lenient):
+    """Has another setting than it was given."""
+
+    changes: Mapping[str, object]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.algorithm = self.algorithm.model_copy(update={"weights": {}})
+        self.algorithm = self.algorithm.model_copy(update=self.changes)
+
+
+class Unfrozen(Changed):
+    """Trains every sampled token, whatever it was sampled for."""
+
+    changes: Mapping[str, object] = {"weights": {}}
+
+
+class Unmasked(Changed):
+    """Trains overlong rollouts too."""
+
+    changes: Mapping[str, object] = {"overlong_mask": False}
+
+
+class Uncorrected(Changed):
+    """Takes rollouts for those of its own weights."""
+
+    changes: Mapping[str, object] = {"ratio": "recomputed"}
+
+
+class Untruncated(Changed):
+    """Lets any importance weight through."""
+
+    changes: Mapping[str, object] = {"ratio_cap": 1e9}
 
 
 @pytest.mark.parametrize("broken", [SequenceMeans, Unweighted, CutToSize])

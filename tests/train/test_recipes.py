@@ -13,6 +13,7 @@ from accelerate.commands.config.config_args import ClusterConfig, load_config_fr
 from tests.engines.tiny_model import TOKENIZER, chat_settings
 from transformers import Qwen2Config
 
+from memagent.session.context.layout import LIMIT_SHARE
 from memagent_train.agents import TOOLS
 from memagent_train.config.sft import load_sft
 from memagent_train.config.toml import read_toml
@@ -22,6 +23,7 @@ from memagent_train.runs.step_cost import step_cost
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 TRAININGS = sorted(path for path in RECIPES.glob("*.toml") if "traces" not in read_toml(path))
+SUPO = "supo-32b.toml"
 WARM_STARTS = sorted(set(RECIPES.glob("*.toml")) - set(TRAININGS))
 LAUNCHERS = sorted((RECIPES / "accelerate").glob("*.yaml"))
 PUBLISHED = [path for path in TRAININGS if path.name.startswith("memagent-")]
@@ -68,7 +70,7 @@ def test_supo_is_the_published_setting_and_reaches_its_first_call(tmp_path: Path
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(chat_settings()))
     shapes: dict[str, Any] = {"vocab_size": 2000, "hidden_size": 64, "num_attention_heads": 4}
     Qwen2Config(**shapes, max_position_embeddings=8192).save_pretrained(tmp_path)
-    config = load_train(RECIPES / "supo-32b.toml", [f"model.path={tmp_path}"])
+    config = load_train(RECIPES / SUPO, [f"model.path={tmp_path}"])
     tools, algorithm = config.agent.tools, config.algorithm
     assert tools is not None
     assert (tools.working_context, tools.max_summaries, tools.max_steps) == (4096, 7, 100)
@@ -80,6 +82,8 @@ def test_supo_is_the_published_setting_and_reaches_its_first_call(tmp_path: Path
     assert (algorithm.beta, algorithm.epsilon_low, algorithm.epsilon_high) == (0.0, 0.2, 0.28)
     assert (config.batch.group_size, config.optimizer.learning_rate) == (8, 1e-6)
     assert rehearse(config)
+    for said in ((RECIPES / name).read_text(encoding="utf-8") for name in ("README.md", SUPO)):
+        assert f"{LIMIT_SHARE} W" in said
 
 
 @pytest.mark.parametrize("recipe", WARM_STARTS, ids=name)

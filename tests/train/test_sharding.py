@@ -9,12 +9,15 @@ import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin
-from tests.train.handmade import distance, groups, policy, trainer
+from safetensors.torch import load_file
+from tests.train.handmade import distance, groups, log_probabilities, policy, trainer, words
 from tests.train.launch import run_two
 from tests.train.reference import Reference
+from tests.train.runs.sampling_server import sampling_server
 from tests.train.sharded_processes import BETA, STEPS
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
+from memagent_train.rollouts import Row
 from memagent_train.sharding import shard_gradients
 
 FSDP2 = {  # what `accelerate launch` makes of recipes/accelerate/fsdp.yaml
@@ -32,7 +35,11 @@ def test_sharded_weights_and_reference_train_as_whole_ones(tmp_path: Path) -> No
     model, out = tmp_path / "model", tmp_path / "sharded"
     policy().save_pretrained(model)
     out.mkdir()
-    run_two(Path(__file__).with_name("sharded_processes.py"), model, out, **FSDP2)
+    words().save_pretrained(model)
+    drawing = {"prompt": [5, 6, 7], "max_tokens": 40, "temperature": 1.0, "top_p": 1.0, "seed": 3}
+    with sampling_server(model) as (server, url):
+        run_two(Path(__file__).with_name("sharded_processes.py"), model, out, url, **FSDP2)
+        (drawn,) = server.draw(drawing)["choices"]
     found = json.loads((out / "found.json").read_text())
     most = found["whole"] * 0.55  # 0.5, and what does not divide evenly
     assert found["held"] <= most
@@ -61,6 +68,13 @@ def test_sharded_weights_and_reference_train_as_whole_ones(tmp_path: Path) -> No
     weights = torch.load(out / "weights.pt")
     for name, value in live.state_dict().items():
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-4)
+    received = load_file(out / "served/model.safetensors")
+    assert received.keys() == weights.keys()
+    assert all(torch.equal(received[name], weights[name]) for name in weights)
+    assert server.history == ["load", 1]
+    reply = Row((5, 6, 7), tuple(drawn["token_ids"]), (), ())
+    said = torch.tensor(drawn["logprobs"]["token_logprobs"])
+    torch.testing.assert_close(said, log_probabilities(live, reply), rtol=0, atol=1e-3)
 
 
 def test_gradients_are_reduced_in_fp32_under_bf16_passes() -> None:

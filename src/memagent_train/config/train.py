@@ -68,6 +68,13 @@ class TrainConfig(Leaf):
     resources: ResourceSettings = ResourceSettings()
 
     @model_validator(mode="after")
+    def _ratio_of_older_weights(self) -> Self:
+        if self.rollout.ahead and "ratio" not in self.algorithm.model_fields_set:
+            truncated = self.algorithm.model_copy(update={"ratio": "truncated"})
+            object.__setattr__(self, "algorithm", truncated)
+        return self
+
+    @model_validator(mode="after")
     def _corrected(self) -> Self:
         check_dtype(self.model, self.lora)
         if self.rollout.ahead and self.algorithm.ratio == "recomputed":

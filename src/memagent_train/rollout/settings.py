@@ -37,7 +37,8 @@ class RolloutSettings(Leaf):
     """Calls in flight per process. Up to four times as many rollouts are at work: some wait for their tools."""
     ahead: bool = False
     """Whether the engine rolls out the next step while this one trains, so that rollouts come from weights one step
-    older. The ratio corrects for that; the first step after a resume isn't behind."""
+    older, never more; `rollouts/steps_behind` logs it. The ratio corrects for that. The first step after a resume, and
+    rollouts that replace a dropped group, aren't behind."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """1 for the model's own log-probs; otherwise the trainer's must be scaled the same way."""
     top_p: float = Field(default=1.0, gt=0, le=1)

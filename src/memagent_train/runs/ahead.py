@@ -11,6 +11,8 @@ from memagent_train.rollouts import Rollout
 class Ahead:
     """At most one step's rollouts, made in a thread of their own. Close it after use.
 
+    So rollouts are one step old at most: they are taken for the step that they were begun for, or dropped.
+
     Whoever starts them takes them before anything else uses the engine or its event loop.
 
     Args:

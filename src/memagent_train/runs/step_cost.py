@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from memagent.budget import DEFAULT_WINDOW
 from memagent.terminal import amount
-from memagent_train.agents import MEMORY
+from memagent_train.agents import MEMORY, TOOLS, AgentSettings
 from memagent_train.config.train import TrainConfig
 from memagent_train.rollout.settings import IN_PROCESS, OWN_WEIGHTS
 from memagent_train.runs.estimate import GIB, HALF, Load, Memory, kv_bytes, memory
 from memagent_train.runs.shapes import Shape, shape_of
+from memagent_train.sessions import SessionSettings
 
 CHUNK_SHARE, MEMORY_SHARE = 5000 / 8192, 1024 / 8192
 """Share of the window, as the published system divides it (arXiv 2507.02259) and `ContextBudget` by default."""
@@ -29,12 +30,12 @@ class StepCost:
     most_rollouts: int
     """With as many refills as dynamic sampling may make."""
     conversations: tuple[int, int] | None
-    """Of all rollouts, at the shortest and the longest length; None if unknown."""
+    """Of all rollouts, at the shortest and the longest length; None if unknown. Retries are not included."""
     tokens: tuple[int, int] | None
     """Maximum prompt and sampled tokens at those lengths."""
     updates: int
     rows: int | None
-    """Conversations per pass of one process, at the longest length."""
+    """Most conversations per pass of one process; None if unknown."""
     window: int
     """Tokens of the longest conversation."""
     memory: Memory | None
@@ -77,17 +78,19 @@ def step_cost(config: TrainConfig) -> StepCost:
     window = given or min(config.rollout.window or DEFAULT_WINDOW, DEFAULT_WINDOW)
     lengths = _lengths(config)
     calls = [_calls(config, window, length) for length in lengths]
-    rows = None
-    if calls:
-        share = calls[-1] * batch.groups * batch.group_size
-        rows = math.ceil(share / (batch.updates * batch.micro_batches))
-        if batch.micro_batch_tokens is not None:
-            rows = min(rows, max(1, batch.micro_batch_tokens // window))
+    conversations = _of_sessions(agent) if agent.use == TOOLS else calls
+    limits: list[int] = []
+    if conversations:
+        share = conversations[-1] * batch.groups * batch.group_size
+        limits.append(math.ceil(share / (batch.updates * batch.micro_batches)))
+    if batch.micro_batch_tokens is not None:
+        limits.append(max(1, batch.micro_batch_tokens // window))
+    rows = min(limits, default=None)
     each = [_tokens(config, window, length, n) for length, n in zip(lengths, calls, strict=True)]
     return StepCost(
         rollouts=rollouts,
         most_rollouts=rollouts * (1 + refills),
-        conversations=_ends([rollouts * one for one in calls]),
+        conversations=_ends([rollouts * one for one in conversations]),
         tokens=_ends([rollouts * one for one in each]),
         updates=batch.updates_per_step,
         rows=rows,
@@ -110,6 +113,15 @@ def _calls(config: TrainConfig, window: int, length: int) -> int:
     chunk = config.agent.chunk_tokens or int(window * CHUNK_SHARE)
     calls = math.ceil(length / chunk) + 1
     return min(calls, config.agent.max_calls or calls)
+
+
+def _of_sessions(agent: AgentSettings) -> list[int]:
+    """Fewest and most conversations of a tool agent: one per stage, and one per summary.
+
+    A summary is asked for in a conversation of its own if the last turn didn't fit its request.
+    """
+    most = 2 * (agent.tools or SessionSettings()).max_summaries + 1
+    return [1, min(most, agent.max_calls or most)]
 
 
 def _tokens(config: TrainConfig, window: int, length: int, calls: int) -> int:

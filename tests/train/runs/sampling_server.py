@@ -27,6 +27,8 @@ class SamplingServer:
 
     def __init__(self, folder: Path) -> None:
         self.history: list[int | str] = []
+        self.drawn: dict[tuple[object, object], int] = {}
+        """The version that each reply was drawn with, by its ids and log-probabilities."""
         self.version = 0
         self.most: int | None = None
         """The version after which no weights are taken."""
@@ -42,6 +44,7 @@ class SamplingServer:
             self.history.append(self.version)
         with self._lock:
             sampled = self._sample(body)
+            self.drawn[sampled.ids, sampled.logprobs] = self.version
             self.drawing -= 1
         choice = {"token_ids": sampled.ids, "finish_reason": sampled.finish.value}
         return {"choices": [choice | {"logprobs": {"token_logprobs": sampled.logprobs}}]}

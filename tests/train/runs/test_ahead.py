@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from tests.train.runs.sampling_server import SamplingServer, sampling_server
 from tests.train.runs.tiny import write_run
 
 from memagent.errors import ConfigError, RequestRefused
+from memagent.tasks import Sample
 from memagent_train.config.train import FREE, TrainConfig, dump_config, load_train
+from memagent_train.rollouts import Rollout
 from memagent_train.runs.checkpoints import mark_complete
 from memagent_train.runs.folder import open_run
 from memagent_train.runs.grpo import train
+from memagent_train.runs.training import Training
 from memagent_train.trainer import RolloutTrainer
 
 STEPS = 3
@@ -49,6 +53,11 @@ def drawn_with(server: SamplingServer) -> list[int]:
     return [version for version, _ in groupby(one for one in server.history if one != "load")]  # pyright: ignore[reportReturnType]
 
 
+async def seldom(answer: str | None, sample: Sample) -> float:
+    """Nothing for three of four samples, so that their groups are replaced."""
+    return 0.0 if sample.index % 4 else float(len(answer or ""))
+
+
 def test_each_step_but_the_first_two_trains_on_weights_that_are_one_step_older(
     settings: Path, server: tuple[SamplingServer, str], tmp_path: Path
 ) -> None:
@@ -62,6 +71,45 @@ def test_each_step_but_the_first_two_trains_on_weights_that_are_one_step_older(
     assert sampler.disturbed == 0
     gaps = [row["logprob_gap/mean"] for row in rows]
     assert gaps[0] < 1e-4 < min(gaps[1:])
+    assert load_train(tmp_path / "out/config.toml").algorithm.ratio == "truncated"
+    assert all(math.isfinite(row[name]) for row in rows for name in ("loss", "grad_norm"))
+
+
+def test_truncated_importance_sampling_is_the_default_ratio(settings: Path) -> None:
+    ahead = overrides("http://x", "rollout.ahead=true")
+    assert load_train(settings, ahead).algorithm.ratio == "truncated"
+    assert load_train(settings, [*ahead, "algorithm.ratio=rollout"]).algorithm.ratio == "rollout"
+    assert load_train(settings, overrides("http://x")).algorithm.ratio == "rollout"
+
+
+def test_no_rollout_is_two_steps_old_also_where_groups_are_replaced_and_after_a_resume(
+    settings: Path,
+    server: tuple[SamplingServer, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampler, url = server
+    ages: dict[int, list[int]] = {}
+    log = Training.log_rollouts
+
+    def look(
+        training: Training, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]
+    ) -> None:
+        rows = [row for rollout in rollouts for row in rollout.rows]
+        drawn = [sampler.drawn[row.response_ids, row.logprobs] for row in rows]
+        # The server has the weights that this step begins with.
+        ages[step] = sorted({sampler.version - version for version in drawn})
+        log(training, step, rollouts, advantages)
+
+    monkeypatch.setattr(Training, "log_rollouts", look)
+    more = ["rollout.ahead=true", "algorithm.dynamic_sampling=true"]
+    more.append("reward.use=tests.train.runs.test_ahead:seldom")
+    for steps in (2, 4):
+        given = overrides(url, *more, f"optimizer.steps={steps}")
+        train(load_train(settings, given), tmp_path / "out")
+    assert ages == {1: [0], 2: [0, 1], 3: [0], 4: [0, 1]}
+    assert [row["rollouts/steps_behind"] for row in figures(tmp_path / "out")] == [0, 1, 0, 1]
+    assert sampler.disturbed == 0
 
 
 def test_evaluations_do_not_enter_the_figures_of_the_step_after(

@@ -67,15 +67,45 @@ def test_an_agent_of_ones_own_cannot_be_planned(tmp_path: Path) -> None:
     assert lines["conversations per pass"] == "unknown"
 
 
-def test_a_tool_agents_window_is_its_working_context(tmp_path: Path) -> None:
+def cost_of_games(tmp_path: Path, *overrides: str) -> StepCost:
     file = tmp_path / "train.toml"
     game = 'kind = "game"\ngames = ["deck"]'
-    tools = 'use = "tools"\ntools = { working_context = 4096 }'
-    text = QWEN.partition("[agent]")[0].replace(
-        'kind = "hotpotqa"\nlengths = [10_000, 30_000]', game
+    tools = 'use = "tools"\ntools = { working_context = 4096, max_summaries = 3 }'
+    head, _, tail = QWEN.replace('kind = "hotpotqa"\nlengths = [10_000, 30_000]', game).partition(
+        "[agent]"
     )
-    file.write_text(f"{text}\n[agent]\n{tools}\n")
-    assert step_cost(load_train(file)).window == 4096
+    file.write_text(f"{head}[agent]\n{tools}\n[batch]{tail.partition('[batch]')[2]}")
+    return step_cost(load_train(file, overrides))
+
+
+def test_a_session_has_a_conversation_per_summary_and_one_more_for_each(tmp_path: Path) -> None:
+    found = cost_of_games(tmp_path)
+    assert found.window == 4096
+    # Four stages, and three summaries whose request left out the last turn
+    assert found.conversations == (32, 32 * 7)
+    assert found.rows == 14  # 224 conversations in two updates of eight passes
+    assert found.tokens is None
+    assert cost_of_games(tmp_path, "agent.max_calls=4").conversations == (32, 32 * 4)
+
+
+def test_a_tool_agents_pass_is_planned_with_what_its_tokens_let_in(tmp_path: Path) -> None:
+    one, six, all_of_them = (
+        cost_of_games(tmp_path, f"batch.micro_batch_tokens={tokens}")
+        for tokens in (4_096, 25_000, 80_000)
+    )
+    assert (one.rows, six.rows, all_of_them.rows) == (1, 6, 14)
+    assert one.memory
+    assert six.memory
+    assert six.memory.activations == 6 * one.memory.activations
+
+
+def test_where_no_number_of_conversations_is_known_the_tokens_of_a_pass_are_planned(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "train.toml"
+    file.write_text(QWEN.split("[agent]")[0] + '[agent]\nuse = "mine:agent"\n')
+    found = step_cost(load_train(file, ["batch.micro_batch_tokens=25_000"]))
+    assert found.rows == 25_000 // 8192
 
 
 def test_calls_end_at_their_limit(tmp_path: Path) -> None:
