@@ -154,10 +154,8 @@ def describe_problem(error: ValidationError) -> str:
     """The first validation error, as part of a sentence: "window must be greater than 0, got 0"."""
     problem = error.errors(include_url=False)[0]
     where = re.sub(r"\.constrained-int$", "", ".".join(map(str, problem["loc"])))  # of a union
-    if problem["type"] == "missing":
-        return f"{where} is missing"
-    if problem["type"] == "extra_forbidden":
-        return f"{where} is unknown"
+    if end := {"missing": "is missing", "extra_forbidden": "is unknown"}.get(problem["type"]):
+        return f"{where} {end}"
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     what = re.sub(r"^\w+ should ", "must ", what).partition(", unable to parse")[0]
     subject = f"{where} " if what.startswith("must ") else f"{where}: "
