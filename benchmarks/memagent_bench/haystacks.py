@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -16,13 +14,13 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
+from memagent.cli.needle import book
 from memagent.documents import open_document
 from memagent.errors import ConfigError
 from memagent.threads import run_sync
 from memagent.tokens import TokenCounter
 from memagent_bench.filler import Filler
 
-BOOK = "samples/war_and_peace.txt.gz"
 BOOK_NAME = "War and Peace (public domain, for lack of RULER's essays)"
 _PARAGRAPH = regex.compile(r"\n\s*\n")
 _ENDS = regex.compile(r"[.!?…。！？]")
@@ -140,8 +138,7 @@ def essays(paths: tuple[Path, ...], counter: TokenCounter) -> Filler:
         ConfigError: there is no sentence in them.
     """
     if not paths:
-        packed = resources.files("memagent").joinpath(BOOK).read_bytes()
-        return Filler(BOOK_NAME, sentences(gzip.decompress(packed).decode()), " ", counter)
+        return Filler(BOOK_NAME, sentences(book()), " ", counter)
     texts = [_read(path) for path in paths]
     digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
     name = f"{', '.join(path.name for path in paths)} (sha256 {digest})"

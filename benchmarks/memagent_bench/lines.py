@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS
+from memagent.texts import describe_problem
 from memagent_bench.judge import QA_TASKS
 from memagent_bench.published import RULER_TASKS
 from memagent_bench.suites import one_of
@@ -127,10 +128,7 @@ def _parse(
         name = scorer or line.scorer or _scorer_of(line, task)
         # Now, and not once a model has answered: the scorer may be unable to use a reference.
         SCORERS[one_of(name, SCORERS, "scorer")]("", line.outputs)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the line"
-        raise ConfigError(f"{str(path)!r}, line {number}: {where}: {first['msg']}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{str(path)!r}, line {number}: {error}") from error
+    except (ValidationError, ConfigError) as error:
+        why = describe_problem(error) if isinstance(error, ValidationError) else error
+        raise ConfigError(f"{str(path)!r}, line {number}: {why}") from error
     return line, task, name

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import time
 from collections.abc import Iterator
-from importlib import resources
 
 from tokenizers import Tokenizer
 
 from memagent.chunking import Chunker, chunk_text
+from memagent.cli import needle
 from memagent.prompts import Neutraliser, PromptSet
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf.measure import Row
@@ -22,8 +21,7 @@ SLICE = 10_000_000
 
 def book(chars: int | None = None) -> str:
     """The shipped novel; over and over where more characters are wanted than it has."""
-    packed = resources.files("memagent").joinpath("samples/war_and_peace.txt.gz").read_bytes()
-    novel = gzip.decompress(packed).decode()
+    novel = needle.book()
     return novel if chars is None else (novel * (chars // len(novel) + 1))[:chars]
 
 

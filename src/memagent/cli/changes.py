@@ -47,22 +47,17 @@ def mark_changes(old: str, new: str) -> list[tuple[str, bool]]:
     """The new text in parts, each with whether it is new; joined, they give the text back."""
     parts = sentences(new)
     before, after = ([part.strip() for part in some] for some in (sentences(old), parts))
-    found: list[tuple[str, bool]] = []
-    for kind, _, _, k, m in opcodes(before, after):
-        found += [(part, kind != "equal") for part in parts[k:m]]
-    return found
+    found = opcodes(before, after)
+    return [(part, kind != "equal") for kind, _, _, k, m in found for part in parts[k:m]]
 
 
 def words(change: Change) -> Iterator[tuple[str, str]]:
     """A rewritten sentence word by word: `("=" | "-" | "+", text)`."""
     before, after = WORDS.findall(change.removed), WORDS.findall(change.added)
     for kind, i, j, k, m in opcodes(before, after):
-        if kind == "equal":
-            yield "=", "".join(before[i:j])
-            continue
         if i < j:
-            yield "-", "".join(before[i:j])
-        if k < m:
+            yield "=" if kind == "equal" else "-", "".join(before[i:j])
+        if k < m and kind != "equal":
             yield "+", "".join(after[k:m])
 
 

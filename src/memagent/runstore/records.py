@@ -61,10 +61,8 @@ def flatten(fields: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     """The fields, nested ones under paths such as `budget.memory`."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
-        if isinstance(value, dict):
-            flat |= flatten(cast("dict[str, Any]", value), f"{within}{name}.")
-        else:
-            flat[within + name] = value
+        path, inner = within + name, cast("dict[str, Any]", value)
+        flat |= flatten(inner, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
 
 

@@ -18,6 +18,7 @@ from memagent.messages import ChatRequest, Message, Sampling
 from memagent.models.base import ChatModel
 from memagent.prompts import UnusableReply
 from memagent.prompts.reply import visible
+from memagent.runstore import list_differences
 from memagent.tasks import SCORERS
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
@@ -226,14 +227,9 @@ def _open(out: Path, header: Header) -> tuple[RawIOBase, dict[int, Tried]]:
 
 
 def _compare(out: Path, before: Header, now: Header) -> None:
-    changed = [
-        f"{name} was {old!r}, is {new!r}"
-        for (name, old), (_, new) in zip(before, now, strict=True)
-        if old != new
-    ]
-    if changed:
+    if changed := list_differences(dict(before), dict(now)):
         raise DataError(
-            f"{str(out)!r} was made with different settings ({'; '.join(changed)}): name another file"
+            f"{str(out)!r} was made with different settings ({changed}): name another file"
         )
 
 

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from memagent.errors import ConfigError
+from memagent_engines.lora import SETTINGS as ADAPTER
 from memagent_engines.lora import WEIGHTS
 from memagent_engines.transformers.adapter import check_base
 from memagent_engines.transformers.loading import check_whole
@@ -20,7 +21,6 @@ from memagent_train.runs.faults import first_line
 if TYPE_CHECKING:
     from peft import LoraConfig, PeftModel
 
-ADAPTER = "adapter_config.json"
 Tokenizer: TypeAlias = Any
 """A `PreTrainedTokenizerBase`; its methods are resolved at run time, so types don't help much."""
 # Progress bars of loading and saving, and warnings about tied weights, would clutter the progress lines.
