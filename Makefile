@@ -111,7 +111,7 @@ train-gpu: smol ## See that GRPO, SUPO, a server's rollouts and FSDP2 run on GPU
 	PYTHONPATH=benchmarks $(TRAIN)/python -m tests.train.measure_gpu --gpus $(or $(GPUS),1) $(if $(DRY),--dry-run) \
 	    $(if $(MODEL),--model $(MODEL))
 
-supo: $(STAMP_TRAIN) ## Train a tiny policy to write summaries by the rewards of answers, and beside it with them frozen (an hour; OUT=build/draws, SEEDS=0, ONLY=ARMS, LARGE=1 for 0.5M weights)
+supo: $(STAMP_TRAIN) ## Train a tiny policy to write summaries by the rewards of answers, and beside it the other arms (4 to 17 minutes an arm and seed; OUT=build/draws, SEEDS=0, ONLY=ARMS, LARGE=1 for 0.5M weights)
 	OMP_NUM_THREADS=1 PYTHONPATH=experiments:benchmarks $(TRAIN)/python -m memagent_draws \
 	    --out $(or $(OUT),build/draws) --seeds $(or $(SEEDS),0) $(if $(ONLY),--only $(ONLY)) $(if $(LARGE),--large)
 
