@@ -49,8 +49,8 @@ class EngineGap:
             raise EngineMismatch(
                 f"the trainer's log-probabilities of step {step} differ from the sampling engine's by "
                 f"{mean:.3f} per token, but the limit is {self._largest}: the engine has other weights (like a "
-                f"restarted server, or with rollout.ahead and too high a learning rate), or uses another "
-                f"temperature than it reports (vLLM needs "
+                f"restarted server, an adapter on another base, or with rollout.ahead and too high a learning rate), "
+                f"or uses another temperature than it reports (vLLM needs "
                 f"--logprobs-mode processed_logprobs). Run the same command again: it reloads the weights of the last "
                 f"checkpoint"
             )

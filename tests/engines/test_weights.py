@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.engines import commands, venvs
 from tests.engines.fixtures import StartServer
 from tests.engines.servers import EngineServer
 
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, RequestRefused
 from memagent.messages import FinishReason, Sampling
 from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollout.served import ServedSampler
@@ -54,13 +56,13 @@ def trainable(
 
 
 def start_trainable(
-    request: pytest.FixtureRequest, start_server: StartServer, folder: Path
+    request: pytest.FixtureRequest, start_server: StartServer, folder: Path, *flags: str
 ) -> EngineServer:
     return start_server(
         window=WINDOW,
         # What comes last counts.
-        flags=(MODEL_FLAG[str(request.config.getoption("--engine"))], str(folder)),
-        variables={"VLLM_SERVER_DEV_MODE": "1"},
+        flags=(MODEL_FLAG[str(request.config.getoption("--engine"))], str(folder), *flags),
+        variables={"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"},
     )
 
 
@@ -101,6 +103,54 @@ async def test_log_probabilities_are_those_of_the_weights_that_were_loaded_last(
     finally:
         await sampler.load(folders[0])
         await sampler.aclose()
+
+
+async def test_log_probabilities_are_those_of_an_adapter_or_weights_in_bfloat16(
+    request: pytest.FixtureRequest,
+    start_server: StartServer,
+    folders: tuple[Path, Path],
+    tmp_path: Path,
+) -> None:
+    base, engine = folders[1], str(request.config.getoption("--engine"))
+    run(engine, "variants.py", str(base), str(tmp_path))
+    flags = ("--enable-lora", "--max-lora-rank", "8") if engine == "vllm" else ()
+    server = start_trainable(request, start_server, base, *flags)
+    sampler = sampler_of(server)
+    try:
+        if engine == "vllm":
+            await adapted(server, sampler, tmp_path)
+        else:  # on GPUs only
+            with pytest.raises(RequestRefused, match=r"not enabled.*rollout\.weights = 'model'"):
+                await sampler.load(tmp_path / "adapter")
+        await sampler.load(tmp_path / "bfloat16")
+        drawn = (await several(sampler))[0]
+        half = forward(server, tmp_path / "bfloat16", drawn)
+        assert drawn.logprobs == pytest.approx(half, abs=CLOSE)
+        assert half != forward(server, base, drawn)
+    finally:
+        await sampler.aclose()
+        server.stop()
+
+
+async def adapted(server: EngineServer, sampler: ServedSampler, folder: Path) -> None:
+    """Draws with an adapter, also once the server has forgotten it, as a restarted one has."""
+    for _ in range(2):
+        await sampler.load(folder / "adapter")
+        drawn = await several(sampler)
+        merged = forward(server, folder / "merged", drawn[0])
+        assert drawn[0].logprobs == pytest.approx(merged, abs=CLOSE)
+        unlike = forward(server, folder / "bfloat16", drawn[0])
+        assert drawn[0].logprobs != pytest.approx(unlike, abs=0.1)
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            gone = await http.post("/unload_lora_adapter", json={"lora_name": "adapter"})
+            assert gone.is_success
+        assert await several(sampler) == drawn
+    for name in ("second", "third"):
+        shutil.copytree(folder / "adapter", folder / name)
+        await sampler.load(folder / name)
+    async with httpx.AsyncClient(base_url=server.url) as http:
+        listed = (await http.get("/models")).json()["data"]
+    assert {one["id"] for one in listed} == {server.model, "third"}
 
 
 async def test_each_of_two_servers_gets_the_weights(

@@ -9,6 +9,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin
+from peft import PeftModel
 from safetensors.torch import load_file
 from tests.train.handmade import distance, groups, log_probabilities, policy, trainer, words
 from tests.train.launch import run_two
@@ -75,6 +76,28 @@ def test_sharded_weights_and_reference_train_as_whole_ones(tmp_path: Path) -> No
     reply = Row((5, 6, 7), tuple(drawn["token_ids"]), (), ())
     said = torch.tensor(drawn["logprobs"]["token_logprobs"])
     torch.testing.assert_close(said, log_probabilities(live, reply), rtol=0, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+def test_sharded_weights_are_sent_whole_and_an_adapter_alone(tmp_path: Path) -> None:
+    run_two(Path(__file__).with_name("sent_processes.py"), tmp_path, **FSDP2)
+    (adapter,) = (tmp_path / "adapter").iterdir()
+    whole = torch.load(tmp_path / "whole.pt")
+    weights = load_file(adapter / "adapter_model.safetensors")
+    assert len(weights) == sum("lora_" in name for name in whole) > 0
+    for name, weight in weights.items():
+        assert torch.equal(weight, whole[name.replace(".weight", ".default.weight")])
+    base: Any = policy()
+    merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload().state_dict()  # pyright: ignore[reportCallIssue]
+    sent, half = (
+        load_file(tmp_path / kind / "model.safetensors") for kind in ("model", "bfloat16")
+    )
+    assert any(
+        not torch.equal(weight, policy().state_dict()[name]) for name, weight in sent.items()
+    )
+    for name, weight in sent.items():
+        torch.testing.assert_close(weight, merged[name])
+        assert torch.equal(half[name], weight.to(torch.bfloat16))
 
 
 def test_gradients_are_reduced_in_fp32_under_bf16_passes() -> None:

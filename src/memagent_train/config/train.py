@@ -37,6 +37,7 @@ FREE = (
     "rollout.engine_settings",
     "rollout.max_batch",
     "rollout.max_batch_tokens",
+    "rollout.weights",
     "reward.workers",
     "evaluation",
     "checkpoints",
@@ -81,6 +82,10 @@ class TrainConfig(Leaf):
             raise ConfigError(
                 "algorithm.ratio='recomputed' doesn't correct rollouts for older weights, which rollout.ahead=true "
                 "brings: use 'truncated' or 'rollout'"
+            )
+        if self.rollout.weights == "adapter" and self.lora is None:
+            raise ConfigError(
+                "rollout.weights='adapter' needs an adapter to train: add [lora], or use 'model' or 'bfloat16'"
             )
         if self.lora is not None and self.lora.dropout:
             raise ConfigError(

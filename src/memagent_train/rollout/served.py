@@ -13,17 +13,17 @@ from memagent.messages import Message, Sampling
 from memagent.models.retry import patiently
 from memagent.models.router import Router
 from memagent.threads import in_thread
-from memagent_engines.in_process import find_weights
 from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollout.remote import RemoteSampler
-from memagent_train.rollout.server import CLIP, RolloutServer
+from memagent_train.rollout.server import CLIP, RolloutServer, Sent
 from memagent_train.rollout.server_dialects import DIALECTS, Engine
 
 
 class ServedSampler(RemoteSampler):
     """Samples from vLLM or SGLang servers, which get the trainer's weights through a folder that all can read.
 
-    vLLM must run with `VLLM_SERVER_DEV_MODE=1`, and with `--logprobs-mode processed_logprobs` if the
+    vLLM must run with `VLLM_SERVER_DEV_MODE=1` (for adapters with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1` and
+    `--enable-lora` instead), and with `--logprobs-mode processed_logprobs` if the
     temperature isn't 1 (otherwise its log-probabilities ignore it).
 
     Args:
@@ -71,13 +71,16 @@ class ServedSampler(RemoteSampler):
         ]
         self._router = Router(self._servers)
         self._name = ", ".join(server.name for server in self._servers)
+        self.sent: Sent | None = None
+        """The latest weights that were loaded."""
         self.lost: list[int] = []
         """Places of the servers that could not be reached when the latest weights were loaded."""
 
-    def serves(self, folder: Path) -> None:
+    def serves(self, weights: Sent) -> None:
         """Records which weights the servers have, after another process had them load it, except those in `lost`."""
+        self.sent = weights
         for place, server in enumerate(self._servers):
-            server.weights = folder.absolute()
+            server.weights = weights
             if place in self.lost:
                 server.lose()
 
@@ -116,27 +119,29 @@ class ServedSampler(RemoteSampler):
     async def load(self, folder: Path) -> None:
         """Makes all servers load the weights from a folder that they can read. No request may be in flight.
 
+        A folder that peft wrote has an adapter for the weights that the servers started with. They know it by the
+        folder's name, so another adapter needs another name.
+
         Once all have had weights, one that can't be reached is left out: it gets them when it is back. If none can be
         reached, they are waited for. On a CPU, vLLM keeps the old output layer if it is tied to the embedding.
 
         Raises:
             ConfigError: the folder has no weights (vLLM would crash).
-            ModelError: a server can't be reached, can't load them, or has no such endpoint (vLLM outside development
-                mode).
+            ModelError: a server can't be reached, can't load them, or isn't started so that it can.
         """
-        whole = await in_thread(find_weights, folder)
+        weights = await in_thread(Sent.find, folder)
         if all(server.weights for server in self._servers):
-            await patiently(partial(self._load, whole, needed=1), name=self._name)
+            await patiently(partial(self._load, weights, needed=1), name=self._name)
         else:
-            await self._load(whole, needed=len(self._servers))
+            await self._load(weights, needed=len(self._servers))
 
     async def aclose(self) -> None:
         """Closes the connections of this event loop."""
         for server in self._servers:
             await server.aclose()
 
-    async def _load(self, folder: Path, needed: int) -> None:
-        loads = (server.load(folder) for server in self._servers)
+    async def _load(self, weights: Sent, needed: int) -> None:
+        loads = (server.load(weights) for server in self._servers)
         failures = await asyncio.gather(*loads, return_exceptions=True)
         away = [isinstance(one, (ConnectionFailed, RequestTimeout)) for one in failures]
         enough = away.count(False) >= needed
@@ -144,4 +149,4 @@ class ServedSampler(RemoteSampler):
             if failure is not None and not (gone and enough):
                 raise failure
         self.lost = [place for place, gone in enumerate(away) if gone]
-        self.serves(folder)
+        self.serves(weights)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -23,10 +25,38 @@ from memagent.models.dialects import DIALECTS as CHAT_DIALECTS
 from memagent.models.openai_client import KEEP_SECONDS, Clients
 from memagent.models.server import Server
 from memagent.models.sharing import PerLoop
+from memagent_engines.in_process import find_weights
+from memagent_engines.lora import SETTINGS
 from memagent_train.rollout.server_dialects import Dialect, Engine
 
 CLIP = 300
 """Characters kept of a server's message."""
+LOADED = re.compile("already (been )?loaded")
+"""What a server says of an adapter that it has, such as from another process of the training."""
+ADAPTERS = (
+    "To take adapters, vLLM must run with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, --enable-lora and --max-lora-rank, "
+    "SGLang with --enable-lora, --max-lora-rank and --lora-target-modules; or set rollout.weights = 'model', which "
+    "sends them merged"
+)
+
+
+class Sent(NamedTuple):
+    """Weights that servers are sent."""
+
+    folder: Path
+    """Its absolute path, the same for all."""
+    adapter: str | None = None
+    """The name at servers of the adapter in it; None for whole weights."""
+
+    @classmethod
+    def find(cls, folder: Path) -> Sent:
+        """What a folder has. Blocks.
+
+        Raises:
+            ConfigError: it has no weights (vLLM would crash).
+        """
+        whole = find_weights(folder)
+        return cls(whole, whole.name if (whole / SETTINGS).is_file() else None)
 
 
 class RolloutServer(Server):
@@ -60,17 +90,24 @@ class RolloutServer(Server):
                 limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_SECONDS),
             )
         )
-        self.weights: Path | None = None
-        """The folder of the weights that it should have; None for those that it started with."""
+        self.weights: Sent | None = None
+        """The weights that it should have; None for those that it started with."""
         self._losses = self._restored = 0
         self._restoring = PerLoop(asyncio.Lock)
 
-    async def load(self, folder: Path) -> None:
-        """Makes it load the weights from an absolute path.
+    async def load(self, weights: Sent) -> None:
+        """Makes it load weights.
 
         Raises:
-            ModelError: it can't be reached, can't load them, or has no such endpoint (vLLM outside development mode).
+            ModelError: it can't be reached, can't load them, or isn't started so that it can.
         """
+        if weights.adapter is None:
+            await self._load_whole(weights.folder)
+        else:
+            await self._load_adapter(weights.folder, weights.adapter)
+        self.weights = weights
+
+    async def _load_whole(self, folder: Path) -> None:
         for path, body in self._dialect.load(str(folder)):
             try:
                 reply = await self._send(path, body)
@@ -80,7 +117,24 @@ class RolloutServer(Server):
                 ) from error
             if reply.get("success") is False:
                 raise ServerFailed(f"{self.name}: {path}: {str(reply)[:CLIP]}")
-        self.weights = folder
+
+    async def _load_adapter(self, folder: Path, name: str) -> None:
+        path = self._dialect.adapters
+        try:
+            await self._request(
+                f"{path}load_lora_adapter", {"lora_name": name, "lora_path": str(folder)}
+            )
+        except (RequestRefused, ServerFailed) as error:
+            if not LOADED.search(str(error)):
+                raise type(error)(f"{error}. {ADAPTERS}") from error
+        before = self._adapter
+        if before not in (None, name):
+            with suppress(RequestRefused):  # a new process hasn't it
+                await self._request(f"{path}unload_lora_adapter", {"lora_name": before})
+
+    @property
+    def _adapter(self) -> str | None:
+        return self.weights.adapter if self.weights else None
 
     def lose(self) -> None:
         """Notes that it may have other weights by now than it should."""
@@ -92,6 +146,7 @@ class RolloutServer(Server):
         Raises:
             ModelError: it can't be reached, or refuses.
         """
+        refused = False
         while True:
             async with self._restoring.get():
                 if self._restored < self._losses and self.weights is not None:
@@ -99,11 +154,19 @@ class RolloutServer(Server):
                     await self.load(self.weights)
                     self._restored = losses
             losses = self._losses
+            adapter = self._adapter
+            named = body | {self._dialect.adapter: adapter} if adapter else body
             try:
-                reply = await self._send(self._dialect.path, body)
+                reply = await self._send(self._dialect.path, named)
             except ConnectionFailed:
                 self.lose()
                 raise
+            except RequestRefused as error:
+                if refused or not adapter or adapter not in str(error):
+                    raise
+                refused = True
+                self.lose()  # a new process, which hasn't the adapter
+                continue
             if losses == self._losses:
                 return reply
             # Another request failed meanwhile: this reply may be from a new process with its initial weights.
@@ -115,6 +178,18 @@ class RolloutServer(Server):
             await client.aclose()
 
     async def _send(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        response = await self._request(path, body)
+        if not response.content:
+            return {}
+        try:
+            reply = response.json()
+        except ValueError as error:
+            raise BadResponse(
+                f"{self.name}: {path}: {response.text[:CLIP]!r} is not JSON"
+            ) from error
+        return reply if isinstance(reply, dict) else {"reply": reply}
+
+    async def _request(self, path: str, body: dict[str, Any]) -> httpx.Response:
         try:
             response = await self._http.get().post(path, json=body)
         except httpx.TimeoutException as error:
@@ -127,15 +202,7 @@ class RolloutServer(Server):
             raise _choose_error(response.status_code)(
                 f"{self.name}: {path}: {response.status_code} {response.text[:CLIP]}"
             )
-        if not response.content:
-            return {}
-        try:
-            reply = response.json()
-        except ValueError as error:
-            raise BadResponse(
-                f"{self.name}: {path}: {response.text[:CLIP]!r} is not JSON"
-            ) from error
-        return reply if isinstance(reply, dict) else {"reply": reply}
+        return response
 
 
 def _choose_error(status: int) -> type[ModelError]:

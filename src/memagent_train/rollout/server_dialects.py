@@ -1,4 +1,4 @@
-"""The requests that servers of each kind take: ids in, ids and log-probabilities out, and new weights."""
+"""The requests that servers of each kind take: ids in, ids and log-probabilities out, new weights and adapters."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ class Dialect:
     read: Callable[[Mapping[str, Any]], Sampled]
     load: Callable[[str], Sequence[tuple[str, dict[str, Any]]]]
     """A folder -> the requests, in order, that load its weights."""
+    adapters: str
+    """Path of the endpoints that load and unload adapters."""
+    adapter: str
+    """The field of a completion's body that names its adapter."""
 
 
 def _ask_vllm(
@@ -93,6 +97,8 @@ DIALECTS: dict[Engine, Dialect] = {
             ),
             ("/reset_prefix_cache", {}),
         ],
+        adapters="/v1/",
+        adapter="model",
     ),
     "sglang": Dialect(
         path="/generate",
@@ -101,5 +107,7 @@ DIALECTS: dict[Engine, Dialect] = {
         load=lambda folder: [
             ("/update_weights_from_disk", {"model_path": folder, "flush_cache": True})
         ],
+        adapters="/",
+        adapter="lora_path",
     ),
 }

@@ -10,6 +10,7 @@ from memagent.errors import ConfigError
 from memagent.messages import Leaf, Sampling
 
 InProcess = Literal["vllm-engine", "sglang-engine"]
+Weights = Literal["model", "bfloat16", "adapter"]
 Engine = Literal["padded", "continuous", "vllm", "sglang", InProcess]
 SERVERS = ("vllm", "sglang")
 IN_PROCESS: tuple[str, ...] = get_args(InProcess)
@@ -39,6 +40,10 @@ class RolloutSettings(Leaf):
     """Whether the engine rolls out the next step while this one trains, so that rollouts come from weights one step
     older, never more; `rollouts/steps_behind` logs it. The ratio corrects for that. The first step after a resume, and
     rollouts that replace a dropped group, aren't behind."""
+    weights: Weights | None = None
+    """What an engine with weights of its own is sent: all of them as in `model.dtype` (`model`) or in `bfloat16`, with
+    an adapter merged, or the `adapter` of `[lora]` alone. Default: servers get an adapter if one is trained, else
+    bfloat16 if passes use it; an engine beside the trainer gets `model`."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """1 for the model's own log-probs; otherwise the trainer's must be scaled the same way."""
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -71,6 +76,16 @@ class RolloutSettings(Leaf):
             raise ConfigError(
                 f"ahead=true needs weights of its own, but engine={self.engine!r} generates with those in training: "
                 f"leave ahead out, or use one of {', '.join(OWN_WEIGHTS)}"
+            )
+        if self.weights is not None and self.engine not in OWN_WEIGHTS:
+            raise ConfigError(
+                f"weights={self.weights!r} are sent to no engine={self.engine!r}, which generates with those in "
+                f"training: leave weights out, or use one of {', '.join(OWN_WEIGHTS)}"
+            )
+        if self.weights == "adapter" and not served:
+            raise ConfigError(
+                f"weights='adapter' needs a server ({', '.join(SERVERS)}), but engine={self.engine!r} runs beside the "
+                f"trainer: leave weights out, and it gets the adapter merged"
             )
         if self.engine_settings and self.engine not in IN_PROCESS:
             raise ConfigError(

@@ -9,10 +9,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import DistributedType, broadcast_object_list, is_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from transformers import PreTrainedModel
 
 from memagent_engines.transformers.sampler import end_ids, window_of
@@ -21,7 +23,7 @@ from memagent_train.rollout.in_process import EngineSampler
 from memagent_train.rollout.remote import RemoteSampler
 from memagent_train.rollout.sampler import MeteredSampler, Sampler
 from memagent_train.rollout.served import ServedSampler
-from memagent_train.rollout.settings import RolloutSettings
+from memagent_train.rollout.settings import RolloutSettings, Weights
 from memagent_train.runs.policy import Tokenizer
 
 
@@ -47,13 +49,15 @@ def open_sampler(
             api_key=os.environ.get(KEY),
         )
     if settings.engine in ("vllm-engine", "sglang-engine"):
+        own = str(model.dtype).removeprefix("torch.")
+        dtype = "bfloat16" if settings.weights == "bfloat16" else own
         return EngineSampler(
             settings.engine,
             tokenizer,
             end_ids(model, tokenizer),
             window=settings.window or window_of(model),
             # Else vLLM would round float32.
-            settings={"dtype": str(model.dtype).removeprefix("torch."), **settings.engine_settings},
+            settings={"dtype": dtype, **settings.engine_settings},
         )
     window, rows = settings.window, settings.max_batch
     if settings.engine == "continuous":
@@ -74,13 +78,16 @@ class Served:
     Args:
         sampler: asks the engine.
         folder: where the weights go; its content is replaced.
+        weights: what is sent, see `RolloutSettings.weights`.
     """
 
-    def __init__(self, sampler: RemoteSampler, folder: Path) -> None:
-        self._sampler, self._folder = sampler, folder
+    def __init__(
+        self, sampler: RemoteSampler, folder: Path, weights: Weights | None = None
+    ) -> None:
+        self._sampler, self._folder, self._weights = sampler, folder, weights
 
     def send(self, trainer: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """Writes the weights (with an adapter merged) and makes the engine load them. Blocks.
+        """Writes the weights and makes the engine load them. Blocks.
 
         Args:
             trainer: a `Trainer`; all processes call this at the same time.
@@ -91,23 +98,61 @@ class Served:
             OSError: they can't be written.
         """
         accelerator = trainer.accelerator
+        if accelerator.is_main_process:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        weights = self._weights or self._choose(trainer)
+        if weights == "adapter":
+            folder = self._write_adapter(trainer)
+        else:
+            folder = self._write_whole(trainer, torch.bfloat16 if weights == "bfloat16" else None)
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            loop.run_until_complete(self._sampler.load(folder))
+        accelerator.wait_for_everyone()
+        if isinstance(self._sampler, ServedSampler):
+            of_all = broadcast_object_list([self._sampler.lost, self._sampler.sent])
+            if not accelerator.is_main_process:
+                self._sampler.lost, sent = of_all
+                self._sampler.serves(sent)
+
+    def _choose(self, trainer: Any) -> Weights:
+        """What loses nothing that the trainer's own passes keep."""
+        if not isinstance(self._sampler, ServedSampler):
+            return "model"
+        if is_peft_model(trainer.accelerator.unwrap_model(trainer.model)):
+            return "adapter"
+        return "bfloat16" if trainer.accelerator.mixed_precision == "bf16" else "model"
+
+    def _write_whole(self, trainer: Any, dtype: torch.dtype | None) -> Path:
+        accelerator = trainer.accelerator
         model = accelerator.unwrap_model(trainer.model)
         with adapter_merged(model) as adapted:
             state = accelerator.get_state_dict(trainer.model_wrapped)
             if accelerator.is_main_process:
                 base = model.get_base_model() if adapted else model
-                shutil.rmtree(self._folder, ignore_errors=True)
-                base.save_pretrained(
-                    self._folder, state_dict=_strip_adapter(state) if adapted else state
-                )
-        accelerator.wait_for_everyone()
+                state = _strip_adapter(state) if adapted else state
+                base.save_pretrained(self._folder, state_dict=_cast(state, dtype))
+        return self._folder
+
+    def _write_adapter(self, trainer: Any) -> Path:
+        """Gathers nothing else, unless DeepSpeed shards the weights."""
+        accelerator = trainer.accelerator
+        folder = self._folder / f"adapter-{uuid4().hex}"  # its name at the engine, see `load`
+        if accelerator.distributed_type is DistributedType.DEEPSPEED:
+            state = accelerator.get_state_dict(trainer.model_wrapped)
+        else:
+            only = StateDictOptions(
+                full_state_dict=True, cpu_offload=True, ignore_frozen_params=True
+            )
+            state = get_model_state_dict(trainer.model_wrapped, options=only)
         if accelerator.is_main_process:
-            loop.run_until_complete(self._sampler.load(self._folder))
-        accelerator.wait_for_everyone()
-        if isinstance(self._sampler, ServedSampler):
-            (self._sampler.lost,) = broadcast_object_list([self._sampler.lost])
-            if not accelerator.is_main_process:
-                self._sampler.serves(self._folder)
+            accelerator.unwrap_model(trainer.model).save_pretrained(
+                folder,
+                state_dict=state,
+                selected_adapters=["default"],  # TRL's reference is another one
+                save_embedding_layers=False,  # else peft looks for the base on the hub
+            )
+        return folder
 
 
 @contextmanager
@@ -129,6 +174,17 @@ def adapter_merged(model: torch.nn.Module) -> Generator[bool]:
             layer.unmerge()
         for weight, before in frozen:
             weight.data.copy_(before)
+
+
+def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str, torch.Tensor]:
+    """The same weights in another dtype, off the device; those that are tied stay so."""
+    if dtype is None:
+        return state
+    cast: dict[int, torch.Tensor] = {}
+    for one in state.values():
+        if one.is_floating_point() and one.data_ptr() not in cast:
+            cast[one.data_ptr()] = one.to("cpu", dtype)
+    return {name: cast.get(one.data_ptr(), one) for name, one in state.items()}
 
 
 def _strip_adapter(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -129,14 +129,17 @@ class Training:
         return f"{prompts.name}:{prompts.hash}", prompts.source
 
     def _model(self) -> PreTrainedModel:
-        """The model to train; or the trained one, if only an evaluation is left to do."""
-        if self.done and self.newest is not None:
+        """The model to train; or the trained one, if only an evaluation is left to do, without an adapter."""
+        if self.done and self.newest is not None and self.config.lora is None:
             return with_checkpoint(self.config.model, self.newest.path)
         return load_model(self.config.model)
 
     def _trainer(self, model: PreTrainedModel, reports: Sequence[str]) -> RolloutTrainer:
         config = self.config
-        policy, adapter = with_adapter(model, None if self.done else config.lora)
+        lora = config.lora
+        if lora is not None and self.done and self.newest is not None:
+            lora = lora.model_copy(update={"start": self.newest.path})
+        policy, adapter = with_adapter(model, lora)
         keeper = Keeper(
             self.folder,
             updates_per_step=config.batch.updates_per_step,
@@ -280,7 +283,8 @@ class Training:
     def _send_weights(self) -> None:
         sampler = self.rolling.sampler
         if isinstance(sampler, RemoteSampler):
-            Served(sampler, self.folder.path / "served").send(self.trainer, self.rolling.loop)
+            served = Served(sampler, self.folder.path / "served", self.config.rollout.weights)
+            served.send(self.trainer, self.rolling.loop)
 
     def _evaluate_if_due(self, step: int) -> None:
         if not self.held_out.is_due(step):

@@ -134,6 +134,13 @@ def test_several_servers_are_a_list(file: Path) -> None:
     assert dump_config(config)["rollout"]["base_url"] == ["http://a", "http://b"]
 
 
+def test_an_adapter_can_be_sent_only_if_one_is_trained(file: Path) -> None:
+    served = ["rollout.engine=vllm", "rollout.base_url=http://a", "rollout.weights=adapter"]
+    with pytest.raises(ConfigError, match=r"add \[lora\]"):
+        load_train(file, served)
+    assert load_train(file, [*served, "lora.rank=8"]).rollout.weights == "adapter"
+
+
 def test_a_key_of_one_kind_of_source_is_not_one_of_another(file: Path) -> None:
     file.write_text(LEAST + "lengths = [8]\n")
     with pytest.raises(ConfigError, match=r"there is no setting 'data.source.0.jsonl.lengths'"):

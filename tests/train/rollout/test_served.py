@@ -271,7 +271,8 @@ async def test_new_weights_do_not_wait_for_a_server_that_died(
     await asyncio.wait_for(sampler.load(weights), 5)
     dead.others["/collective_rpc"] = loads
     other.lost = sampler.lost  # as another process of the trainer, which is told
-    other.serves(weights)
+    assert sampler.sent is not None
+    other.serves(sampler.sent)
     for one in (other, sampler):
         both = [one.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (1, 2)]
         assert {one.ids for one in await asyncio.gather(*both)} == {(1,), (2,)}
@@ -279,6 +280,100 @@ async def test_new_weights_do_not_wait_for_a_server_that_died(
     asked = [path for path, _ in dead.asked if path != "/reset_prefix_cache"]
     after = ["/collective_rpc", "/v1/completions"]  # not with the old weights
     assert asked == ["/collective_rpc"] * 2 + after * 2
+
+
+class Adapting:
+    """Answers as a server of an engine that takes adapters, and draws with the one that a request names."""
+
+    def __init__(self, script: Script, engine: str) -> None:
+        self.script, self.adapters = script, dict[str, str]()
+        self.field, prefix = ("model", "/v1/") if engine == "vllm" else ("lora_path", "/")
+        draws = "/v1/completions" if engine == "vllm" else "/generate"
+        script.others = {
+            f"{prefix}load_lora_adapter": self.load,
+            f"{prefix}unload_lora_adapter": self.unload,
+            draws: self.draw,
+        }
+
+    def load(self, handler: Any) -> None:
+        name = handler.body["lora_name"]
+        if name in self.adapters:
+            send(400, {"error_message": f"Failed: {name} is already loaded"})(handler)
+        else:
+            self.adapters[name] = handler.body["lora_path"]
+            send(200, f"Success: LoRA adapter '{name}' added successfully.".encode())(handler)
+
+    def unload(self, handler: Any) -> None:
+        there = self.adapters.pop(handler.body["lora_name"], None)
+        send(200 if there else 404, b"Success" if there else {})(handler)
+
+    def draw(self, handler: Any) -> None:
+        name = handler.body[self.field]
+        if name not in self.adapters:
+            send(404, {"message": f"The model `{name}` does not exist."})(handler)
+            return
+        drawn, told = [len(name)], [-0.5]
+        meta = {
+            "output_token_logprobs": [[-0.5, len(name), None]],
+            "finish_reason": {"type": "stop"},
+        }
+        choice = {"token_ids": drawn, "logprobs": {"token_logprobs": told}, "finish_reason": "stop"}
+        send(200, {"choices": [choice], "meta_info": meta})(handler)
+
+
+def adapter(folder: Path) -> Path:
+    folder.mkdir()
+    for name in ("adapter_model.safetensors", "adapter_config.json"):
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+async def test_an_adapter_is_loaded_in_place_of_the_one_before_and_named_by_requests(
+    server: Script, tmp_path: Path, engine: Any
+) -> None:
+    adapting = Adapting(server, engine)
+    sampler = ServedSampler(engine, server.url, window=100)
+    for name in ("first", "second-one"):
+        await sampler.load(adapter(tmp_path / name))
+        assert adapting.adapters == {name: str(tmp_path / name)}
+        sampled = await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+        assert sampled.ids == (len(name),)
+    # One that restarts unnoticed, or that another process of the trainer has told already.
+    adapting.adapters.clear()
+    calls = (sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=n) for n in range(3))
+    assert {one.ids for one in await asyncio.gather(*calls)} == {(len("second-one"),)}
+    await sampler.load(tmp_path / "second-one")
+    assert list(adapting.adapters) == ["second-one"]
+    await sampler.aclose()
+
+
+async def test_each_of_several_servers_gets_the_adapter_and_one_that_was_away_gets_it_back(
+    two: tuple[Script, Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Adapting(script, "vllm") for script in two)
+    sampler = ServedSampler("vllm", [script.url for script in two], window=9000)
+    await sampler.load(adapter(tmp_path / "first"))
+    loads = first.script.others["/v1/load_lora_adapter"]
+    first.script.others["/v1/load_lora_adapter"] = hang_up
+    await sampler.load(adapter(tmp_path / "second"))
+    assert [list(one.adapters) for one in (first, second)] == [["first"], ["second"]]
+    first.script.others["/v1/load_lora_adapter"] = loads
+    both = [sampler.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (1, 2)]
+    assert [one.ids for one in await asyncio.gather(*both)] == [(len("second"),)] * 2
+    assert "second" in first.adapters
+    await sampler.aclose()
+
+
+async def test_a_server_that_takes_no_adapters_is_named_with_what_it_lacks(
+    server: Script, sampler: ServedSampler, tmp_path: Path
+) -> None:
+    adapter(tmp_path / "one")
+    for status, kind in ((404, RequestRefused), (500, ServerFailed)):
+        refusal = send(status, {"message": "LoRA rank 32 is greater than max_lora_rank 16."})
+        server.others["/v1/load_lora_adapter"] = refusal
+        with pytest.raises(kind, match=r"rank 16.*--enable-lora.*rollout\.weights = 'model'"):
+            await sampler.load(tmp_path / "one")
 
 
 async def test_a_first_load_needs_every_server(weights: Path, server: Script) -> None:

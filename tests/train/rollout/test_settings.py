@@ -19,6 +19,8 @@ def test_defaults_are_the_published_rollouts() -> None:
         ({"engine": "vllm", "base_url": ()}, "needs a base_url"),
         ({"engine": "padded", "base_url": "http://x"}, "not used by engine='padded'"),
         ({"engine": "continuous", "top_p": 0.9}, "cannot be trained"),
+        ({"weights": "bfloat16"}, "generates with those in training: leave weights out"),
+        ({"engine": "vllm-engine", "weights": "adapter"}, "it gets the adapter merged"),
         ({"engine": "vllm", "base_url": "http://x", "top_p": 0.9}, "cannot be trained"),
     ],
 )

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from memagent.messages import Sampling
@@ -32,13 +33,17 @@ class SamplingServer:
         self.version = 0
         self.most: int | None = None
         """The version after which no weights are taken."""
+        self.adapter: str | None = None
+        """The name of the adapter that it has."""
         self.drawing = self.disturbed = 0
         """Replies being drawn, and loads that met some."""
-        self._model, self._tokenizer = _read(folder), AutoTokenizer.from_pretrained(folder)
+        self._first = folder
+        self.model, self._tokenizer = _read(folder), AutoTokenizer.from_pretrained(folder)
         self._lock = threading.Lock()
 
     def draw(self, body: dict[str, Any]) -> dict[str, Any]:
         """A completion."""
+        assert body.get("model") == self.adapter
         with self._lock:
             self.drawing += 1
             self.history.append(self.version)
@@ -50,7 +55,7 @@ class SamplingServer:
         return {"choices": [choice | {"logprobs": {"token_logprobs": sampled.logprobs}}]}
 
     def _sample(self, body: dict[str, Any]) -> Sampled:
-        sampler = PaddedSampler(self._model, self._tokenizer)
+        sampler = PaddedSampler(self.model, self._tokenizer)
         sampling = Sampling(temperature=body["temperature"], top_p=body["top_p"])
         with sampler.generating():
             return asyncio.run(
@@ -62,19 +67,24 @@ class SamplingServer:
                 )
             )
 
-    def load(self, folder: str) -> None:
-        """Takes new weights, as long as it may."""
+    def load(self, folder: str, adapter: str | None = None) -> None:
+        """Takes new weights, or an adapter for the first ones, as long as it may."""
         if self.version == self.most:
             raise PermissionError
         with self._lock:
             self.disturbed += self.drawing
-            self._model = _read(Path(folder))
+            whole = _read(Path(folder)) if adapter is None else _merged(self._first, folder)
+            self.model, self.adapter = whole, adapter
             self.version += 1
             self.history.append("load")
 
 
 def _read(folder: Path) -> PreTrainedModel:
     return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+def _merged(base: Path, adapter: str) -> PreTrainedModel:
+    return PeftModel.from_pretrained(_read(base), adapter).merge_and_unload().eval()  # pyright: ignore[reportCallIssue]
 
 
 @contextmanager
@@ -90,6 +100,8 @@ def sampling_server(folder: Path) -> Iterator[tuple[SamplingServer, str]]:
             try:
                 if self.path == "/collective_rpc":
                     server.load(body["kwargs"]["weights_path"])
+                elif self.path == "/v1/load_lora_adapter":
+                    server.load(body["lora_path"], body["lora_name"])
                 elif self.path == "/v1/completions":
                     reply = server.draw(body)
             except PermissionError:
