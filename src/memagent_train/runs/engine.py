@@ -180,11 +180,11 @@ def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str
     """The same weights in another dtype, off the device; those that are tied stay so."""
     if dtype is None:
         return state
-    cast: dict[int, torch.Tensor] = {}
+    cast: dict[tuple[int, torch.Size], torch.Tensor] = {}
     for one in state.values():
-        if one.is_floating_point() and one.data_ptr() not in cast:
-            cast[one.data_ptr()] = one.to("cpu", dtype)
-    return {name: cast.get(one.data_ptr(), one) for name, one in state.items()}
+        if one.is_floating_point() and (one.data_ptr(), one.shape) not in cast:
+            cast[one.data_ptr(), one.shape] = one.to("cpu", dtype)
+    return {name: cast.get((one.data_ptr(), one.shape), one) for name, one in state.items()}
 
 
 def _strip_adapter(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
