@@ -60,9 +60,9 @@ async def test_a_window_that_nobody_knows_is_an_error() -> None:
 
 async def test_a_window_that_is_too_small_is_told_with_numbers() -> None:
     with pytest.raises(
-        WindowTooSmall, match=r"800 tokens.*at least \d+\. Use a larger.*prompt takes \d+"
+        WindowTooSmall, match=r"700 tokens.*at least \d+\. Use a larger.*prompt takes \d+"
     ):
-        await opened(ScriptedModel([]), working_context=800)
+        await opened(ScriptedModel([]), working_context=700)
     buffer = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
     with pytest.raises(WindowTooSmall, match="shorter prompt"):
         await buffer.open([user("x" * 8000)])

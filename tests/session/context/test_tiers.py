@@ -156,12 +156,12 @@ def test_where_that_is_not_enough_nothing_is_clipped() -> None:
 async def test_a_clipped_result_is_not_clipped_twice() -> None:
     buffer = await opened(ScriptedModel([]))
     for number in range(4):
-        await step(buffer, number, f"{number}" * 420)
+        await step(buffer, number, f"{number}" * 415)
     report = await buffer.compact()
     assert report is not None
     clipped = {change.turn for change in report.changes}
     while not buffer.due:
-        await step(buffer, buffer.tokens, str(buffer.tokens) * 105)
+        await step(buffer, buffer.tokens, str(buffer.tokens) * 95)
     again = await buffer.compact()
     assert again is not None
     assert again.tiers == ("clip",)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,25 @@ def test_the_expert_is_right_and_its_context_holds_four_draws(
             kinds = [span.kind for span in row.spans]
             assert kinds.count("act") <= 5
             assert len(row.prompt_ids) + len(row.response_ids) <= 256
+
+
+def test_small_cards_are_played_in_a_context_of_128_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent_draws.game.WORDS", 20)
+    monkeypatch.setattr(material, "FORGETS", 0.0)
+    start = Start(games=8, window=128, play=("agent.tools.working_context=128",))
+    for one in lay_out(tmp_path / "0", start, seed=0):
+        assert (one.reward, one.overlong, one.scores["summaries"]) == (1.0, False, 3)
+        assert all(len(row.prompt_ids) + len(row.response_ids) <= 128 for row in one.rows)
+
+
+def test_the_least_context_is_that_of_the_documentation(tmp_path: Path) -> None:
+    start = Start(games=1, play=("agent.tools.working_context=64",))
+    (one,) = lay_out(tmp_path / "0", start, seed=0)
+    said = re.search(r"needs at least (\d+)", one.error)
+    assert said
+    assert f"{said[1]} tokens for the game" in (ROOT / "docs/train.md").read_text("utf-8")
 
 
 def test_what_it_did_is_imitated_and_every_arm_loads(

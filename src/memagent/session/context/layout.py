@@ -136,7 +136,9 @@ class Layout:
             instruction=self.count(self.add_instruction(self.prompt)) - text + JOINT_SLACK,
             frame=frame,
             frame_again=self.count(self.render(replace(widest, again="x"), ())) - frame,
-            line=self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK,
+            # Half the slack: the line has two ends, not eight, and a line break at each.
+            line=self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST))
+            + JOINT_SLACK // 2,
             anchors=Anchors((Anchor(self.prompt, empty, empty, empty),)),
         )
         if layout.rest < 2 * layout.line:
@@ -314,10 +316,8 @@ class Layout:
 
     def turn_size(self, turn: Turn) -> int:
         """Tokens of its transcript, from those of its results. Blocks."""
-        results = [result for _, result in turn.pair_results(self.missing)]
-        return self.size(turn.without_texts().transcript(self.missing)) + sum(
-            self.size(r.text) for r in results
-        )
+        sizes = [self.size(result.text) for _, result in turn.pair_results(self.missing)]
+        return self.size(turn.without_texts().transcript(self.missing)) + sum(sizes)
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages followed by the request for a summary: text, for whoever writes it may see nothing else."""
