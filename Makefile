@@ -218,10 +218,10 @@ bench-questions: engines smol ## Measure what a real vLLM server's prefix cache 
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --smol $(or $(DTYPE),float32) -- \
 	    $(BIN)/python -m memagent_bench.server.questions $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench-dialogues: engines $(STAMP_TRAIN) ## Measure rollouts of dialogues with tools against a loop in step, on a real vLLM server (ROUNDS=1, TURNS="12 50", VERIFY=SECONDS, WRITE=docs/performance.md, PLOT=FILE)
+bench-dialogues: engines $(STAMP_TRAIN) ## Measure rollouts of dialogues with tools against a loop in step, on a real vLLM server; what tests/train/dialogues.json has isn't repeated (ROUNDS=1, TURNS="50 12", SPREADS="1.5 1 0", LATENCY=2, VERIFY=SECONDS, WRITE=docs/performance.md, PLOT=docs/images/dialogues.png)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 4096 -- \
 	    $(TRAIN)/python -m tests.train.measure_dialogues $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLOT),--plot $(PLOT)) \
-	    $(if $(TURNS),--turns $(TURNS)) $(if $(VERIFY),--verify $(VERIFY))
+	    $(if $(TURNS),--turns $(TURNS)) $(if $(SPREADS),--spreads $(SPREADS)) $(if $(LATENCY),--latency $(LATENCY)) $(if $(VERIFY),--verify $(VERIFY))
 
 bench-generate: $(STAMP) ## Measure how long RULER samples take to make (UPSTREAM=DIR, WRITE=docs/benchmarks.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.ruler.speed \

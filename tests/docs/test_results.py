@@ -1,10 +1,13 @@
-"""The results on docs/models.md are those of the files that they link to."""
+"""Results on pages are those of the files that hold them."""
 
 import json
 import re
 from pathlib import Path
 
+from tests.train.dialogues import KEPT, kept, section
+
 from memagent_bench.lengths import parse_length
+from memagent_bench.perf.measure import split_page
 from memagent_bench.quick import SYSTEMS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -26,3 +29,12 @@ def test_each_row_shows_its_file() -> None:
         assert [f"{s['mean']:.2f} ({s['low']:.2f} to {s['high']:.2f})" for s in found] == scores[:4]
         assert {s["n"] for s in found} == {int(n)}
         assert made["made"]["dirty"] is False
+
+
+def test_dialogues_are_those_that_are_kept() -> None:
+    page = DOCS / "performance.md"
+    pairs, (before, after) = kept(KEPT), split_page(page, "make bench-dialogues")
+    assert before + section(pairs) + after == page.read_text(encoding="utf-8")
+    assert f"were {max(pair.ratio for pair in pairs):.1f} times as fast here" in " ".join(
+        before.split()
+    )

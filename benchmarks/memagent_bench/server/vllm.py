@@ -12,14 +12,16 @@ class VLLM:
 
     Args:
         base_url: up to `/v1`.
+        client: where the server is asked often: without one, each request takes 25 ms of this process to open another.
     """
 
-    def __init__(self, base_url: str) -> None:
+    def __init__(self, base_url: str, client: httpx.Client | None = None) -> None:
         self._root = base_url.rstrip("/").removesuffix("/v1")
+        self._get = client.get if client else httpx.get
 
     def version(self) -> str:
         """The server's."""
-        return str(httpx.get(f"{self._root}/version").json()["version"])
+        return str(self._get(f"{self._root}/version").json()["version"])
 
     def reset(self) -> None:
         """Empties the prefix cache."""
@@ -27,7 +29,7 @@ class VLLM:
 
     def metrics(self, names: Mapping[str, str]) -> dict[str, float]:
         """The server's counters, under names of your own; 0 for those it does not have."""
-        lines = httpx.get(f"{self._root}/metrics").text.splitlines()
+        lines = self._get(f"{self._root}/metrics").text.splitlines()
         return {
             name: sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))
             for name, metric in names.items()
