@@ -35,11 +35,6 @@ class TrainingRow:
     times: int = 1
     """How many times it was rolled out; the advantage is the mean."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Tokens of prompt and response."""
-        return len(self.row.prompt_ids), len(self.row.response_ids)
-
 
 @dataclass(frozen=True)
 class Group:

@@ -76,8 +76,9 @@ class BatchSettings(Leaf):
     micro_batches: int = Field(default=16, gt=0)
     """Forward and backward passes per update, of about equal size; more of them need less memory."""
     micro_batch_tokens: int | None = Field(default=None, gt=0)
-    """Most tokens of a pass, padding included: an update that exceeds it takes more passes than `micro_batches`. A
-    single conversation that is longer gets a pass of its own. None: however many there are."""
+    """Most tokens of a pass, padding included, and those that conversations share counted once: an update that exceeds
+    it takes more passes than `micro_batches`. A single conversation that is longer gets a pass of its own. None:
+    however many there are."""
     updates: int = Field(default=1, gt=0)
     """Optimizer updates that share a batch: each trains on a part of its conversations."""
     iterations: int = Field(default=1, gt=0)

@@ -17,13 +17,11 @@ from memagent_train.estimators import row_weights
 from memagent_train.rollouts import Row
 
 PADDING = -1
-"""Stands for the number of a row where there is a padding row."""
-Shape = tuple[int, int]
-"""Tokens of prompt and response."""
+"""Stands for the number of a sequence where there is none."""
 
 
 def deal(
-    shapes: Sequence[Shape],
+    lengths: Sequence[int],
     *,
     ranks: int,
     updates: int,
@@ -31,35 +29,36 @@ def deal(
     seed: str,
     most_tokens: int | None = None,
 ) -> list[list[list[list[int]]]]:
-    """Distributes rows so that all processes have equal work, in passes of about equal size.
+    """Distributes sequences so that all processes have equal work, in passes of about equal size.
 
-    Rows go to updates at random (by `seed`), then longest first to the process with the least work so far. A
-    process's rows of an update are sorted by length and cut into passes, so that the largest pass is as small as it
-    can be. Processes synchronise in every pass, so each gets the same number of them with the same number of rows,
-    filled up with padding rows.
+    Sequences go to updates at random (by `seed`), then longest first to the process with the least work so far. A
+    process's share of an update is sorted by length and cut into passes, so that the largest pass is as small as it
+    can be. Processes synchronise in every pass, so each gets the same number of them with the same number of
+    sequences, filled up with `PADDING`.
 
     Args:
-        shapes: tokens of every row's prompt and response; may be empty.
+        lengths: tokens of every sequence; may be empty.
         ranks: processes.
         updates: parts of the batch, one per optimizer update.
         micro_batches: number per part.
         seed: seed of the division into updates.
-        most_tokens: maximum size of a pass, padding included; only a single row may exceed it. If it needs more
+        most_tokens: maximum size of a pass, padding included; only a single sequence may exceed it. If it needs more
             passes than there are micro-batches, some of these get several.
 
     Returns:
-        For every process: updates * micro_batches micro-batches of one or more passes of one or more row numbers.
+        For every process: updates * micro_batches micro-batches of one or more passes of one or more numbers of
+        sequences.
     """
-    shuffled = list(range(len(shapes)))
+    shuffled = list(range(len(lengths)))
     random.Random(seed).shuffle(shuffled)
     dealt: list[list[list[list[int]]]] = [[] for _ in range(ranks)]
     for update in range(updates):
-        shares = _share_out(shuffled[update::updates], [sum(shape) for shape in shapes], ranks)
-        tall = [
-            _cover([shapes[row] for row in beside if row != PADDING])
+        shares = _share_out(shuffled[update::updates], lengths, ranks)
+        longest = [
+            max(lengths[number] for number in beside if number != PADDING)
             for beside in zip_longest(*shares, fillvalue=PADDING)
         ]
-        sizes = _cut(tall, micro_batches, most_tokens)
+        sizes = _cut(longest, micro_batches, most_tokens)
         for batches, share in zip(dealt, shares, strict=True):
             places = iter(share + [PADDING] * (sum(sizes) - len(share)))
             passes = [list(islice(places, size)) for size in sizes]
@@ -67,21 +66,16 @@ def deal(
     return dealt
 
 
-def _cover(shapes: Sequence[Shape]) -> Shape:
-    """The shape that all of these fit in."""
-    return max(prompt for prompt, _ in shapes), max(response for _, response in shapes)
-
-
-def _cut(shapes: Sequence[Shape], number: int, most_tokens: int | None) -> list[int]:
-    """Rows per pass, of at least `number` passes; the largest of them is as small as that number allows."""
-    low, high = 0, len(shapes) * sum(_cover(shapes)) if shapes else 0
+def _cut(lengths: Sequence[int], number: int, most_tokens: int | None) -> list[int]:
+    """Sequences per pass, of at least `number` passes; the largest of them is as small as that number allows."""
+    low, high = 0, len(lengths) * max(lengths, default=0)
     while low < high:
         middle = (low + high) // 2
-        if len(_fill(shapes, middle)) <= number:
+        if len(_fill(lengths, middle)) <= number:
             high = middle
         else:
             low = middle + 1
-    sizes = _fill(shapes, low if most_tokens is None else min(low, most_tokens))
+    sizes = _fill(lengths, low if most_tokens is None else min(low, most_tokens))
     while len(sizes) < number:
         largest = max(range(len(sizes)), key=sizes.__getitem__, default=0)
         if not sizes or sizes[largest] == 1:
@@ -92,17 +86,17 @@ def _cut(shapes: Sequence[Shape], number: int, most_tokens: int | None) -> list[
     return sizes
 
 
-def _fill(shapes: Sequence[Shape], most_tokens: int) -> list[int]:
-    """Rows per pass if each takes as many rows, in order, as it has room for, but at least one."""
+def _fill(lengths: Sequence[int], most_tokens: int) -> list[int]:
+    """Sequences per pass if each takes as many, in order, as it has room for, but at least one."""
     sizes: list[int] = []
-    prompt = response = 0
-    for shape in shapes:
-        prompt, response = _cover([shape, (prompt, response)])
-        if sizes and (sizes[-1] + 1) * (prompt + response) <= most_tokens:
+    longest = 0
+    for length in lengths:
+        longest = max(length, longest)
+        if sizes and (sizes[-1] + 1) * longest <= most_tokens:
             sizes[-1] += 1
         else:
             sizes.append(1)
-            prompt, response = shape
+            longest = length
     return sizes
 
 
@@ -119,7 +113,7 @@ def token_shares(
 
     Args:
         dealt: from `deal`.
-        tokens: every row's tokens in the mean, weighted; 0 at the end, for padding.
+        tokens: every sequence's tokens in the mean, weighted; 0 at the end, for padding.
         updates: as in `deal`.
 
     Returns:

@@ -100,6 +100,11 @@ class Row:
     """The sampled ids of each call, in order. What lies between was shown: results of tools, the next question."""
 
     @property
+    def ids(self) -> tuple[int, ...]:
+        """All of them."""
+        return self.prompt_ids + self.response_ids
+
+    @property
     def sampled(self) -> int:
         """Ids that count in the loss."""
         return sum(weight > 0 for weight in self.loss_mask)

@@ -1,4 +1,4 @@
-"""Log-probabilities of the last tokens of rows, without the work for those before them."""
+"""Log-probabilities of the last tokens of rows, without the work for those before them or for what rows share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from peft import PeftModel
 from torch import Tensor
+
+from memagent_train.packing import Packed
 
 
 @dataclass(frozen=True)
@@ -20,26 +22,35 @@ class LastScored:
     Args:
         model: as it is trained, wrapped or not.
         bare: the same without wrappers of processes; it may have an adapter.
-        last: number of tokens that are scored, T.
+        packed: the rows.
     """
 
     model: Any
     bare: Any
-    last: int
+    packed: Packed
 
-    def __call__(self, *, labels: Tensor, **given: Any) -> Any:
-        """The model's output for N rows, padded on the left, with `log_probs` and `entropy` of (N, T)."""
+    def __call__(
+        self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **given: Any
+    ) -> Any:
+        """The model's output, with `log_probs` and `entropy` of (N, T).
+
+        Args:
+            input_ids: not used; they are `packed`'s.
+            attention_mask: not used either.
+            labels: as for N rows of which each ends with T tokens to score.
+            given: further arguments of the model.
+        """
         bare: Any = self.bare.get_base_model() if isinstance(self.bare, PeftModel) else self.bare
         if "position_ids" in inspect.signature(bare.forward).parameters:
-            # Otherwise the model would count the left padding, which shifts a row to positions it wasn't sampled at.
-            given["position_ids"] = (given["attention_mask"].cumsum(dim=-1) - 1).clamp(min=0)
-        hook = bare.base_model.register_forward_hook(self._cut)
+            given["position_ids"] = self.packed.positions
+        given |= {"input_ids": self.packed.ids, "attention_mask": self.packed.mask()}
+        hook = bare.base_model.register_forward_hook(self._unpack)
         try:
-            return self.model(labels=labels[:, -self.last - 1 :], **given)
+            return self.model(labels=labels[:, -self.packed.places.size(1) :], **given)
         finally:
             hook.remove()
 
-    def _cut(self, module: Any, args: Any, output: Any) -> Any:
+    def _unpack(self, module: Any, args: Any, output: Any) -> Any:
         # The position before a token predicts it.
-        output.last_hidden_state = output.last_hidden_state[:, -self.last - 1 :]
+        output.last_hidden_state = output.last_hidden_state.flatten(0, 1)[self.packed.places]
         return output

@@ -28,12 +28,13 @@ from memagent_train import advantages
 from memagent_train.advantages import Group, TrainingRow, check_groups, check_rollout, compare
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.arguments import check_arguments
-from memagent_train.batches import deal, padding_row, tensors, token_shares, weigh_rows
+from memagent_train.batches import deal, padding_row, token_shares, weigh_rows
 from memagent_train.engine_gap import EngineGap
 from memagent_train.errors import CheckpointMismatch, TrainingError
 from memagent_train.estimators import truncated_weights
 from memagent_train.figures import facts, figures, raise_if_nothing_scored, warn_of_failures
 from memagent_train.order import DataOrder, StepSampler
+from memagent_train.packing import Bundle, Packed, bundle, even_length, pass_of, rows_of_passes
 from memagent_train.reference import copy_frozen, prepare_reference
 from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
@@ -45,7 +46,7 @@ Generate = Callable[[Sequence[int], int], list[Rollout]]
 that process's indices, with the weights of the step in place; a failed rollout is returned as such."""
 OnBatch = Callable[[int, Sequence[Rollout], Sequence[float]], None]
 """The step (from 1), all rollouts of this process, including dropped ones, and their advantages."""
-Batch = dict[str, Tensor]
+Batch = dict[str, Any]
 TOKEN_MEANS = ("kl", "entropy", *(f"clip_ratio/{name}_mean" for name in ("low", "high", "region")))
 """Metrics of TRL's that are means over tokens."""
 
@@ -56,6 +57,8 @@ class RolloutTrainer(GRPOTrainer):
     largest_gap = 0.2
     """Mean difference of log-probabilities, in nats per token, above which a step stops. Different arithmetic (bf16 or
     fp32) gives a few hundredths; a server that kept its initial weights gave 0.4."""
+    _packed: Packed
+    """How the model gets the rows of the current pass."""
 
     def __init__(
         self,
@@ -99,6 +102,7 @@ class RolloutTrainer(GRPOTrainer):
         self._merges = batch.updates_per_step == 1 and not ahead
         self.order = DataOrder(size, batch.groups * args.world_size, args.seed)
         self._scored_logps = torch.zeros(0)
+        self._even = even_length(model)
         self._gap = EngineGap(self.largest_gap)
         reference = copy_frozen(model, args, peft_config)
         super().__init__(
@@ -152,6 +156,7 @@ class RolloutTrainer(GRPOTrainer):
         return loss
 
     def _loss_of_pass(self, model: Any, one: Batch) -> Tensor:
+        self._packed = one["packed"]
         loss = super().compute_loss(model, one)
         for name in TOKEN_MEANS:  # TRL logs the mean over passes, which differ in their tokens
             if values := self._metrics["train"].get(name):
@@ -182,7 +187,7 @@ class RolloutTrainer(GRPOTrainer):
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **kw: Any
     ) -> Any:
-        call = LastScored(model, self.accelerator.unwrap_model(model), logits_to_keep)
+        call = LastScored(model, self.accelerator.unwrap_model(model), self._packed)
         scored = super()._get_per_token_logps_and_entropies(
             call, input_ids, attention_mask, logits_to_keep, **kw
         )
@@ -264,30 +269,39 @@ class RolloutTrainer(GRPOTrainer):
         moving, weights, tokens = weigh_rows(
             rows, groups, by_group=self.algorithm.token_mean == "group", kl=bool(self.beta)
         )
+        lines = [row.row.ids for row in moving]
+        parts = self.accelerator.num_processes * self.batch.updates * self.batch.micro_batches
+        most = self.batch.micro_batch_tokens or sum(map(len, lines)) / parts
+        bundles = bundle(lines, even=self._even, most=most)
+        self.note({"tokens/shared": float(sum(map(len, lines)) - sum(b.size for b in bundles))})
         dealt = deal(
-            [row.shape for row in moving],
+            [one.size for one in bundles],
             ranks=self.accelerator.num_processes,
             updates=self.batch.updates,
             micro_batches=self.batch.micro_batches,
             seed=f"{self.args.seed}/{self.step}",
             most_tokens=self.batch.micro_batch_tokens,
         )
+        bundles.append(Bundle((len(moving),), 0))
         moving.append(padding_row(cast("int", self._tokenizer.eos_token_id)))
         weights.append(0.0)
         counted = [w * sum(row.row.loss_mask) for w, row in zip(weights, moving, strict=True)]
-        shares = token_shares(dealt, counted, self.batch.updates)
+        tokens_of = [sum(counted[at] for at in one.rows) for one in bundles]
 
-        def make(places: Sequence[int], share: float) -> Batch:
+        def make(places: Sequence[int], rows: int, share: float) -> Batch:
             pad, device = cast("int", self._tokenizer.pad_token_id), self.accelerator.device
-            rows, weights_N = [moving[at] for at in places], [weights[at] for at in places]
-            one = tensors(rows, weights_N, pad=pad, device=device)
+            sequences = [[(moving[at], weights[at]) for at in bundles[n].rows] for n in places]
+            one = pass_of(sequences, rows, pad=pad, device=device)
             facts = {"num_items_in_batch": float(tokens), "token_share": share}
             totals = {name: torch.tensor(value, device=device) for name, value in facts.items()}
             return self._with_log_probabilities(one) | totals
 
+        mine = dealt[self.accelerator.process_index]
+        sizes = rows_of_passes(dealt, bundles)
+        shares = token_shares(dealt, tokens_of, self.batch.updates)
         return [
-            [make(places, share) for places, share in zip(passes, factors, strict=True)]
-            for passes, factors in zip(dealt[self.accelerator.process_index], shares, strict=True)
+            [make(*one) for one in zip(*part, strict=True)]
+            for part in zip(mine, sizes, shares, strict=True)
         ]
 
     def _with_log_probabilities(self, chunk: Batch) -> Batch:
@@ -315,6 +329,7 @@ class RolloutTrainer(GRPOTrainer):
             return self._logps(self.model, chunk)
 
     def _logps(self, model: Any, chunk: Batch) -> Tensor:
+        self._packed = chunk["packed"]
         return self._get_per_token_logps_and_entropies(
             model,
             input_ids=torch.cat([chunk["prompt_ids"], chunk["completion_ids"]], dim=1),

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from transformers import (
 from memagent.tasks import Sample
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
 from memagent_train.arguments import trl_arguments
-from memagent_train.rollouts import Rollout, Row, Status
+from memagent_train.rollouts import Rollout, Row, Span, Status
 from memagent_train.trainer import Generate, RolloutTrainer
 
 VOCABULARY = 48
@@ -119,6 +120,28 @@ def groups(
         f"g{seed}-1", 1, made[size + 1].rows, None, status=Status.FAILED, error="broken"
     )
     made[-1] = rollout(last.group_id, size - 1, last.rows, 0.25, overlong=True)
+    return made
+
+
+def sessions(rollouts: list[Rollout]) -> list[Rollout]:
+    """The same as tool sessions: actions, summaries, a rejected one, and an action that was dropped from the context.
+
+    The first conversation ends with the dropped action; the second begins with the first without it, and its reply is
+    a summary.
+    """
+    made: list[Rollout] = []
+    for rollout in rollouts:
+        rows: list[Row] = []
+        for row in rollout.rows:
+            half, size = len(row.response_ids) // 2, len(row.response_ids)
+            acts = Span(0, half, "act"), Span(half, size, "act")
+            prompt = row.prompt_ids + row.response_ids[:half]
+            summary = (Span(0, size, "summary", rejected=len(rows) % 4 == 1),)
+            rows += [
+                replace(row, spans=acts),
+                replace(row, prompt_ids=prompt, spans=summary),
+            ]
+        made.append(replace(rollout, rows=tuple(rows), step_rewards=None))
     return made
 
 

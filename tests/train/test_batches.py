@@ -9,11 +9,6 @@ from memagent_train.batches import PADDING, deal, padding_row, tensors, token_sh
 from memagent_train.rollouts import Row
 
 
-def split(lengths: list[int]) -> list[tuple[int, int]]:
-    """Shapes of rows of these lengths: responses have up to ten tokens."""
-    return [(length - min(10, length // 2), min(10, length // 2)) for length in lengths]
-
-
 def flat(process: list[list[list[int]]]) -> list[int]:
     return [at for part in process for one in part for at in one if at != PADDING]
 
@@ -28,9 +23,8 @@ def flat(process: list[list[list[int]]]) -> list[int]:
 def test_every_row_is_dealt_once_and_all_processes_alike(
     lengths: list[int], ranks: int, updates: int, micro_batches: int, most_tokens: int | None
 ) -> None:
-    shapes = split(lengths)
     dealt = deal(
-        shapes,
+        lengths,
         ranks=ranks,
         updates=updates,
         micro_batches=micro_batches,
@@ -50,25 +44,20 @@ def test_every_row_is_dealt_once_and_all_processes_alike(
     )
     for part in (part for process in dealt for part in process):
         for one in part:
-            padded = cost([shapes[at] for at in one if at != PADDING], len(one))
+            padded = len(one) * max((lengths[at] for at in one if at != PADDING), default=0)
             assert most_tokens is None or len(one) == 1 or padded <= most_tokens
-
-
-def cost(shapes: list[tuple[int, int]], rows: int) -> int:
-    """Tokens of a pass, padding included."""
-    return rows * (max((p for p, _ in shapes), default=0) + max((r for _, r in shapes), default=0))
 
 
 def test_work_is_balanced_over_processes() -> None:
     lengths = [8000, 4000, 4000, 100, 100, 100, 7900, 200]
-    dealt = deal(split(lengths), ranks=2, updates=1, micro_batches=4, seed="0")
+    dealt = deal(lengths, ranks=2, updates=1, micro_batches=4, seed="0")
     work = [sum(lengths[at] for at in flat(process)) for process in dealt]
     assert abs(work[0] - work[1]) <= 100
 
 
 def test_long_rows_share_a_pass_with_fewer_others() -> None:
     lengths = [1, 9, 2, 8, 3, 7]
-    dealt = deal([(n, 0) for n in lengths], ranks=1, updates=1, micro_batches=3, seed="0")
+    dealt = deal(lengths, ranks=1, updates=1, micro_batches=3, seed="0")
     assert [[lengths[at] for at in one] for part in dealt[0] for one in part] == [
         [9],
         [8, 7],
@@ -77,15 +66,14 @@ def test_long_rows_share_a_pass_with_fewer_others() -> None:
 
 
 def test_a_row_too_many_costs_no_padding() -> None:
-    dealt = deal([(9, 1)] * 17, ranks=1, updates=1, micro_batches=16, seed="0")
+    dealt = deal([10] * 17, ranks=1, updates=1, micro_batches=16, seed="0")
     assert sorted(len(one) for part in dealt[0] for one in part) == [1] * 15 + [2]
 
 
 def test_more_tokens_than_a_pass_may_have_take_more_passes() -> None:
-    shapes = [(90, 10)] * 10
-    few = deal(shapes, ranks=1, updates=1, micro_batches=2, seed="0")
+    few = deal([100] * 10, ranks=1, updates=1, micro_batches=2, seed="0")
     assert [[len(one) for one in part] for part in few[0]] == [[5], [5]]
-    many = deal(shapes, ranks=1, updates=1, micro_batches=2, seed="0", most_tokens=300)
+    many = deal([100] * 10, ranks=1, updates=1, micro_batches=2, seed="0", most_tokens=300)
     assert [[len(one) for one in part] for part in many[0]] == [[3, 3], [3, 1]]
 
 
@@ -99,7 +87,7 @@ def test_shares_make_a_mean_over_tokens_of_means_over_passes() -> None:
 
 def test_updates_share_rows_out_at_random_by_the_seed() -> None:
     def first_update(seed: str) -> set[int]:
-        dealt = deal([(4, 1)] * 20, ranks=1, updates=2, micro_batches=1, seed=seed)
+        dealt = deal([5] * 20, ranks=1, updates=2, micro_batches=1, seed=seed)
         return set(dealt[0][0][0])
 
     assert first_update("1/0") == first_update("1/0") != first_update("1/1")

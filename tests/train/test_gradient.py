@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.train.handmade import (
     groups,
     log_probabilities,
     policy,
+    sessions,
     trainer,
 )
 from tests.train.launch import run_two
@@ -24,7 +26,7 @@ from tests.train.reference import Reference
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
-from memagent_train.rollouts import Rollout, Row, Span
+from memagent_train.rollouts import Rollout
 from memagent_train.trainer import RolloutTrainer
 
 LIMIT = 1e-5
@@ -112,28 +114,6 @@ def test_the_gradient_of_an_update_is_the_algorithms(tmp_path: Path, reference: 
     assert distances[0] < LIMIT
 
 
-def sessions(rollouts: list[Rollout]) -> list[Rollout]:
-    """The same as tool sessions: actions, summaries, a rejected one, and an action that was dropped from the context.
-
-    The first conversation ends with the dropped action; the second begins with the first without it, and its reply is
-    a summary.
-    """
-    made: list[Rollout] = []
-    for rollout in rollouts:
-        rows: list[Row] = []
-        for row in rollout.rows:
-            half, size = len(row.response_ids) // 2, len(row.response_ids)
-            acts = Span(0, half, "act"), Span(half, size, "act")
-            prompt = row.prompt_ids + row.response_ids[:half]
-            summary = (Span(0, size, "summary", rejected=len(rows) % 4 == 1),)
-            rows += [
-                replace(row, spans=acts),
-                replace(row, prompt_ids=prompt, spans=summary),
-            ]
-        made.append(replace(rollout, rows=tuple(rows), step_rewards=None))
-    return made
-
-
 FROZEN = (("summary", 0.0),)
 
 
@@ -154,6 +134,60 @@ FROZEN = (("summary", 0.0),)
 def test_sessions_train_actions_and_summaries_as_told(tmp_path: Path, reference: Reference) -> None:
     distances, _ = compared(tmp_path, reference, BATCH, change=sessions)
     assert distances[0] < LIMIT
+
+
+def learned_positions(longest: int = 23) -> GPT2LMHeadModel:
+    """A policy that learns a vector for each position; it has one for each token of the longest row."""
+    torch.manual_seed(0)
+    config: Any = GPT2Config
+    return GPT2LMHeadModel(
+        config(
+            vocab_size=VOCABULARY,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=longest,
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
+            initializer_range=0.2,
+            eos_token_id=1,
+            bos_token_id=1,
+            loss_type="ForCausalLM",
+        )
+    )
+
+
+class Sharing(Lenient):
+    """Has rows that share a sequence with others."""
+
+    def micro_batches(self, rows: Any, groups: Any) -> Any:
+        made = super().micro_batches(rows, groups)
+        saved = self._metrics["train"]["tokens/shared"][-1]
+        packed = [one["packed"] for passes in made for one in passes]
+        assert saved > 0.2 * sum(len(row.row.ids) for row in rows)
+        assert sum(len(one.ids) for one in packed) < sum(len(one.places) for one in packed)
+        return made
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+@pytest.mark.parametrize(
+    "others",
+    [
+        {},
+        {"ratio": "truncated"},
+        {"make": partial(learned_positions, 30)},
+        {"gradient_checkpointing": True},
+        {"lora": LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)},
+        {"batch": BATCH.model_copy(update={"iterations": 2, "micro_batch_tokens": 60})},
+    ],
+    ids=["full", "truncated", "positions", "checkpoints", "adapter", "iterations"],
+)
+def test_what_rows_share_is_passed_once(tmp_path: Path, others: dict[str, Any]) -> None:
+    more = {"batch": BATCH, "ratio": "rollout", **others}
+    batch = more.pop("batch")
+    reference = Reference(ratio=more.pop("ratio"), cap=1.05, beta=0.05)
+    distances, _ = compared(tmp_path, reference, batch, change=sessions, kind=Sharing, **more)
+    assert len(distances) == batch.iterations
+    assert max(distances) < LIMIT
 
 
 def test_frozen_summaries_change_the_gradient(tmp_path: Path) -> None:
@@ -276,8 +310,7 @@ class Small(Lenient):
         made = super().micro_batches(rows, groups)
         assert min(map(len, made)) > 1
         for one in (one for passes in made for one in passes):
-            whole = one["prompt_ids"].numel() + one["completion_ids"].numel()
-            assert len(one["prompt_ids"]) == 1 or whole <= 40
+            assert len(one["packed"].ids) == 1 or one["packed"].ids.numel() <= 40
         return made
 
 
@@ -323,26 +356,6 @@ def test_the_updates_of_a_step_add_up_to_it(tmp_path: Path) -> None:
     assert distance(seen.gradients[0], wanted) > 0.1
 
 
-def learned_positions() -> GPT2LMHeadModel:
-    """A policy that learns a vector for each position; it has one for each token of the longest row."""
-    torch.manual_seed(0)
-    config: Any = GPT2Config
-    return GPT2LMHeadModel(
-        config(
-            vocab_size=VOCABULARY,
-            n_embd=32,
-            n_layer=2,
-            n_head=4,
-            n_positions=23,
-            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
-            initializer_range=0.2,
-            eos_token_id=1,
-            bos_token_id=1,
-            loss_type="ForCausalLM",
-        )
-    )
-
-
 @pytest.mark.parametrize("ratio", ["rollout", "truncated"])
 def test_padding_moves_no_row_to_other_positions(tmp_path: Path, ratio: str) -> None:
     reference = Reference(ratio=ratio, beta=0.05)
@@ -362,7 +375,7 @@ def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_with_unequal_rows_get_the_gradient_of_the_whole_batch(
     two_processes: Path,
 ) -> None:
-    first, second = (groups(policy(), seed=seed, noise=0.1) for seed in (5, 6))
+    first, second = (sessions(groups(policy(), seed=seed, noise=0.1)) for seed in (7, 8))
     live = policy()
     reference = Reference(beta=0.05)
     reference.loss(live, [*first, *second[:4]], reference=policy()).backward()

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 import torch.distributed
-from tests.train.handmade import Gradients, groups, policy, rollout, row, trainer
+from tests.train.handmade import Gradients, groups, policy, rollout, row, sessions, trainer
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.rollouts import Rollout
@@ -24,7 +24,7 @@ def main(out: Path) -> None:
 
 
 def gradient_of_unequal_rows(out: Path) -> None:
-    made = {rank: groups(policy(), seed=5 + rank, noise=0.1) for rank in range(2)}
+    made = {rank: sessions(groups(policy(), seed=7 + rank, noise=0.1)) for rank in range(2)}
 
     def generate(indices: Sequence[int], size: int) -> list[Rollout]:
         mine = made[torch.distributed.get_rank()]

@@ -3,7 +3,8 @@
 Sources: weights, gradients and optimizer by stage of sharding: ZeRO (arXiv 1910.02054, section 3.1 and figure 1; FSDP
 shards like its stage 3). Activations with one stored input per layer: arXiv 1604.06174 (checkpoints) and 2205.05198
 (what a layer stores). Keys and values: 2 * layers * heads * head size numbers per token (arXiv 2211.05102).
-Fragmentation, buffers of collectives, and the runtime (1 to 3 GiB) are not included.
+Fragmentation, buffers of collectives, and the runtime (1 to 3 GiB) are not included; nor is what conversations share
+taken off.
 """
 
 from __future__ import annotations

@@ -1,0 +1,179 @@
+"""Rows as a model gets them: those that begin alike as one sequence, in which what they share stands once.
+
+A token attends to those of its own row only, by a mask of U x U that transformers' models take as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memagent_train.advantages import TrainingRow
+from memagent_train.batches import tensors
+from memagent_train.rollouts import Row
+
+Ids = tuple[int, ...]
+EVEN = 4
+"""Attention takes as long as a layer's weights in a sequence of about this times as many tokens as the model is wide:
+3 to 6 on a CPU, for widths from 64 to 1024. By the number of products, 6."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Rows that are one sequence."""
+
+    rows: tuple[int, ...]
+    """Their numbers. Each shares most with the one before."""
+    size: int
+    """Tokens, with what rows share counted once."""
+
+
+def even_length(model: Any) -> int:
+    """Tokens of a sequence for which attention takes about as long as all else; 0 if rows can't share one.
+
+    They can't where a layer looks at tokens by their place (windows, recurrent states), or takes no such mask; experts'
+    balance would be that of other tokens.
+    """
+    config = model.config.get_text_config()
+    layers = getattr(config, "layer_types", None) or ["full_attention"]
+    able = (
+        config._attn_implementation == "sdpa"
+        and model._supports_attention_backend
+        and not model._is_stateful
+        and set(layers) == {"full_attention"}
+        and getattr(config, "sliding_window", None) is None
+        and not getattr(config, "output_router_logits", False)
+    )
+    return EVEN * config.hidden_size if able else 0
+
+
+def bundle(lines: Sequence[Ids], *, even: int, most: float) -> list[Bundle]:
+    """Puts rows together where one sequence is less work than two.
+
+    The work of n tokens is n * (even + n). Rows that share little stay alone.
+
+    Args:
+        lines: ids of the rows.
+        even: from `even_length`; with 0 each row stays alone.
+        most: maximum number of tokens in a sequence of several rows.
+    """
+    made: list[Bundle] = []
+    before: Ids = ()
+    for row in sorted(range(len(lines)), key=lines.__getitem__):
+        line = lines[row]
+        last = made[-1] if made else Bundle((), 0)
+        size = last.size + len(line) - _shared(before, line)
+        alone = sum(n * (even + n) for n in (last.size, len(line)))
+        if even and last.rows and size <= most and size * (even + size) < alone:
+            made[-1] = Bundle((*last.rows, row), size)
+        else:
+            made.append(Bundle((row,), len(line)))
+        before = line
+    return made
+
+
+def rows_of_passes(
+    dealt: Sequence[Sequence[Sequence[Sequence[int]]]], bundles: Sequence[Bundle]
+) -> list[list[int]]:
+    """For every micro-batch the most rows that a process has in each pass. `dealt` is from `deal`."""
+    return [
+        [
+            max(sum(len(bundles[n].rows) for n in one) for one in beside)
+            for beside in zip(*parts, strict=True)
+        ]
+        for parts in zip(*dealt, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The N rows of a pass as B sequences of at most U tokens, padded on the right."""
+
+    ids: Tensor
+    """(B, U)"""
+    positions: Tensor
+    """(B, U): each token's place in its rows."""
+    first: Tensor
+    """(B, U): the first row that has the token, counted in its sequence; -1 for padding."""
+    last: Tensor
+    """(B, U): the last row that has it. All rows between have it too; -1 for padding."""
+    places: Tensor
+    """(N, T + 1): where in all B * U the token before each response is, and its tokens."""
+
+    def mask(self) -> Tensor:
+        """What attends to what (B, 1, U, U), or the tokens that are real (B, U) if no rows share a sequence."""
+        if len(self.ids) == len(self.places):
+            return (self.first == 0).long()
+        # A token's row begins with an earlier token if that one's last row isn't before it. Padding sees all before.
+        return (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
+
+
+def pack(sequences: Sequence[Sequence[Row]], *, pad: int, device: torch.device) -> Packed:
+    """Lays out rows.
+
+    Args:
+        sequences: the rows of each, in the order of `Bundle.rows`.
+        pad: id of the padding token.
+        device: where the tensors go.
+    """
+    laid = [_lay_out(rows) for rows in sequences]
+    longest = max(len(row.response_ids) for rows in sequences for row in rows)
+    width = max(len(tokens) for tokens, _ in laid)
+    places = [
+        [part * width + at[min(n, len(at) - 1)] for n in range(first, first + longest + 1)]
+        for part, (rows, (_, ats)) in enumerate(zip(sequences, laid, strict=True))
+        for first, at in ((len(row.prompt_ids) - 1, at) for row, at in zip(rows, ats, strict=True))
+    ]
+    padded = [tokens + [(pad, 0, -1, -1)] * (width - len(tokens)) for tokens, _ in laid]
+    whole = torch.tensor(padded, device=device)
+    return Packed(*whole.unbind(-1), places=torch.tensor(places, device=device))
+
+
+def pass_of(
+    sequences: Sequence[Sequence[tuple[TrainingRow, float]]],
+    size: int,
+    *,
+    pad: int,
+    device: torch.device,
+) -> dict[str, Any]:
+    """A pass in the form of TRL's loss, from `tensors`, and how the model gets it, as `packed`.
+
+    Args:
+        sequences: rows that are one sequence, with the weights of their tokens in the mean.
+        size: number of rows. What is missing are copies without weight.
+        pad: id of the padding token.
+        device: where the tensors go.
+    """
+    *others, last = sequences
+    missing = size - sum(map(len, sequences))
+    whole = [*others, [*last, *[(replace(last[-1][0], advantage=0.0), 0.0)] * missing]]
+    rows, weights = zip(*(one for part in whole for one in part), strict=True)
+    packed = pack([[one.row for one, _ in part] for part in whole], pad=pad, device=device)
+    return {**tensors(rows, weights, pad=pad, device=device), "packed": packed}
+
+
+def _lay_out(rows: Sequence[Row]) -> tuple[list[tuple[int, int, int, int]], list[list[int]]]:
+    """Id, position, first and last row of each token of a sequence; and where each row's tokens are."""
+    tokens: list[tuple[int, int, int, int]] = []
+    places: list[list[int]] = []
+    before: Ids = ()
+    for number, row in enumerate(rows):
+        shared = _shared(before, row.ids)
+        old, end = places[-1][:shared] if places else [], len(tokens)
+        for place in old:
+            tokens[place] = (*tokens[place][:3], number)
+        new = enumerate(row.ids[shared:], shared)
+        tokens += [(token, position, number, number) for position, token in new]
+        places.append([*old, *range(end, len(tokens))])
+        before = row.ids
+    return tokens, places
+
+
+def _shared(one: Ids, other: Ids) -> int:
+    """Length of the common beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
