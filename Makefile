@@ -107,7 +107,7 @@ quick-smol: smol ## A short run of memagent-bench quick with `smol` (4 minutes; 
 train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (5 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke
 
-train-gpu: smol ## See that GRPO, SUPO, a server's rollouts and FSDP2 run on GPUs (GPUS=1 or 2; 30 minutes; DRY=1 for a CPU; MODEL=FOLDER)
+train-gpu: smol ## See that GRPO, SUPO, servers' rollouts, FSDP2, LoRA and resuming run on GPUs (GPUS=1 or 2; 30 minutes; DRY=1 for a CPU; MODEL=FOLDER)
 	PYTHONPATH=benchmarks $(TRAIN)/python -m tests.train.measure_gpu --gpus $(or $(GPUS),1) $(if $(DRY),--dry-run) \
 	    $(if $(MODEL),--model $(MODEL))
 

@@ -23,7 +23,7 @@ def measure(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_without_gpus_nothing_is_run_and_the_report_says_so(tmp_path: Path) -> None:
     done = measure("--gpus", "2", "--out", str(tmp_path / "out"))
     assert done.returncode == 1
-    assert done.stdout.count("NOT RUN: too few GPUs") == 4
+    assert done.stdout.count("NOT RUN: too few GPUs") == 7
     assert done.stderr.startswith("ConfigError: --gpus 2: torch sees 0 GPUs; use a machine")
 
 
@@ -31,9 +31,15 @@ def test_without_gpus_nothing_is_run_and_the_report_says_so(tmp_path: Path) -> N
 def test_all_steps_run_dry_on_the_cpu(tmp_path: Path) -> None:
     done = measure("--gpus", "2", "--dry-run", "--out", str(tmp_path / "out"))
     assert done.returncode == 0, done.stdout + done.stderr
-    first, *steps = done.stdout.splitlines()
+    first, *steps, last = done.stdout.splitlines()
     assert first.startswith("dry run on the CPU")
-    assert [line.split()[:2] for line in steps] == [
-        [name, "ran"] for name in ("grpo", "supo", "server", "fsdp2")
-    ]
-    assert all("gradient" in line and "largest log-prob gap" in line for line in steps)
+    told = dict(line.split(maxsplit=1) for line in steps)
+    names = ["grpo", "supo", "server", "fsdp2", "lora", "resume", "ahead"]
+    assert list(told) == names
+    for name, said in told.items():
+        sharded = ", not sharded (whole weights in each of 2 processes)" * (name == "fsdp2")
+        assert said.startswith(f"ran{sharded} to step {3 if name == 'resume' else 2} in ")
+        assert "gradient" in said
+        assert "largest log-prob gap" in said
+        assert ("steps behind 1" in said) is (name == "ahead")
+    assert last.startswith("not covered: GPUs, vLLM and sharded weights, models of published size")
