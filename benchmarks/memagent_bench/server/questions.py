@@ -24,6 +24,7 @@ from memagent.messages import ChatRequest, Completion, Sampling
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.tasks.origin import machine
+from memagent.threads import in_thread
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import Row, page_parser, publish
 from memagent_bench.server.vllm import VLLM
@@ -123,7 +124,7 @@ async def measure(
         counts: numbers of questions.
         rounds: readings of each kind.
     """
-    novel = book()
+    novel = await in_thread(book)
     texts = (novel[start : start + CHARS] for start in range(0, len(novel), CHARS))
     questions = [f"What is said about {name}?" for name in NAMES]
     # With one question, there is nobody to wait.
