@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from memagent.cli.options import Display
 from memagent.memory.plan import MemorySettings
 from memagent.messages import Sampling
 from memagent.prompts import PromptSet
@@ -22,7 +21,7 @@ from memagent_bench.notes.tasks import TASKS as NOTES
 from memagent_bench.options import DataOptions
 from memagent_bench.ruler.tasks import TASKS as RULER
 from memagent_bench.runner import Summary
-from memagent_bench.watch import watcher
+from memagent_bench.watch import PlainWatcher
 from memagent_engines.smol import smol_folder
 from memagent_engines.transformers.model import TransformersModel
 from memagent_smol.facts import facts
@@ -138,7 +137,7 @@ async def measure(
     )
     try:
         async with bench.open() as opened:
-            return await opened.run(lambda board: watcher(Display.PLAIN, board, str(out)))
+            return await opened.run(PlainWatcher)
     finally:
         await model.aclose()
 

@@ -36,7 +36,7 @@ from tests.train.dialogues import KEPT, LATENCY, Pair, Reading, Setting, keep, k
 from memagent import ChatModel, ChatRequest, Message
 from memagent.tasks import Sample
 from memagent.tasks.origin import machine
-from memagent_bench.perf.measure import write_section
+from memagent_bench.perf.measure import show
 from memagent_bench.server.vllm import VLLM
 
 COMMAND = "make bench-dialogues"
@@ -218,9 +218,7 @@ def main() -> int:
     if given.base_url and wanted:
         asyncio.run(measure(given, wanted))
     pairs = kept(given.kept)
-    print(section(pairs))
-    if given.write is not None:
-        write_section(given.write, COMMAND, section(pairs))
+    show(section(pairs), COMMAND, given.write)
     if given.plot is not None:
         plot(pairs, lambda setting: bound(tools(setting), 0.0, WORKERS), given.plot)
     return 0

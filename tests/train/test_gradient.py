@@ -26,7 +26,7 @@ from tests.train.reference import Reference
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
-from memagent_train.rollouts import Rollout
+from memagent_train.rollouts import Rollout, Row
 from memagent_train.trainer import RolloutTrainer
 
 LIMIT = 1e-5

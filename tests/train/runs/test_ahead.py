@@ -30,7 +30,7 @@ STEPS = 3
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
-    return write_run(tmp_path / "settings", optimizer={"steps": STEPS, "learning_rate": 0.001})
+    return write_run(tmp_path / "settings", optimizer={"steps": STEPS, "learning_rate": 3e-4})
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_its_conversations_can_be_imitated(
     seen: list[Rollout] = []
     evaluate(run_target(trained.out), config, lengths=[0], n=3, out=out, on_done=seen.append)
     tokenizer = load_tokenizer(config.model)
-    for least in (0.0, 0.5):
+    for least in (0.0, max(one.reward or 0.0 for one in seen)):
         source = RolloutSource(kind="rollouts", path=out, min_reward=least)
         settings = TraceSettings(source=(source,), window=10_000)
         right = [one for one in seen if one.reward is not None and one.reward >= least]
