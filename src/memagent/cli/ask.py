@@ -22,17 +22,18 @@ from memagent.cli.setup import (
     chosen_store,
     existing_store,
     expected_chars,
+    open_again,
     open_source,
 )
 from memagent.cli.show import report
 from memagent.cli.watch import watch
-from memagent.errors import ConfigError, DocumentNotFound, StoreError
+from memagent.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent, RunStream
     from memagent.memory.extraction import Extraction
-    from memagent.runstore import RunRecord, RunStore
+    from memagent.runstore import RunStore
 
 NOT_ESTIMATED = ("seed", "store", "durable", "run_id", *Limited.__annotations__)
 """Options of `ask` that don't affect the calls."""
@@ -165,15 +166,3 @@ def resume(given: Resume) -> None:
         needed = given.document or not is_read(store, record)
         document = open_again(record, given.document) if needed else None
         run(agent, agent.resume_stream(record.id, document), document, store, outcome)
-
-
-def open_again(record: RunRecord, given: str | None) -> Document | None:
-    """Opens the document that a run read, or the given one; None if neither is a path."""
-    named = given or record.source.get("path")
-    if named is None:
-        return None
-    options: dict[str, Any] = record.source.get("options") or {}
-    try:
-        return open_source(named, name=None if given else record.source["name"], **options)
-    except DocumentNotFound as error:
-        raise DocumentNotFound(f"{error}, or give --document FILE") from error

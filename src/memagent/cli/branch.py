@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from memagent.cli import options as opt
-from memagent.cli.ask import open_again, run
+from memagent.cli.ask import run
 from memagent.cli.exits import report_errors
 from memagent.cli.options import MODEL, RUN, option
-from memagent.cli.setup import Reading, agent_again, existing_store
+from memagent.cli.setup import Reading, agent_again, existing_store, open_again
 
 
 @dataclass(frozen=True, kw_only=True)

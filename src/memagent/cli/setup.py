@@ -323,3 +323,15 @@ def expected_chars(document: Document) -> int | None:
         return size // 2
     chars = len(sample.decode("utf-8", errors="replace"))
     return round(size * chars / len(sample)) if sample else None
+
+
+def open_again(record: RunRecord, given: str | None) -> Document | None:
+    """Opens the document that a run read, or the given one; None if neither is a path."""
+    named = given or record.source.get("path")
+    if named is None:
+        return None
+    options: dict[str, Any] = record.source.get("options") or {}
+    try:
+        return open_source(named, name=None if given else record.source["name"], **options)
+    except DocumentNotFound as error:
+        raise DocumentNotFound(f"{error}, or give --document FILE") from error

@@ -16,7 +16,7 @@ from memagent.cli.options import Display, chosen_display
 from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session, questions_of, status_of
 from memagent.cli.session import drive
-from memagent.cli.setup import existing_store
+from memagent.cli.setup import existing_store, open_again
 from memagent.errors import ConfigError, DocumentRequired
 from memagent.messages import Usage
 from memagent.terminal import amount, clean, console, duration, moment, say, shorten
@@ -210,7 +210,6 @@ def _show_quotes(
     store: RunStore, record: RunRecord, chosen: Sequence[int], file: str | None, outcome: Outcome
 ) -> None:
     """Shows, for each sentence of the answers and memories, the one of the document with most of its words."""
-    from memagent.cli.ask import open_again
     from memagent.quotes import align
 
     if (document := open_again(record, file)) is None:
