@@ -234,6 +234,19 @@ def test_the_page_has_the_committed_figures() -> None:
     assert [row for row in rows if row not in page] == []
 
 
+def test_the_page_has_the_right_answers_after_more_summaries() -> None:
+    page = (ROOT / "docs" / "supo.md").read_text(encoding="utf-8")
+    found = ROOT / "experiments" / "memagent_draws" / "results" / "0"
+    cells = [
+        json.loads((found / f"lengths-{name}.json").read_text(encoding="utf-8"))["cells"]
+        for name in ("warm", "supo")
+    ]
+    assert [before["length"] for before in cells[0]] == [8, 12, 24, 48, 92]
+    for ends in zip(*cells, strict=True):
+        said = " | ".join("{mean:.3f} [{low:.3f}, {high:.3f}]".format(**end) for end in ends)
+        assert re.search(rf"^\| {ends[0]['length']} \| \d+ \| {re.escape(said)} \|$", page, re.M)
+
+
 def test_summaries_that_kept_the_value_are_counted(
     perfect: tuple[Path, list[Rollout]], tmp_path: Path
 ) -> None:
