@@ -151,7 +151,7 @@ smol: $(STAMP_TRAIN) ## Fetch the language model `smol` into the user's cache (9
 
 test-engines: engines smol ## Run the tests that need a real server, for each of ENGINES
 	set -e; for engine in $(ENGINES); do \
-	    $(BIN)/python -m pytest --engine $$engine --timeout 300 tests/engines tests/contracts/test_chat_model.py; done
+	    $(BIN)/python -m pytest --engine $$engine --timeout 300 --durations 15 tests/engines tests/contracts/test_chat_model.py; done
 
 test-engines-extra: smol ## Run a short suite at the servers of laptops: llama.cpp's and transformers serve (1.3 GB; LAPTOPS=llamacpp)
 	$(BIN)/python tests/engines/venvs.py $(LAPTOPS)

@@ -41,6 +41,8 @@ from memagent_train.smoke.task import Relay
 from memagent_train.smoke.tokenizer import word_tokenizer
 from memagent_train.verl_loop import _VerlSampler, outputs
 
+pytestmark = pytest.mark.timeout(600)  # Ray starts a process for each worker
+
 GROUP = 4
 """Rollouts of a prompt."""
 STEP = 7
