@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from memagent_train.advantages import Group
 from memagent_train.errors import RewardFailed, RolloutsFailed
-from memagent_train.rollouts import Row, Status
+from memagent_train.rollouts import Rollout, Row, Status
 
 logger = logging.getLogger("memagent.train")
 
@@ -22,6 +22,7 @@ SERIOUS = 0.1
 class RolloutFacts:
     """Facts about a rollout, shared with all processes."""
 
+    task: str
     status: Status
     reward: float | None
     error: str
@@ -51,35 +52,38 @@ class GroupFacts:
 
 def facts(group: Group, *, kept: bool) -> GroupFacts:
     """The facts about a group."""
-    return GroupFacts(
-        tuple(
-            RolloutFacts(
-                status=rollout.status,
-                reward=rollout.reward,
-                error=rollout.error,
-                scores=rollout.scores,
-                conversations=len(rollout.rows),
-                sampled=sum(row.sampled for row in rollout.rows),
-                by_kind=_count_kinds(rollout.rows),
-                tokens=sum(len(row.prompt_ids) + len(row.response_ids) for row in rollout.rows),
-                overlong=rollout.overlong,
-                seconds=rollout.seconds,
-            )
-            for rollout in group.rollouts
-        ),
-        kept=kept,
-        informative=group.informative,
+    rollouts = tuple(map(facts_of, group.rollouts))
+    return GroupFacts(rollouts, kept=kept, informative=group.informative)
+
+
+def facts_of(rollout: Rollout) -> RolloutFacts:
+    """The facts about a rollout."""
+    return RolloutFacts(
+        task=rollout.sample.task,
+        status=rollout.status,
+        reward=rollout.reward,
+        error=rollout.error,
+        scores=rollout.scores,
+        conversations=len(rollout.rows),
+        sampled=sum(row.sampled for row in rollout.rows),
+        by_kind=_count_kinds(rollout.rows),
+        tokens=sum(len(row.prompt_ids) + len(row.response_ids) for row in rollout.rows),
+        overlong=rollout.overlong,
+        seconds=rollout.seconds,
     )
 
 
-def raise_if_nothing_scored(groups: Sequence[GroupFacts]) -> None:
-    """Stops a training that has nothing to learn from.
+def raise_if_nothing_scored(rollouts: Sequence[RolloutFacts], of: str = "batch") -> None:
+    """Stops what has nothing to learn from, or to measure.
+
+    Args:
+        rollouts: all of them, of all processes.
+        of: what they are of, in a word.
 
     Raises:
-        RolloutsFailed: no rollout of the batch finished.
+        RolloutsFailed: no rollout finished.
         RewardFailed: some did, but none has a reward.
     """
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
     if any(rollout.status is Status.SCORED for rollout in rollouts):
         return
     ended = [rollout for rollout in rollouts if rollout.status is Status.UNSCORED]
@@ -88,11 +92,11 @@ def raise_if_nothing_scored(groups: Sequence[GroupFacts]) -> None:
     )
     if ended:
         raise RewardFailed(
-            f"none of the {len(rollouts)} rollouts of this batch has a reward; the first reason: {first!r}. Try the "
+            f"none of the {len(rollouts)} rollouts of this {of} has a reward; the first reason: {first!r}. Try the "
             f"reward function on one answer, fix it, and run the same command again"
         )
     raise RolloutsFailed(
-        f"all {len(rollouts)} rollouts of this batch failed; the first reason: {first!r}. Try the agent on one "
+        f"all {len(rollouts)} rollouts of this {of} failed; the first reason: {first!r}. Try the agent on one "
         f"sample, fix the cause, and run the same command again"
     )
 

@@ -224,7 +224,7 @@ class RolloutTrainer(GRPOTrainer):
             [facts(group, kept=True) for group in rolled.kept]
             + [facts(group, kept=False) for group in rolled.dropped]
         )
-        raise_if_nothing_scored(told)
+        raise_if_nothing_scored([one for group in told for one in group.rollouts])
         if self.accelerator.is_main_process:
             warn_of_failures(self.step + 1, told)
         groups = gather_object([group.rows for group in rolled.kept])

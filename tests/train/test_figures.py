@@ -9,7 +9,9 @@ from memagent_train.algorithm import AlgorithmSettings
 from memagent_train.errors import RewardFailed, RolloutsFailed
 from memagent_train.figures import (
     GroupFacts,
+    RolloutFacts,
     facts,
+    facts_of,
     figures,
     raise_if_nothing_scored,
     warn_of_failures,
@@ -33,6 +35,10 @@ def two_groups() -> list[GroupFacts]:
         facts(compare(first, settings), kept=True),
         facts(compare(second, settings), kept=False),
     ]
+
+
+def told(groups: list[GroupFacts]) -> list[RolloutFacts]:
+    return [one for group in groups for one in group.rollouts]
 
 
 def test_figures() -> None:
@@ -86,14 +92,14 @@ def test_the_mean_of_no_rewards_is_no_number() -> None:
 
 
 def test_one_reward_is_enough_to_go_on() -> None:
-    raise_if_nothing_scored(two_groups())
+    raise_if_nothing_scored(told(two_groups()))
 
 
 def test_a_batch_that_came_to_an_end_without_a_reward_is_the_rewards_fault() -> None:
     with pytest.raises(
         RewardFailed, match=r"none of the 2 rollouts .* 'no verdict'.* reward function"
     ):
-        raise_if_nothing_scored(two_groups()[1:])
+        raise_if_nothing_scored(told(two_groups()[1:]))
 
 
 def test_a_batch_that_came_to_no_end_is_not() -> None:
@@ -101,4 +107,4 @@ def test_a_batch_that_came_to_no_end_is_not() -> None:
         rollout("b", n, (), None, status=Status.FAILED, error=f"broken {n}") for n in range(2)
     ]
     with pytest.raises(RolloutsFailed, match=r"all 2 rollouts .* 'broken 0'.* agent"):
-        raise_if_nothing_scored([facts(compare(failed, AlgorithmSettings()), kept=True)])
+        raise_if_nothing_scored(list(map(facts_of, failed)))

@@ -148,20 +148,12 @@ class _Counter:
 
 
 def _show(policy: str, samples: str, found: list[Cell], going: Going) -> None:
-    from memagent_train.runs.progress import length_name
+    from memagent_train.runs.evaluation import as_figures
+    from memagent_train.runs.progress import describe_mean, length_name
 
     if going.display is Display.JSON:
         cells = [
-            {
-                "task": cell.task,
-                "length": cell.length,
-                "mean": cell.estimate.mean,
-                "low": cell.estimate.low,
-                "high": cell.estimate.high,
-                "n": cell.estimate.n,
-                "unscored": cell.estimate.unscored,
-            }
-            for cell in found
+            {"task": cell.task, "length": cell.length} | as_figures(cell.estimate) for cell in found
         ]
         going.tell({"policy": policy, "samples": samples, "cells": cells})
     if not going.for_people:
@@ -170,8 +162,6 @@ def _show(policy: str, samples: str, found: list[Cell], going: Going) -> None:
     if samples != "held-out":
         rows.append(("samples", samples))
     for cell in found:
-        one = cell.estimate
-        unscored = f", {one.unscored} without a reward" if one.unscored else ""
-        said = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]  n={one.n}{unscored}"
+        said = describe_mean(as_figures(cell.estimate), n=f"  n={cell.estimate.n}")
         rows.append((f"{cell.task} at {length_name(cell.length)}", said))
     going.paper.table(rows)

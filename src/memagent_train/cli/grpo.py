@@ -87,19 +87,15 @@ def _show_trained(trained: TrainingResult, outcome: Outcome) -> None:
         outcome.tell(facts)
     if not outcome.for_people:
         return
-    from memagent_train.runs.progress import length_name
+    from memagent_train.runs.progress import describe_means
 
     reward = "none" if trained.reward is None else f"{trained.reward:.3f}"
     rows = [("trained", f"{trained.steps:,} steps, reward of the last {reward}")]
     if trained.without_signal:
         learnt_nothing = f"{trained.without_signal:,} of these steps: no group had a signal"
         rows.append(("no gradient", learnt_nothing))
-    for step, lengths in trained.evaluations.items():
-        cells = [
-            f"{length_name(int(length))} {cell['mean']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
-            for length, cell in lengths.items()
-        ]
-        rows.append((f"after {step:,}", "  ".join(cells)))
+    for step, found in trained.evaluations.items():
+        rows.append((f"after {step:,}", describe_means(found)))
     rows.append(("export", f"memagent-train export {trained.out} --out {_sibling(trained.out)}"))
     outcome.paper.table(rows)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from memagent import terminal
 from memagent.cli.options import Display, screen_of
 from memagent_train.cli.going import Going
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher, line_of
-
-if TYPE_CHECKING:
-    from memagent.tasks.statistics import Estimate
 
 
 class LiveWatcher(SilentWatcher):
@@ -30,9 +27,9 @@ class LiveWatcher(SilentWatcher):
         super().note_step(step, figures)
         self._print(f"{step:>6,}  {line_of(figures)}")
 
-    def note_evaluation(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+    def note_evaluation(self, step: int, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Counts, and leaves a line."""
-        super().note_evaluation(step, estimates)
+        super().note_evaluation(step, found)
         self._print(self.board.said)
 
 

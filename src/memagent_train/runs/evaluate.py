@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,13 +15,13 @@ import torch
 
 from memagent.messages import Sampling
 from memagent.replacing import replacing
-from memagent.tasks.statistics import Estimate
 from memagent_engines.transformers.loading import text_counter
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import open_data
+from memagent_train.figures import RolloutFacts, facts_of, raise_if_nothing_scored
 from memagent_train.rollout.settings import OWN_WEIGHTS, RolloutSettings
 from memagent_train.rollouts import Rollout
-from memagent_train.runs.evaluation import by_length, questions, summary
+from memagent_train.runs.evaluation import Measured, by_length, measure, questions
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.rolling import Rolling
@@ -42,7 +43,7 @@ class Cell:
     task: str
     length: int
     """In tokens; 0 for samples at their natural length."""
-    estimate: Estimate
+    estimate: Measured
 
 
 def evaluate(
@@ -74,6 +75,8 @@ def evaluate(
     Raises:
         ConfigError: a setting is wrong, or the data isn't available at a length.
         DiskFull: `out` can't be written.
+        RolloutsFailed: no rollout finished; `out` says why.
+        RewardFailed: some did, but none has a reward.
     """
     config = config.model_copy(update={"rollout": _in_process(config.rollout)})
     settings, step = config.evaluation, target.checkpoint.step if target.checkpoint else 0
@@ -96,13 +99,14 @@ def evaluate(
             seed = config.optimizer.seed
             asked = questions(samples, places[length], length=length, step=step, seed=seed)
             found[length] = rolling.roll(asked, policy, kept=False, on_done=on_done)
+        answered = [rollout for of_length in found.values() for rollout in of_length]
         if out is not None:
-            answered = [rollout for of_length in found.values() for rollout in of_length]
             with replacing(out) as new:
                 if out.suffix == PARQUET:
                     write_rollouts(new, step, answered, advantages={}, decode=tokenizer.decode)
                 else:
                     _write(new, target, found)
+        raise_if_nothing_scored([facts_of(one) for one in answered], "evaluation")
     return cells(found)
 
 
@@ -110,13 +114,13 @@ def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
     """Means by task and length, and over all tasks if there are several."""
     made: list[Cell] = []
     for length, rollouts in found.items():
-        scores = [(one.sample.task, one.reward) for one in rollouts]
-        tasks = list(dict.fromkeys(task for task, _ in scores))
-        for task in tasks:
-            of_task = [score for score in scores if score[0] == task]
-            made.append(Cell(task, length, summary(of_task)))
-        if len(tasks) > 1:
-            made.append(Cell("all", length, summary(scores)))
+        ended = list(map(facts_of, rollouts))
+        by_task: defaultdict[str, list[RolloutFacts]] = defaultdict(list)
+        for one in ended:
+            by_task[one.task].append(one)
+        made += [Cell(task, length, measure(some)) for task, some in by_task.items()]
+        if len(by_task) > 1:
+            made.append(Cell("all", length, measure(ended)))
     return made
 
 

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from memagent.tasks.statistics import Estimate, estimate
 from memagent_train.data.open import Data
+from memagent_train.figures import RolloutFacts
 from memagent_train.rollout.roll import RolloutRequest
 from memagent_train.runs.ids import evaluation_id, seed_of
+
+
+@dataclass(frozen=True)
+class Measured(Estimate):
+    """A mean reward, and what became of the samples."""
+
+    overlong: float
+    """Share of those that a limit ended."""
+    error: str
+    """Why the first one without a reward has none."""
+
+
+def measure(rollouts: Sequence[RolloutFacts]) -> Measured:
+    """The mean reward of rollouts, at least one."""
+    found = summary([(one.task, one.reward) for one in rollouts])
+    overlong = fmean(one.overlong for one in rollouts)
+    error = next((one.error for one in rollouts if one.error), "no reason was given")
+    return Measured(**vars(found), overlong=overlong, error=error)
 
 
 def by_length(held_out: Data, lengths: Sequence[int]) -> dict[int, Data]:
@@ -79,15 +99,10 @@ def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
     )
 
 
-def as_figures(estimates: Mapping[int, Estimate]) -> dict[str, Any]:
-    """Plain data for `metrics.jsonl`."""
-    return {
-        str(length): {
-            "mean": one.mean,
-            "low": one.low,
-            "high": one.high,
-            "n": one.n,
-            "unscored": one.unscored,
-        }
-        for length, one in estimates.items()
-    }
+def as_figures(one: Measured) -> dict[str, Any]:
+    """Plain data for `metrics.jsonl`; where nothing was scored, the reason in place of a mean."""
+    ends = {"mean": one.mean, "low": one.low, "high": one.high}
+    counts = {"n": one.n, "unscored": one.unscored, "overlong": one.overlong}
+    if one.scored_mean is not None:
+        return ends | counts
+    return dict.fromkeys(ends) | counts | {"error": one.error}

@@ -29,7 +29,7 @@ class TrainingResult:
     out: Path
     steps: int
     evaluations: dict[int, dict[str, Any]]
-    """By step, then by length: mean, ends of the 95% interval, samples."""
+    """By step, then by length: mean, ends of the 95% interval, samples, share of overlong ones."""
     reward: float | None
     """Mean reward of the last step's rollouts."""
     without_signal: int

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from accelerate.utils import gather_object
 
 from memagent.messages import Sampling
-from memagent.tasks.statistics import Estimate
 from memagent_train.config.sections import EvaluationSettings
 from memagent_train.data.open import Data
+from memagent_train.figures import RolloutFacts, facts_of, raise_if_nothing_scored
 from memagent_train.runs import metrics
-from memagent_train.runs.evaluation import as_figures, questions, summary
+from memagent_train.runs.evaluation import as_figures, measure, questions
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.processes import Process
 from memagent_train.runs.progress import SilentWatcher
@@ -55,7 +56,7 @@ class HeldOut:
 
     def evaluate(
         self, step: int, rolling: Rolling, *, kept: bool, watch: SilentWatcher
-    ) -> dict[int, Estimate]:
+    ) -> dict[str, dict[str, Any]]:
         """Answers all samples, and records the means. All processes call this at the same time.
 
         Args:
@@ -65,11 +66,15 @@ class HeldOut:
             watch: receives the progress.
 
         Returns:
-            Means by length, of the samples of all processes.
+            Figures by length, of the samples of all processes.
+
+        Raises:
+            RolloutsFailed: no rollout finished.
+            RewardFailed: none has a reward.
         """
         settings, process = self._settings, self._process
         policy = rolling.policy(Sampling(temperature=settings.temperature, top_p=settings.top_p))
-        estimates: dict[int, Estimate] = {}
+        ended: dict[int, list[RolloutFacts]] = {}
         for length, data in self.data.items():
             places = range(process.index, len(data), process.count)
             watch.begin_rolling(len(places))
@@ -77,10 +82,11 @@ class HeldOut:
             answered = rolling.roll(
                 asked, policy, kept=kept, on_done=lambda _: watch.note_rollout()
             )
-            scores = [(one.sample.task, one.reward) for one in answered]
-            estimates[length] = summary(gather_object(scores))
+            ended[length] = gather_object([facts_of(one) for one in answered])
+        raise_if_nothing_scored([one for some in ended.values() for one in some], "evaluation")
+        found = {str(length): as_figures(measure(some)) for length, some in ended.items()}
         self._done.add(step)
         if process.first:
-            metrics.append(self._folder.metrics, step, {metrics.EVALUATION: as_figures(estimates)})
-            watch.note_evaluation(step, estimates)
-        return estimates
+            metrics.append(self._folder.metrics, step, {metrics.EVALUATION: found})
+            watch.note_evaluation(step, found)
+        return found

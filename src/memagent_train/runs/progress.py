@@ -6,18 +6,19 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memagent.terminal import duration
 from memagent.texts import show_length
 
-if TYPE_CHECKING:
-    from memagent.tasks.statistics import Estimate
-
 SHOWN = ("loss", "kl", "grad_norm")
 """Figures on a step's line after the reward, if available."""
-SHARES = {"failed": "rollouts/failed", "unscored": "rollouts/unscored"}
-"""Shares shown if they are not 0, and their figures."""
+SHARES = {
+    "rollouts/failed": "failed",
+    "rollouts/unscored": "unscored",
+    "rollouts/overlong": "overlong",
+}
+"""Figures shown as shares if they are not 0, and what they are of."""
 SIGNAL = "groups/without_signal"
 """1 in a step without a gradient: the rewards of each group were equal."""
 
@@ -75,7 +76,7 @@ def line_of(figures: Mapping[str, Any]) -> str:
     if "reward" in figures:
         reward = figures["reward"]
         parts.append("reward   -  " if reward is None else f"reward {reward:.3f}")
-    parts += [f"{name} {figures[key]:.1%}" for name, key in SHARES.items() if figures.get(key)]
+    parts += [share_of(figures[key], name) for key, name in SHARES.items() if figures.get(key)]
     if figures.get(SIGNAL) == 1:
         parts.append("no group had a signal")
     parts += [
@@ -86,18 +87,35 @@ def line_of(figures: Mapping[str, Any]) -> str:
     return "  ".join(parts)
 
 
+def share_of(share: float, of: str) -> str:
+    """`12.5% overlong`."""
+    return f"{100 * share:.3g}% {of}"
+
+
 def length_name(length: int) -> str:
     """`8K`; 0 means samples at their natural length."""
     return show_length(length) if length else "natural"
 
 
-def evaluation_line(step: int, estimates: Mapping[int, Estimate]) -> str:
-    """Means with their 95% intervals, by length."""
-    cells = [
-        f"{length_name(length)} {one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]"
-        for length, one in estimates.items()
-    ]
-    return f"evaluated after step {step:,}:  " + "  ".join(cells)
+def describe_mean(one: Mapping[str, Any], *, n: str = "") -> str:
+    """A mean with its 95% interval, and what became of the other samples.
+
+    Args:
+        one: what `as_figures` returns.
+        n: put behind the interval.
+    """
+    if one["mean"] is None:
+        return f"{one['unscored']} of {one['n']} without a reward: {one['error']!r:.200}"
+    said = f"{one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}]{n}"
+    said += f", {one['unscored']} without a reward" if one["unscored"] else ""
+    overlong = one.get("overlong")  # evaluations of earlier versions have none
+    return f"{said}, {share_of(overlong, 'overlong')}" if overlong else said
+
+
+def describe_means(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Means by length, on one line."""
+    cells = (f"{length_name(int(length))} {describe_mean(one)}" for length, one in found.items())
+    return "  ".join(cells)
 
 
 class SilentWatcher:
@@ -122,9 +140,9 @@ class SilentWatcher:
         self.board.done, self.board.figures = step, dict(figures)
         self.board.expected = 0
 
-    def note_evaluation(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+    def note_evaluation(self, step: int, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Held-out samples were answered."""
-        self.board.said = evaluation_line(step, estimates)
+        self.board.said = f"evaluated after step {step:,}:  {describe_means(found)}"
         self.board.expected = 0
 
 
@@ -139,9 +157,9 @@ class PlainWatcher(SilentWatcher):
         width = len(str(self.board.steps))
         self._say(f"{step:>{width}}/{self.board.steps}  {line_of(figures)}{ahead}")
 
-    def note_evaluation(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+    def note_evaluation(self, step: int, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Counts, and writes."""
-        super().note_evaluation(step, estimates)
+        super().note_evaluation(step, found)
         self._say(self.board.said)
 
     def _say(self, line: str) -> None:

@@ -290,8 +290,9 @@ class Training:
         if not self.held_out.is_due(step):
             return
         kept = self.config.logging.runs > 0
-        estimates = self.held_out.evaluate(step, self.rolling, kept=kept, watch=self.watch)
-        self.trainer.log({f"{SEPARATE}{length}": one.mean for length, one in estimates.items()})
+        found = self.held_out.evaluate(step, self.rolling, kept=kept, watch=self.watch)
+        means = {f"{SEPARATE}{length}": one["mean"] for length, one in found.items()}
+        self.trainer.log({name: mean for name, mean in means.items() if mean is not None})
 
     def log_rollouts(
         self, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]

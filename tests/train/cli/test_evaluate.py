@@ -119,3 +119,20 @@ def test_training_samples_are_answered_where_asked_and_named_so(
     assert (len(some), len(every)) == (5, 17)
     assert some < every
     assert not held & every
+
+
+def test_a_policy_that_no_sample_was_scored_of_is_an_error(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "results.jsonl"
+    with pytest.raises(typer.Exit) as stop:
+        evaluate(
+            str(run),
+            settings=["reward.use=tests.train.runs.tiny:broken"],
+            out=out,
+            display=Display.PLAIN,
+        )
+    told = capsys.readouterr()
+    assert (stop.value.exit_code, told.out) == (1, "")
+    assert "none of the 3 rollouts of this evaluation has a reward" in told.err
+    assert all("boom" in json.loads(line)["error"] for line in out.read_text().splitlines())

@@ -7,7 +7,6 @@ import io
 import pytest
 
 from memagent.cli.options import Display
-from memagent.tasks.statistics import estimate
 from memagent_train.cli.going import Going
 from memagent_train.cli.watch import watcher
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher
@@ -30,7 +29,7 @@ def test_a_terminal_shows_a_bar_and_keeps_the_steps(monkeypatch: pytest.MonkeyPa
         watch.begin_rolling(8)
         watch.note_rollout()
         watch.note_step(1, {"reward": 0.25})
-        watch.note_evaluation(1, {4096: estimate([[1.0, 0.0]])})
+        watch.note_evaluation(1, {"4096": {"mean": 0.5, "low": 0.1, "high": 0.9, "unscored": 0}})
     shown = stream.getvalue()
     assert "reward 0.250" in shown
     assert "4K 0.500" in shown

@@ -10,6 +10,7 @@ import pytest
 from tests.train.runs.tiny import write_run
 
 from memagent_train.config.train import load_train
+from memagent_train.errors import RewardFailed
 from memagent_train.runs import metrics
 from memagent_train.runs.folder import open_run
 from memagent_train.runs.processes import Process
@@ -51,7 +52,7 @@ def test_a_step_is_evaluated_once_in_this_session_and_in_the_next(
             assert not training.held_out.is_due(3)
         (line,) = metrics.read(folder.metrics)
         assert line["step"] == 3
-        assert line["evaluation"]["0"]["mean"] == found[0].mean
+        assert line["evaluation"]["0"]["mean"] == found["0"]["mean"]
         assert training.watch.board.said.startswith("evaluated after step 3:  natural ")
         with closing(Training(config, folder, process=Process())) as again:
             assert not again.held_out.is_due(3)
@@ -66,5 +67,17 @@ def test_a_process_answers_its_part_and_only_the_first_notes_it(
             found = training.held_out.evaluate(
                 0, training.rolling, kept=False, watch=training.watch
             )
-        assert found[0].n == 1, "of three samples the second; alone there is nobody to gather from"
+        assert found["0"]["n"] == 1, (
+            "of three samples the second; alone there is nobody to gather from"
+        )
+        assert not folder.metrics.exists()
+
+
+def test_an_evaluation_without_any_reward_measures_nothing(settings: Path, tmp_path: Path) -> None:
+    config = load_train(settings, ["reward.use=tests.train.runs.tiny:broken"])
+    with open_run(tmp_path, {}, free=()) as folder:
+        with closing(Training(config, folder, process=Process())) as training:
+            with pytest.raises(RewardFailed, match=r"none of the 3 .* of this evaluation .*boom"):
+                training.held_out.evaluate(0, training.rolling, kept=False, watch=training.watch)
+            assert training.held_out.is_due(0)
         assert not folder.metrics.exists()

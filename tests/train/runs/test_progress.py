@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from memagent.tasks.statistics import estimate
-from memagent_train.runs.progress import (
-    Board,
-    PlainWatcher,
-    SilentWatcher,
-    evaluation_line,
-    line_of,
-)
+import pytest
+from tests.train.handmade import rollout
+
+from memagent_train.figures import facts_of
+from memagent_train.rollouts import Status
+from memagent_train.runs.evaluation import as_figures, measure
+from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher, line_of
 
 
 class Clock:
@@ -19,6 +18,17 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def measured(*rewards: float | None, overlong: bool = False) -> dict[str, Any]:
+    """Figures of an evaluation; rollouts without a reward failed."""
+    ended = [
+        rollout("a", n, (), reward, overlong=overlong)
+        if reward is not None
+        else rollout("a", n, (), None, status=Status.FAILED, error="Broken: no", overlong=overlong)
+        for n, reward in enumerate(rewards)
+    ]
+    return as_figures(measure(list(map(facts_of, ended))))
 
 
 def test_time_left_is_that_of_this_sessions_steps() -> None:
@@ -50,14 +60,24 @@ def test_a_line_has_the_reward_first() -> None:
 
 
 def test_shares_are_shown_where_they_are_not_nothing() -> None:
-    line = line_of({"reward": 0.5, "rollouts/failed": 0.125, "rollouts/unscored": 0.0})
-    assert line == "reward 0.500  failed 12.5%"
+    shares = {"rollouts/failed": 0.125, "rollouts/unscored": 0.0, "rollouts/overlong": 1.0}
+    assert line_of({"reward": 0.5} | shares) == "reward 0.500  12.5% failed  100% overlong"
 
 
 def test_an_evaluation_is_a_line_with_intervals() -> None:
-    found = {0: estimate([[1.0]]), 8192: estimate([[1.0, 0.0]])}
-    assert evaluation_line(3, found).startswith(
+    watch = SilentWatcher(Board(3))
+    watch.note_evaluation(3, {"0": measured(1.0), "8192": measured(1.0, 0.0)})
+    assert watch.board.said.startswith(
         "evaluated after step 3:  natural 1.000 [0.207, 1.000]  8K 0.500 ["
+    )
+
+
+def test_an_evaluation_says_what_has_no_reward_and_what_a_limit_ended() -> None:
+    watch = SilentWatcher(Board(3))
+    watch.note_evaluation(0, {"0": measured(1.0, None, overlong=True), "8192": measured(None)})
+    assert watch.board.said == (
+        "evaluated after step 0:  natural 0.500 [0.095, 0.905], 1 without a reward, 100% overlong  "
+        "8K 1 of 1 without a reward: 'Broken: no'"
     )
 
 
@@ -66,7 +86,7 @@ def test_plain_lines_have_no_control_codes(capsys: pytest.CaptureFixture[str]) -
     watch = PlainWatcher(Board(steps=12, clock=clock))
     clock.now = 10.0
     watch.note_step(1, {"reward": 0.25})
-    watch.note_evaluation(1, {8192: estimate([[1.0, 0.0, 1.0, 1.0]])})
+    watch.note_evaluation(1, {"8192": measured(1.0, 0.0, 1.0, 1.0)})
     first, second = capsys.readouterr().out.splitlines()
     assert first == " 1/12  reward 0.250  1 min 50 s left"
     assert second.startswith("evaluated after step 1:  8K 0.750 [0.3")
