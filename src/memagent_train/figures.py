@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from memagent_train.advantages import Group
 from memagent_train.errors import RewardFailed, RolloutsFailed
-from memagent_train.rollouts import Rollout, Row, Status
+from memagent_train.rollouts import TOOLS_FAILED, Rollout, Row, Status
 
 logger = logging.getLogger("memagent.train")
 
@@ -124,14 +124,14 @@ def figures(groups: Sequence[GroupFacts]) -> dict[str, float]:
     scores: dict[str, list[float]] = defaultdict(list)
     for rollout in rollouts:
         for name, score in rollout.scores.items():
-            scores[name].append(score)
+            scores[name if name == TOOLS_FAILED else f"scores/{name}"].append(score)
     kinds: Counter[str] = Counter()
     for rollout in rollouts:
         kinds.update(rollout.by_kind)
     return {
         "reward": statistics.fmean(rewards) if rewards else float("nan"),
         "reward_std": statistics.pstdev(rewards) if rewards else float("nan"),
-        **{f"scores/{name}": statistics.fmean(values) for name, values in sorted(scores.items())},
+        **{name: statistics.fmean(values) for name, values in sorted(scores.items())},
         "groups/rolled_out": float(len(groups)),
         "groups/trained": float(sum(group.kept for group in groups)),
         "groups/dropped": _share([not group.kept for group in groups]),

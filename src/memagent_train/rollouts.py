@@ -31,6 +31,8 @@ class Running:
     """Seed of everything drawn in it."""
 
 
+TOOLS_FAILED = "tools/failed"
+"""Score of a tool session, logged under this name: the share of its tool calls that showed a bug in a tool."""
 ROLLOUT: ContextVar[Running | None] = ContextVar("ROLLOUT", default=None)
 """Set while an agent runs in a rollout."""
 

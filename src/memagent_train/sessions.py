@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, ToolError
 from memagent.messages import Leaf, Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
@@ -16,12 +19,15 @@ from memagent.run.result import SessionResult
 from memagent.runstore import RunStore
 from memagent.session.agent import ToolAgent
 from memagent.tasks import Sample
+from memagent.texts import name_error, quote
 from memagent.threads import in_thread
-from memagent.tools import Environment
+from memagent.tools import Environment, Tool, Toolset
 from memagent.trajectory import StopReason
 from memagent_train.compact import CompactCalls, compact_wording
 from memagent_train.fresh_runs import FreshRuns
-from memagent_train.rollouts import ROLLOUT, Outcome, Running
+from memagent_train.rollouts import ROLLOUT, TOOLS_FAILED, Outcome, Running
+
+logger = logging.getLogger("memagent.train")
 
 OVERLONG = (StopReason.LIMIT, StopReason.OUT_OF_STEPS, StopReason.OUT_OF_SUMMARIES)
 """Limits that end a run before its answer. Other ends without one are the policy's fault, and scored."""
@@ -101,17 +107,19 @@ class SessionFunction:
             )
         game = await in_thread(sample.deal)
         running = ROLLOUT.get() or ALONE
-        agent = self._agent(model, game, running.seed)
+        tools = WatchedTools(game)
+        agent = self._agent(model, tools.tools, running.seed)
         if running is ALONE:
-            return judge(game, await agent.arun(game.task))
+            return judge(game, await agent.arun(game.task), tools.failed)
         async with self._runs.run(running.rollout_id):
-            return judge(game, await agent.arun(game.task, run_id=running.rollout_id))
+            result = await agent.arun(game.task, run_id=running.rollout_id)
+            return judge(game, result, tools.failed)
 
-    def _agent(self, model: ChatModel, game: Environment, seed: int) -> ToolAgent:
+    def _agent(self, model: ChatModel, tools: Sequence[Tool], seed: int) -> ToolAgent:
         settings, compact = self._settings, self._settings.protocol == "compact"
         return ToolAgent(
             CompactCalls(model) if compact else model,
-            game.tools,
+            tools,
             protocol="text" if settings.protocol == "text" else "native",
             **settings.model_dump(exclude={"protocol", "prompts"}),
             prompts=self._prompts,
@@ -122,11 +130,63 @@ class SessionFunction:
         )
 
 
-def judge(game: Environment, result: SessionResult) -> Outcome:
+class WatchedTools:
+    """A game's tools, watched for bugs: errors other than a `ToolError`, and results that are not texts.
+
+    The model gets to see them like any failed call. The first of each tool is logged.
+    """
+
+    def __init__(self, game: Environment) -> None:
+        self._game, self._calls, self._broken = type(game), 0, 0
+        self.tools = [self._watch(one) for one in Toolset(game.tools).values()]
+
+    @property
+    def failed(self) -> float:
+        """Share of the calls."""
+        return self._broken / max(1, self._calls)
+
+    def _watch(self, tool: Tool) -> Tool:
+        async def run(*given: Any) -> str:
+            self._calls += 1
+            try:
+                text: Any = await tool.run(*given)
+                if not isinstance(text, str):
+                    raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - counted
+            except ToolError:
+                raise
+            except Exception as error:
+                self._broken += 1
+                self._warn(tool.name, error)
+                raise
+            return text
+
+        return replace(tool, run=run)
+
+    def _warn(self, tool: str, error: Exception) -> None:
+        if (self._game, tool) in _warned:
+            return
+        _warned.add((self._game, tool))
+        logger.warning(
+            "tool %r of %s raised %s. The policy sees a failed call, and training goes on: fix the tool, or let it "
+            "raise ToolError where the policy is to blame. The metric %s has the share of such calls",
+            *(tool, self._game.__name__, name_error(error), TOOLS_FAILED),
+        )
+
+
+_warned: set[tuple[type, str]] = set()
+"""Games and tools with a bug that was logged: each has many sessions."""
+
+
+def judge(game: Environment, result: SessionResult, failed: float) -> Outcome:
     """What became of a game, once its session has ended.
 
     An answer that wasn't handed in yet is. A session that a limit ended is overlong; one that ended with an unusable
     reply, or in circles, is not: it gets the verdict, 0.
+
+    Args:
+        game: the game.
+        result: of its session.
+        failed: share of tool calls that showed a bug.
     """
     if result.answer is not None:
         game.finish(result.answer)
@@ -134,5 +194,9 @@ def judge(game: Environment, result: SessionResult) -> Outcome:
         result.answer,
         reward=game.verdict(),
         overlong=result.truncated or result.stop_reason in OVERLONG,
-        scores={"steps": float(game.steps), "summaries": float(result.summaries)},
+        scores={
+            "steps": float(game.steps),
+            "summaries": float(result.summaries),
+            TOOLS_FAILED: failed,
+        },
     )

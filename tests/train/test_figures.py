@@ -23,7 +23,9 @@ ROW = Row((2, 3), (4, 5, 6), (1, 0, 1), (-1.0, 0.0, -1.0))
 
 def two_groups() -> list[GroupFacts]:
     first = [
-        rollout("a", 0, (ROW, ROW), 1.0, scores={"precision": 0.5}, seconds=2.0),
+        rollout(
+            "a", 0, (ROW, ROW), 1.0, scores={"precision": 0.5, "tools/failed": 0.25}, seconds=2.0
+        ),
         rollout("a", 1, (ROW,), 0.0, overlong=True),
     ]
     second = [
@@ -46,6 +48,7 @@ def test_figures() -> None:
         "reward": 0.5,
         "reward_std": 0.5,
         "scores/precision": 0.5,
+        "tools/failed": 0.25,
         "groups/rolled_out": 2.0,
         "groups/trained": 1.0,
         "groups/dropped": 0.5,

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.models.transformers.policies import tokenizer
@@ -14,6 +14,7 @@ from memagent import RunStore, ScriptedModel
 from memagent.errors import ConfigError
 from memagent.messages import FinishReason, Sampling
 from memagent_bench.games import make
+from memagent_bench.games.base import Deal, Game, act
 from memagent_engines.transformers.sampler import Sampled
 from memagent_train.agents import AgentSettings, load_agent
 from memagent_train.data.games import GameTask
@@ -76,10 +77,24 @@ class Player:
         return nullcontext()
 
 
-def play(engine: Player, count: int = 1, **tools: Any) -> list[Rollout]:
+class Broken(Game):
+    """Its only tool has a bug, which it shows at odd calls, or says nothing at all."""
+
+    name = "broken"
+
+    def _deal(self, rng: random.Random, difficulty: int) -> Deal:
+        return Deal("Draw.", "1")
+
+    @act
+    def draw(self) -> str:
+        """Draw a card."""
+        return str(1 // (self.steps % 2 - 1)) if self.steps < 3 else cast("str", None)
+
+
+def play(engine: Player, count: int = 1, task: Any = DECK, **tools: Any) -> list[Rollout]:
     settings = AgentSettings.model_validate({"use": "tools", "tools": {**SMALL, **tools}})
     agent = load_agent(settings, store=None)
-    asked = [RolloutRequest(DECK, "g", f"r{n}", n) for n in range(count)]
+    asked = [RolloutRequest(task, "g", f"r{n}", n) for n in range(count)]
 
     async def rolled() -> list[Rollout]:
         rewards = open_rewards(RewardSettings())
@@ -117,6 +132,15 @@ def test_a_session_that_a_limit_ends_is_overlong(limit: dict[str, int]) -> None:
     (one,) = play(engine, **limit)
     assert (one.status, one.answer, one.reward, one.overlong) == (Status.SCORED, None, 0.0, True)
     assert sum(row.sampled for row in one.rows) == engine.drawn
+
+
+def test_a_bug_in_a_tool_is_counted_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    task = GameTask(f"{__name__}:Broken", 30, seed=1).sample(0)
+    played = play(Player(), count=2, task=task, max_steps=4)
+    assert [one.scores["tools/failed"] for one in played] == [0.75, 0.75]
+    (said,) = (one.getMessage() for one in caplog.records if one.name == "memagent.train")
+    assert "tool 'draw' of Broken raised ZeroDivisionError: " in said
+    assert play(Player())[0].scores["tools/failed"] == 0.0
 
 
 def test_summaries_that_were_asked_for_again_are_rejected() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from memagent.terminal import duration
 from memagent.texts import show_length
+from memagent_train.rollouts import TOOLS_FAILED
 
 SHOWN = ("loss", "kl", "grad_norm")
 """Figures on a step's line after the reward, if available."""
@@ -17,6 +18,7 @@ SHARES = {
     "rollouts/failed": "failed",
     "rollouts/unscored": "unscored",
     "rollouts/overlong": "overlong",
+    TOOLS_FAILED: "of tool calls failed by a bug",
 }
 """Figures shown as shares if they are not 0, and what they are of."""
 SIGNAL = "groups/without_signal"
