@@ -167,7 +167,7 @@ class WatchedTools:
             return
         _warned.add((self._game, tool))
         logger.warning(
-            "tool %r of %s raised %s. The policy sees a failed call, and training goes on: fix the tool, or let it "
+            "tool %r of %s raised %s. The policy sees a failed call, and training continues: fix the tool, or let it "
             "raise ToolError where the policy is to blame. The metric %s has the share of such calls",
             *(tool, self._game.__name__, name_error(error), TOOLS_FAILED),
         )

@@ -78,9 +78,9 @@ def line_of(figures: Mapping[str, Any]) -> str:
     if "reward" in figures:
         reward = figures["reward"]
         parts.append("reward   -  " if reward is None else f"reward {reward:.3f}")
-    parts += [share_of(figures[key], name) for key, name in SHARES.items() if figures.get(key)]
     if figures.get(SIGNAL) == 1:
         parts.append("no group had a signal")
+    parts += [share_of(figures[key], name) for key, name in SHARES.items() if figures.get(key)]
     parts += [
         f"{name} {figures[name]:.3g}"
         for name in SHOWN

@@ -14,6 +14,7 @@ from memagent_train.config.sections import ModelSettings
 from memagent_train.config.sft import RolloutSource, TraceSettings
 from memagent_train.config.train import TrainConfig, load_train
 from memagent_train.data.settings import DataSettings
+from memagent_train.errors import RolloutsFailed
 from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Rollout, Status
 from memagent_train.runs.evaluate import _warn_of_seen, cells, evaluate
@@ -157,5 +158,7 @@ def test_generated_samples_that_the_run_has_not_seen_need_no_caution(
 ) -> None:
     source = [{"kind": "tracking", "tasks": ["ledger"], "lengths": [1024], "count": 4}]
     data = DataSettings.model_validate({"source": source})
-    evaluate(run_target(trained.out), config.model_copy(update={"data": data}), lengths=[1024], n=1)
+    config = config.model_copy(update={"data": data})
+    with pytest.raises(RolloutsFailed, match="QuestionTooLong"):  # for so small a window
+        evaluate(run_target(trained.out), config, lengths=[1024], n=1)
     assert not caplog.text
