@@ -289,8 +289,16 @@ def test_thoughts_that_never_end_stop_the_session_and_say_what_helps(store: RunS
     result, _, _ = played(store, [cut("<think>hm")] * 3)
     assert (result.answer, result.stop_reason) == (None, StopReason.UNUSABLE_REPLY)
     assert "larger working_context" in result.detail
+    assert result.truncated
     again, model, _ = played(store, ["42"])
-    assert (again.answer, len(model.requests)) == ("42", 1)
+    assert (again.answer, again.truncated, len(model.requests)) == ("42", False, 1)
+
+
+def test_only_the_last_of_unusable_replies_says_whether_the_session_was_cut_off(
+    store: RunStore,
+) -> None:
+    result, _, _ = played(store, [cut("<think>hm"), cut("<think>hm"), ""])
+    assert (result.stop_reason, result.truncated) == (StopReason.UNUSABLE_REPLY, False)
 
 
 ROOMY: dict[str, Any] = {"window": 2 * WINDOW, "working_context": 2 * WINDOW, **PATIENT}
