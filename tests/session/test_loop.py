@@ -261,6 +261,7 @@ def test_a_reply_that_was_cut_off_is_no_answer_at_once(
     assert (result.usage.calls, result.usage.retries) == (1, 1)
     assert kinds(events) == ["session_started", "retried", "acted", "answered"]
     assert [request.thinking for request in model.requests] == [None, False]
+    assert [request.parts.get("again") for request in model.requests] == [None, "yes"]
 
 
 def test_a_native_call_that_was_cut_off_is_not_run(store: RunStore) -> None:

@@ -128,7 +128,7 @@ class Asking:
             near=0,
             count=buffer.count,
             tools=buffer.tools,
-            parts={"task": self.task},
+            parts={"task": self.task} | ({"again": "yes"} if final else {}),
             record=record,
         )
         try:
