@@ -133,7 +133,7 @@ def _of_sessions(agent: AgentSettings) -> tuple[list[int], int]:
 
 
 def _rows(batch: BatchSettings, window: int, each: int | None) -> int | None:
-    """Most conversations per pass if each rollout has so many (None: unknown); None if that is unknown too."""
+    """Most conversations per pass if each rollout has `each`; None if nothing limits them."""
     limits: list[int] = []
     if each is not None:
         share = each * batch.groups * batch.group_size
