@@ -125,8 +125,8 @@ class SessionFunction:
 def judge(game: Environment, result: SessionResult) -> Outcome:
     """What became of a game, once its session has ended.
 
-    An answer that wasn't handed in yet is. A session that a limit ended is overlong; one that ended with an unusable
-    reply, or in circles, is not: it gets the verdict, 0.
+    An answer that wasn't handed in yet is. A session that a limit ended is overlong, also one of tokens that cut off
+    its last reply; one that ended with another unusable reply, or in circles, is not: it gets the verdict, 0.
     """
     if result.answer is not None:
         game.finish(result.answer)
