@@ -15,14 +15,18 @@ def row(prompt: list[int], response: list[int]) -> Row:
     return Row(tuple(prompt), tuple(response), (1,) * len(response), (0.0,) * len(response))
 
 
-def lines(shared: int, own: int, count: int) -> list[tuple[int, ...]]:
-    return [(*range(shared), *[100 + n] * own) for n in range(count)]
+def lines(shared: int, own: int, count: int, at: int = 0) -> dict[int, tuple[int, ...]]:
+    alike = range(1000 * at, 1000 * at + shared)
+    return {at * count + n: (*alike, *[10_000 + n] * own) for n in range(count)}
 
 
 class TestBundle:
     def test_rows_that_begin_alike_are_one_sequence(self) -> None:
         rows = [(1, 2, 3, 4, 5), (9, 8, 7), (1, 2, 3, 4), (1, 2, 3, 4, 6)]
-        assert bundle(rows, even=100, most=100) == [Bundle((2, 0, 3), 6), Bundle((1,), 3)]
+        assert bundle(dict(enumerate(rows)), even=100, most=100) == [
+            Bundle((2, 0, 3), 6),
+            Bundle((1,), 3),
+        ]
 
     def test_not_where_attention_would_be_more_work(self) -> None:
         # One sequence of 1,900 tokens, or two of 1,000.
@@ -37,10 +41,19 @@ class TestBundle:
         assert sizes == [120, 120, 120, 100]
 
     def test_nor_where_the_model_cannot(self) -> None:
-        assert len(bundle([(1, 2)] * 3, even=0, most=9000)) == 3
+        assert len(bundle(lines(9, 1, 3), even=0, most=9000)) == 3
 
     def test_of_nothing(self) -> None:
-        assert bundle([], even=1000, most=0.0) == []
+        assert bundle({}, even=1000, most=0.0) == []
+
+    @pytest.mark.parametrize(("ranks", "rows"), [(1, [16]), (2, [8, 8]), (4, [4] * 4)])
+    def test_as_many_as_leave_no_process_without_work(self, ranks: int, rows: list[int]) -> None:
+        made = bundle(lines(900, 50, 16), even=2000, most=9000, ranks=ranks)
+        assert [len(one.rows) for one in made] == rows
+
+    def test_but_not_more_where_all_have_work(self) -> None:
+        two = lines(900, 50, 16) | lines(900, 50, 16, at=1)
+        assert [len(one.rows) for one in bundle(two, even=2000, most=9000, ranks=2)] == [16, 16]
 
 
 def test_a_token_sees_its_own_row_only() -> None:
