@@ -116,12 +116,14 @@ class Packed:
     """(B, U): the first row that has the token, counted in its sequence; -1 for padding."""
     last: Tensor
     """(B, U): the last row that has it. All rows between have it too; -1 for padding."""
-    places: Tensor
-    """(N, T + 1): where in all B * U the token before each response is, and its tokens."""
+    scored: Tensor
+    """(2, M): where in all B * U each different token of responses is, below where the token before it is."""
+    numbers: Tensor
+    """(N, T): which of the M each row's responses have; -1 for padding."""
 
     def mask(self) -> Tensor:
         """What attends to what (B, 1, U, U), or the tokens that are real (B, U) if no rows share a sequence."""
-        if len(self.ids) == len(self.places):
+        if len(self.ids) == len(self.numbers):
             return (self.first == 0).long()
         # A token's row begins with an earlier token if that one's last row isn't before it. Padding sees all before.
         return (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
@@ -138,14 +140,24 @@ def pack(sequences: Sequence[Sequence[Row]], *, pad: int, device: torch.device) 
     laid = [_lay_out(rows) for rows in sequences]
     longest = max(len(row.response_ids) for rows in sequences for row in rows)
     width = max(len(tokens) for tokens, _ in laid)
-    places = [
-        [part * width + at[min(n, len(at) - 1)] for n in range(first, first + longest + 1)]
+    numbers: dict[tuple[int, int], int] = {}
+    responses = [
+        [
+            numbers.setdefault((part * width + before, part * width + place), len(numbers))
+            for before, place in pairwise(at[len(row.prompt_ids) - 1 :])
+        ]
         for part, (rows, (_, ats)) in enumerate(zip(sequences, laid, strict=True))
-        for first, at in ((len(row.prompt_ids) - 1, at) for row, at in zip(rows, ats, strict=True))
+        for row, at in zip(rows, ats, strict=True)
     ]
     padded = [tokens + [(pad, 0, -1, -1)] * (width - len(tokens)) for tokens, _ in laid]
     whole = torch.tensor(padded, device=device)
-    return Packed(*whole.unbind(-1), places=torch.tensor(places, device=device))
+    return Packed(
+        *whole.unbind(-1),
+        scored=torch.tensor(list(numbers), device=device).T,
+        numbers=torch.tensor(
+            [one + [-1] * (longest - len(one)) for one in responses], device=device
+        ),
+    )
 
 
 def pass_of(

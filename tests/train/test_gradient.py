@@ -164,7 +164,7 @@ class Sharing(Lenient):
         saved = self._metrics["train"]["tokens/shared"][-1]
         packed = [one["packed"] for passes in made for one in passes]
         assert saved > 0.2 * sum(len(row.row.ids) for row in rows)
-        assert sum(len(one.ids) for one in packed) < sum(len(one.places) for one in packed)
+        assert sum(len(one.ids) for one in packed) < sum(len(one.numbers) for one in packed)
         return made
 
 

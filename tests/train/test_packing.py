@@ -5,7 +5,15 @@ import torch
 from tests.train.handmade import policy
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-from memagent_train.packing import Bundle, bundle, even_length, pack, rows_of_passes
+from memagent_train.advantages import TrainingRow
+from memagent_train.packing import (
+    Bundle,
+    bundle,
+    even_length,
+    pack,
+    pass_of,
+    rows_of_passes,
+)
 from memagent_train.rollouts import Row
 
 CPU = torch.device("cpu")
@@ -75,8 +83,24 @@ def test_a_token_sees_its_own_row_only() -> None:
         [1, 1, 0, 0, 0, 1],
     ]
     assert mask[1, 0, :2].int().tolist() == [[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
-    # The token before each response, and its tokens; the rest is never scored.
-    assert made.places.tolist() == [[1, 2, 3], [2, 4, 4], [1, 5, 5], [6, 7, 7]]
+    # The token before each that is scored, and that token.
+    assert made.scored.tolist() == [[1, 2, 2, 1, 6], [2, 3, 4, 5, 7]]
+    assert made.numbers.tolist() == [[0, 1], [2, -1], [3, -1], [4, -1]]
+
+
+def test_a_token_that_rows_share_is_scored_once() -> None:
+    rows = [row([1, 2], [3, 4]), row([1, 2], [3, 4]), row([1, 2], [3, 5]), row([1], [2])]
+    made = pack([rows], pad=0, device=CPU)
+    assert made.scored.tolist() == [[1, 2, 2, 0], [2, 3, 4, 1]]
+    assert made.numbers.tolist() == [[0, 1], [0, 1], [0, 2], [3, -1]]
+
+
+def test_rows_that_fill_up_a_pass_have_nothing_to_score() -> None:
+    one = TrainingRow(row([1, 2], [3, 4, 5]), advantage=1.0)
+    made = pass_of([[(one, 1.0)]], 48, pad=0, device=CPU)
+    assert made["completion_mask"].shape == (48, 3)
+    assert made["packed"].scored.shape == (2, 3)
+    assert made["tool_mask"].sum() == 3
 
 
 def test_without_shared_rows_a_model_gets_a_plain_mask() -> None:
