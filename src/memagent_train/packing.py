@@ -121,12 +121,17 @@ class Packed:
     numbers: Tensor
     """(N, T): which of the M each row's responses have; -1 for padding."""
 
-    def mask(self) -> Tensor:
-        """What attends to what (B, 1, U, U), or the tokens that are real (B, U) if no rows share a sequence."""
+    def mask(self, dtype: torch.dtype) -> Tensor:
+        """What attends to what (B, 1, U, U), or the tokens that are real (B, U) if no rows share a sequence.
+
+        Args:
+            dtype: in which attention computes. Each layer would convert another mask, bool too, and keep its own.
+        """
         if len(self.ids) == len(self.numbers):
             return (self.first == 0).long()
         # A token's row begins with an earlier token if that one's last row isn't before it. Padding sees all before.
-        return (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
+        seen = (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
+        return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, -torch.inf)
 
 
 def pack(sequences: Sequence[Sequence[Row]], *, pad: int, device: torch.device) -> Packed:

@@ -6,6 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from peft import PeftModel
 from torch import Tensor
 from torch.nn.functional import pad
@@ -44,7 +45,10 @@ class LastScored:
         bare: Any = self.bare.get_base_model() if isinstance(self.bare, PeftModel) else self.bare
         if "position_ids" in inspect.signature(bare.forward).parameters:
             given["position_ids"] = self.packed.positions
-        given |= {"input_ids": self.packed.ids, "attention_mask": self.packed.mask()}
+        kind = self.packed.ids.device.type
+        half = torch.is_autocast_enabled(kind)
+        mask = self.packed.mask(torch.get_autocast_dtype(kind) if half else bare.dtype)
+        given |= {"input_ids": self.packed.ids, "attention_mask": mask}
         at = self.packed.scored[1]
         hook = bare.base_model.register_forward_hook(self._pick)
         try:

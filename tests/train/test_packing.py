@@ -72,7 +72,11 @@ def test_a_token_sees_its_own_row_only() -> None:
     )
     assert made.ids.tolist() == [[1, 2, 3, 4, 5, 6], [7, 8, 0, 0, 0, 0]]
     assert made.positions.tolist() == [[0, 1, 2, 3, 3, 2], [0, 1, 0, 0, 0, 0]]
-    mask = made.mask()
+    added = made.mask(torch.bfloat16)
+    assert added.dtype == torch.bfloat16
+    assert set(added.flatten().tolist()) == {0.0, -torch.inf}
+    mask = added == 0
+    assert mask.any(-1).all(), "attention to nothing would be NaN"
     assert mask.shape == (2, 1, 6, 6)
     assert mask[0, 0].int().tolist() == [
         [1, 0, 0, 0, 0, 0],
@@ -105,7 +109,7 @@ def test_rows_that_fill_up_a_pass_have_nothing_to_score() -> None:
 
 def test_without_shared_rows_a_model_gets_a_plain_mask() -> None:
     made = pack([[row([1, 2], [3])], [row([4], [5])]], pad=0, device=CPU)
-    assert made.mask().tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert made.mask(torch.float32).tolist() == [[1, 1, 1], [1, 1, 0]]
 
 
 def test_processes_have_the_same_number_of_rows_in_a_pass() -> None:
