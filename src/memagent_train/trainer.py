@@ -35,6 +35,7 @@ from memagent_train.estimators import truncated_weights
 from memagent_train.figures import facts, figures, raise_if_nothing_scored, warn_of_failures
 from memagent_train.order import DataOrder, StepSampler
 from memagent_train.packing import Bundle, Packed, bundle, even_length, pass_of, rows_of_passes
+from memagent_train.quiet import Quiet
 from memagent_train.reference import copy_frozen, prepare_reference
 from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
@@ -51,7 +52,7 @@ TOKEN_MEANS = ("kl", "entropy", *(f"clip_ratio/{name}_mean" for name in ("low", 
 """Metrics of TRL's that are means over tokens."""
 
 
-class RolloutTrainer(GRPOTrainer):
+class RolloutTrainer(Quiet, GRPOTrainer):
     """Trains a policy on rollouts made by a function."""
 
     largest_gap = 0.2
@@ -180,9 +181,6 @@ class RolloutTrainer(GRPOTrainer):
     def _get_train_sampler(self, dataset: Any = None) -> Sampler:
         steps = self.args.max_steps // self.batch.updates_per_step
         return StepSampler(self.order, steps, self._micro_steps)
-
-    def _send_telemetry(self) -> None:
-        """Nothing is sent."""
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **kw: Any
