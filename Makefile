@@ -74,7 +74,8 @@ test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiment
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/read.md]" \
 	    tests/contracts/test_chat_model.py \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/train.md]" \
-	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/tutorials/train.md]"
+	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/tutorials/train.md]" \
+	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/tutorials/summaries.md]"
 
 bfcl: $(STAMP_EXTRA) ## Put BFCL's package into build/bfcl, without the packages that it pins
 	$(EXTRA)/python -m pip install --quiet --no-deps --upgrade --target build/bfcl bfcl-eval==2026.3.23 mpmath==1.3.0

@@ -20,49 +20,43 @@ PADDING = -1
 """Stands for the number of a sequence where there is none."""
 
 
-def deal(
-    lengths: Sequence[int],
-    *,
-    ranks: int,
-    updates: int,
-    micro_batches: int,
-    seed: str,
-    most_tokens: int | None = None,
-) -> list[list[list[list[int]]]]:
-    """Distributes sequences so that all processes have equal work, in passes of about equal size.
+def rows_of_updates(rows: int, updates: int, seed: str) -> list[list[int]]:
+    """Numbers of the rows that each update trains on: at random, so that it doesn't depend on what they share."""
+    shuffled = list(range(rows))
+    random.Random(seed).shuffle(shuffled)
+    return [shuffled[update::updates] for update in range(updates)]
 
-    Sequences go to updates at random (by `seed`), then longest first to the process with the least work so far. A
-    process's share of an update is sorted by length and cut into passes, so that the largest pass is as small as it
-    can be. Processes synchronise in every pass, so each gets the same number of them with the same number of
-    sequences, filled up with `PADDING`.
+
+def deal(
+    lengths: Sequence[int], *, ranks: int, micro_batches: int, most_tokens: int | None = None
+) -> list[list[list[list[int]]]]:
+    """Distributes an update's sequences so that all processes have equal work, in passes of about equal size.
+
+    Sequences go longest first to the process with the least work so far. A process's share is sorted by length and cut
+    into passes, so that the largest pass is as small as it can be. Processes synchronise in every pass, so each gets
+    the same number of them with the same number of sequences, filled up with `PADDING`.
 
     Args:
         lengths: tokens of every sequence; may be empty.
         ranks: processes.
-        updates: parts of the batch, one per optimizer update.
-        micro_batches: number per part.
-        seed: seed of the division into updates.
+        micro_batches: number of them.
         most_tokens: maximum size of a pass, padding included; only a single sequence may exceed it. If it needs more
             passes than there are micro-batches, some of these get several.
 
     Returns:
-        For every process: updates * micro_batches micro-batches of one or more passes of one or more numbers of
-        sequences.
+        For every process: its micro-batches of one or more passes of one or more numbers of sequences.
     """
-    shuffled = list(range(len(lengths)))
-    random.Random(seed).shuffle(shuffled)
-    dealt: list[list[list[list[int]]]] = [[] for _ in range(ranks)]
-    for update in range(updates):
-        shares = _share_out(shuffled[update::updates], lengths, ranks)
-        longest = [
-            max(lengths[number] for number in beside if number != PADDING)
-            for beside in zip_longest(*shares, fillvalue=PADDING)
-        ]
-        sizes = _cut(longest, micro_batches, most_tokens)
-        for batches, share in zip(dealt, shares, strict=True):
-            places = iter(share + [PADDING] * (sum(sizes) - len(share)))
-            passes = [list(islice(places, size)) for size in sizes]
-            batches += [list(part) for part in _split(passes, micro_batches)]
+    shares = share_out(lengths, ranks)
+    longest = [
+        max(lengths[number] for number in beside if number != PADDING)
+        for beside in zip_longest(*shares, fillvalue=PADDING)
+    ]
+    sizes = _cut(longest, micro_batches, most_tokens)
+    dealt: list[list[list[list[int]]]] = []
+    for share in shares:
+        places = iter(share + [PADDING] * (sum(sizes) - len(share)))
+        passes = [list(islice(places, size)) for size in sizes]
+        dealt.append([list(part) for part in _split(passes, micro_batches)])
     return dealt
 
 
@@ -107,18 +101,16 @@ def _split(passes: Sequence[list[int]], parts: int) -> Iterator[Sequence[list[in
 
 
 def token_shares(
-    dealt: Sequence[Sequence[Sequence[Sequence[int]]]], tokens: Sequence[float], updates: int
+    dealt: Sequence[Sequence[Sequence[Sequence[int]]]], tokens: Sequence[float]
 ) -> list[list[float]]:
     """What turns a mean over passes of means over tokens into the mean over all tokens of an update.
 
     Args:
         dealt: from `deal`.
         tokens: every sequence's tokens in the mean, weighted; 0 at the end, for padding.
-        updates: as in `deal`.
 
     Returns:
-        For every micro-batch a factor for each of its passes, 1 on average over the passes of an update; NaN in
-        an update without tokens.
+        For every micro-batch a factor for each of its passes, 1 on average; NaN in an update without tokens.
     """
     counts = [
         [
@@ -127,24 +119,20 @@ def token_shares(
         ]
         for parts in zip(*dealt, strict=True)
     ]
-    shares: list[list[float]] = []
-    for part in range(updates):
-        of_update = counts[part * len(counts) // updates : (part + 1) * len(counts) // updates]
-        passes = [count for micro_batch in of_update for count in micro_batch]
-        mean = math.fsum(passes) / len(passes) or math.nan
-        shares += [[count / mean for count in micro_batch] for micro_batch in of_update]
-    return shares
+    passes = [count for micro_batch in counts for count in micro_batch]
+    mean = math.fsum(passes) / len(passes) or math.nan
+    return [[count / mean for count in micro_batch] for micro_batch in counts]
 
 
-def _share_out(rows: Sequence[int], lengths: Sequence[int], ranks: int) -> list[list[int]]:
-    """Longest rows first, each to the process with the fewest tokens that has room."""
-    room = -(-len(rows) // ranks)
+def share_out(lengths: Sequence[int], ranks: int) -> list[list[int]]:
+    """Numbers of sequences, longest first, each for the process with the fewest tokens that has room."""
+    room = -(-len(lengths) // ranks)
     shares: list[list[int]] = [[] for _ in range(ranks)]
     loads = [0] * ranks
-    for row in sorted(rows, key=lambda row: -lengths[row]):
+    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
         rank = min((r for r in range(ranks) if len(shares[r]) < room), key=loads.__getitem__)
-        shares[rank].append(row)
-        loads[rank] += lengths[row]
+        shares[rank].append(number)
+        loads[rank] += lengths[number]
     return shares
 
 

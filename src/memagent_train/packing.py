@@ -5,15 +5,16 @@ A token attends to those of its own row only, by a mask of U x U that transforme
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from memagent_train.advantages import TrainingRow
-from memagent_train.batches import tensors
+from memagent_train.batches import share_out, tensors
 from memagent_train.rollouts import Row
 
 Ids = tuple[int, ...]
@@ -51,29 +52,43 @@ def even_length(model: Any) -> int:
     return EVEN * config.hidden_size if able else 0
 
 
-def bundle(lines: Sequence[Ids], *, even: int, most: float) -> list[Bundle]:
-    """Puts rows together where one sequence is less work than two.
+def bundle(lines: Mapping[int, Ids], *, even: int, most: float, ranks: int = 1) -> list[Bundle]:
+    """Puts an update's rows together where one sequence is less work than two.
 
-    The work of n tokens is n * (even + n). Rows that share little stay alone.
+    The work of n tokens is n * (even + n). Rows that share little stay alone. Processes wait for the one with the most
+    work, so of the numbers of rows that a sequence may have (all, half as many, ..., 1) that is taken with which this
+    one has the least.
 
     Args:
-        lines: ids of the rows.
+        lines: number and ids of each row.
         even: from `even_length`; with 0 each row stays alone.
         most: maximum number of tokens in a sequence of several rows.
+        ranks: processes.
     """
-    made: list[Bundle] = []
-    before: Ids = ()
-    for row in sorted(range(len(lines)), key=lines.__getitem__):
-        line = lines[row]
-        last = made[-1] if made else Bundle((), 0)
-        size = last.size + len(line) - _shared(before, line)
-        alone = sum(n * (even + n) for n in (last.size, len(line)))
-        if even and last.rows and size <= most and size * (even + size) < alone:
-            made[-1] = Bundle((*last.rows, row), size)
-        else:
-            made.append(Bundle((row,), len(line)))
-        before = line
-    return made
+    order = sorted(lines, key=lines.__getitem__)
+    shared = [0, *(_shared(lines[one], lines[other]) for one, other in pairwise(order))]
+
+    def work(*sizes: int) -> int:
+        return sum(size * (even + size) for size in sizes)
+
+    def join(rows: int) -> list[Bundle]:
+        made: list[Bundle] = []
+        for row, old in zip(order, shared, strict=False):
+            last, length = made[-1] if made else Bundle((), 0), len(lines[row])
+            size = last.size + length - old
+            room = 0 < len(last.rows) < rows and size <= most
+            if even and room and work(size) < work(last.size, length):
+                made[-1] = Bundle((*last.rows, row), size)
+            else:
+                made.append(Bundle((row,), length))
+        return made
+
+    def slowest(made: Sequence[Bundle]) -> int:
+        sizes = [one.size for one in made]
+        return max(work(*(sizes[n] for n in share)) for share in share_out(sizes, ranks))
+
+    limits = (len(lines) >> halved for halved in range(len(lines).bit_length()))
+    return min(map(join, limits), key=slowest, default=[])
 
 
 def rows_of_passes(
@@ -101,15 +116,22 @@ class Packed:
     """(B, U): the first row that has the token, counted in its sequence; -1 for padding."""
     last: Tensor
     """(B, U): the last row that has it. All rows between have it too; -1 for padding."""
-    places: Tensor
-    """(N, T + 1): where in all B * U the token before each response is, and its tokens."""
+    scored: Tensor
+    """(2, M): where in all B * U each different token of responses is, below where the token before it is."""
+    numbers: Tensor
+    """(N, T): which of the M each row's responses have; -1 for padding."""
 
-    def mask(self) -> Tensor:
-        """What attends to what (B, 1, U, U), or the tokens that are real (B, U) if no rows share a sequence."""
-        if len(self.ids) == len(self.places):
+    def mask(self, dtype: torch.dtype) -> Tensor:
+        """What attends to what (B, 1, U, U), or the tokens that are real (B, U) if no rows share a sequence.
+
+        Args:
+            dtype: in which attention computes. Each layer would convert another mask, bool too, and keep its own.
+        """
+        if len(self.ids) == len(self.numbers):
             return (self.first == 0).long()
         # A token's row begins with an earlier token if that one's last row isn't before it. Padding sees all before.
-        return (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
+        seen = (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
+        return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, -torch.inf)
 
 
 def pack(sequences: Sequence[Sequence[Row]], *, pad: int, device: torch.device) -> Packed:
@@ -123,14 +145,24 @@ def pack(sequences: Sequence[Sequence[Row]], *, pad: int, device: torch.device) 
     laid = [_lay_out(rows) for rows in sequences]
     longest = max(len(row.response_ids) for rows in sequences for row in rows)
     width = max(len(tokens) for tokens, _ in laid)
-    places = [
-        [part * width + at[min(n, len(at) - 1)] for n in range(first, first + longest + 1)]
+    numbers: dict[tuple[int, int], int] = {}
+    responses = [
+        [
+            numbers.setdefault((part * width + before, part * width + place), len(numbers))
+            for before, place in pairwise(at[len(row.prompt_ids) - 1 :])
+        ]
         for part, (rows, (_, ats)) in enumerate(zip(sequences, laid, strict=True))
-        for first, at in ((len(row.prompt_ids) - 1, at) for row, at in zip(rows, ats, strict=True))
+        for row, at in zip(rows, ats, strict=True)
     ]
     padded = [tokens + [(pad, 0, -1, -1)] * (width - len(tokens)) for tokens, _ in laid]
     whole = torch.tensor(padded, device=device)
-    return Packed(*whole.unbind(-1), places=torch.tensor(places, device=device))
+    return Packed(
+        *whole.unbind(-1),
+        scored=torch.tensor(list(numbers), device=device).T,
+        numbers=torch.tensor(
+            [one + [-1] * (longest - len(one)) for one in responses], device=device
+        ),
+    )
 
 
 def pass_of(

@@ -137,6 +137,6 @@ class Rollout:
     error: str = ""
     """Why there is no reward, as a sentence; empty if there is one."""
     overlong: bool = False
-    """Whether the answer call was cut off, or a limit (of calls, steps or summaries) ended the run."""
+    """Whether the last reply was cut off, or a limit (of calls, steps or summaries) ended the run."""
     seconds: float = 0.0
     """Seconds from start to reward."""

@@ -180,8 +180,8 @@ _warned: set[tuple[type, str]] = set()
 def judge(game: Environment, result: SessionResult, failed: float) -> Outcome:
     """What became of a game, once its session has ended.
 
-    An answer that wasn't handed in yet is. A session that a limit ended is overlong; one that ended with an unusable
-    reply, or in circles, is not: it gets the verdict, 0.
+    An answer that wasn't handed in yet is. A session that a limit ended is overlong, also one of tokens that cut off
+    its last reply; one that ended with another unusable reply, or in circles, is not: it gets the verdict, 0.
 
     Args:
         game: the game.

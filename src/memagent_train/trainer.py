@@ -28,13 +28,14 @@ from memagent_train import advantages
 from memagent_train.advantages import Group, TrainingRow, check_groups, check_rollout, compare
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.arguments import check_arguments
-from memagent_train.batches import deal, padding_row, token_shares, weigh_rows
+from memagent_train.batches import deal, padding_row, rows_of_updates, token_shares, weigh_rows
 from memagent_train.engine_gap import EngineGap
 from memagent_train.errors import CheckpointMismatch, TrainingError
 from memagent_train.estimators import truncated_weights
 from memagent_train.figures import facts, figures, raise_if_nothing_scored, warn_of_failures
 from memagent_train.order import DataOrder, StepSampler
 from memagent_train.packing import Bundle, Packed, bundle, even_length, pass_of, rows_of_passes
+from memagent_train.quiet import Quiet
 from memagent_train.reference import copy_frozen, prepare_reference
 from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
@@ -51,7 +52,7 @@ TOKEN_MEANS = ("kl", "entropy", *(f"clip_ratio/{name}_mean" for name in ("low", 
 """Metrics of TRL's that are means over tokens."""
 
 
-class RolloutTrainer(GRPOTrainer):
+class RolloutTrainer(Quiet, GRPOTrainer):
     """Trains a policy on rollouts made by a function."""
 
     largest_gap = 0.2
@@ -181,9 +182,6 @@ class RolloutTrainer(GRPOTrainer):
         steps = self.args.max_steps // self.batch.updates_per_step
         return StepSampler(self.order, steps, self._micro_steps)
 
-    def _send_telemetry(self) -> None:
-        """Nothing is sent."""
-
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **kw: Any
     ) -> Any:
@@ -260,7 +258,7 @@ class RolloutTrainer(GRPOTrainer):
     def micro_batches(
         self, rows: Sequence[TrainingRow], groups: Sequence[int]
     ) -> list[list[Batch]]:
-        """The passes of this process's micro-batches.
+        """The passes of this process's micro-batches. What an update trains on doesn't depend on what rows share.
 
         Args:
             rows: of all processes, in the same order in each.
@@ -270,39 +268,39 @@ class RolloutTrainer(GRPOTrainer):
             rows, groups, by_group=self.algorithm.token_mean == "group", kl=bool(self.beta)
         )
         lines = [row.row.ids for row in moving]
-        parts = self.accelerator.num_processes * self.batch.updates * self.batch.micro_batches
-        most = self.batch.micro_batch_tokens or sum(map(len, lines)) / parts
-        bundles = bundle(lines, even=self._even, most=most)
-        self.note({"tokens/shared": float(sum(map(len, lines)) - sum(b.size for b in bundles))})
-        dealt = deal(
-            [one.size for one in bundles],
-            ranks=self.accelerator.num_processes,
-            updates=self.batch.updates,
-            micro_batches=self.batch.micro_batches,
-            seed=f"{self.args.seed}/{self.step}",
-            most_tokens=self.batch.micro_batch_tokens,
-        )
-        bundles.append(Bundle((len(moving),), 0))
         moving.append(padding_row(cast("int", self._tokenizer.eos_token_id)))
         weights.append(0.0)
         counted = [w * sum(row.row.loss_mask) for w, row in zip(weights, moving, strict=True)]
-        tokens_of = [sum(counted[at] for at in one.rows) for one in bundles]
 
-        def make(places: Sequence[int], rows: int, share: float) -> Batch:
+        def make(parts: Sequence[Bundle], rows: int, share: float) -> Batch:
             pad, device = cast("int", self._tokenizer.pad_token_id), self.accelerator.device
-            sequences = [[(moving[at], weights[at]) for at in bundles[n].rows] for n in places]
+            sequences = [[(moving[at], weights[at]) for at in part.rows] for part in parts]
             one = pass_of(sequences, rows, pad=pad, device=device)
             facts = {"num_items_in_batch": float(tokens), "token_share": share}
             totals = {name: torch.tensor(value, device=device) for name, value in facts.items()}
             return self._with_log_probabilities(one) | totals
 
-        mine = dealt[self.accelerator.process_index]
-        sizes = rows_of_passes(dealt, bundles)
-        shares = token_shares(dealt, tokens_of, self.batch.updates)
-        return [
-            [make(*one) for one in zip(*part, strict=True)]
-            for part in zip(mine, sizes, shares, strict=True)
-        ]
+        made: list[list[Batch]] = []
+        saved, ranks, most = 0, self.accelerator.num_processes, self.batch.micro_batch_tokens
+        number, seed = self.batch.micro_batches, f"{self.args.seed}/{self.step}"
+        for rows_of in rows_of_updates(len(lines), self.batch.updates, seed):
+            own = {at: lines[at] for at in rows_of}
+            total = sum(map(len, own.values()))
+            room = most or total / ranks / number
+            bundles = bundle(own, even=self._even, most=room, ranks=ranks)
+            sizes = [one.size for one in bundles]
+            saved += total - sum(sizes)
+            dealt = deal(sizes, ranks=ranks, micro_batches=number, most_tokens=most)
+            bundles.append(Bundle((len(lines),), 0))
+            shares = token_shares(dealt, [sum(counted[at] for at in b.rows) for b in bundles])
+            mine = dealt[self.accelerator.process_index]
+            for part in zip(mine, rows_of_passes(dealt, bundles), shares, strict=True):
+                passes = zip(*part, strict=True)
+                made.append(
+                    [make([bundles[n] for n in ns], size, share) for ns, size, share in passes]
+                )
+        self.note({"tokens/shared": float(saved)})
+        return made
 
     def _with_log_probabilities(self, chunk: Batch) -> Batch:
         """Adds those before the first update, and the reference's, if the loss needs them."""

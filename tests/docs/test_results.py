@@ -35,6 +35,7 @@ def test_dialogues_are_those_that_are_kept() -> None:
     page = DOCS / "performance.md"
     pairs, (before, after) = kept(KEPT), split_page(page, "make bench-dialogues")
     assert before + section(pairs) + after == page.read_text(encoding="utf-8")
-    assert f"were {max(pair.ratio for pair in pairs):.1f} times as fast here" in " ".join(
-        before.split()
-    )
+    much = [pair.ratio for pair in pairs if pair.setting.turns == 50 and pair.setting.spread >= 1]
+    assert len(much) == 4
+    said = f"were {min(much):.1f} to {max(much):.1f} times as fast here (four readings)"
+    assert said in " ".join(before.split())

@@ -261,6 +261,7 @@ def test_a_reply_that_was_cut_off_is_no_answer_at_once(
     assert (result.usage.calls, result.usage.retries) == (1, 1)
     assert kinds(events) == ["session_started", "retried", "acted", "answered"]
     assert [request.thinking for request in model.requests] == [None, False]
+    assert [request.parts.get("again") for request in model.requests] == [None, "yes"]
 
 
 def test_a_native_call_that_was_cut_off_is_not_run(store: RunStore) -> None:
@@ -289,8 +290,16 @@ def test_thoughts_that_never_end_stop_the_session_and_say_what_helps(store: RunS
     result, _, _ = played(store, [cut("<think>hm")] * 3)
     assert (result.answer, result.stop_reason) == (None, StopReason.UNUSABLE_REPLY)
     assert "larger working_context" in result.detail
+    assert result.truncated
     again, model, _ = played(store, ["42"])
-    assert (again.answer, len(model.requests)) == ("42", 1)
+    assert (again.answer, again.truncated, len(model.requests)) == ("42", False, 1)
+
+
+def test_only_the_last_of_unusable_replies_says_whether_the_session_was_cut_off(
+    store: RunStore,
+) -> None:
+    result, _, _ = played(store, [cut("<think>hm"), cut("<think>hm"), ""])
+    assert (result.stop_reason, result.truncated) == (StopReason.UNUSABLE_REPLY, False)
 
 
 ROOMY: dict[str, Any] = {"window": 2 * WINDOW, "working_context": 2 * WINDOW, **PATIENT}

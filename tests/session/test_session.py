@@ -578,6 +578,8 @@ def test_a_wrong_answer_is_shown_to_the_model_and_asked_for_again(store: RunStor
     result = session.send("Which?", Ship)
     assert result.output == Ship(name="A", year=1912)
     assert (result.usage.calls, result.usage.retries) == (2, 2)
+    marks = [request.parts.get("again") for request in sent(agent)]
+    assert marks == [None, None, "yes", "yes"]
     tries = [request.messages for request in sent(agent)[2:4]]
     assert [messages[-2].content for messages in tries] == [
         "The Aurora.",

@@ -95,9 +95,9 @@ def passes(rows: Sequence[TrainingRow], *, even: int, size: int) -> list[Pass]:
     """As the trainer makes them for one process."""
     lines = [row.row.ids for row in rows]
     count = max(round(len(rows) / size), 1)
-    bundles = bundle(lines, even=even, most=sum(map(len, lines)) / count)
+    bundles = bundle(dict(enumerate(lines)), even=even, most=sum(map(len, lines)) / count)
     lengths = [one.size for one in bundles]
-    (mine,) = deal(lengths, ranks=1, updates=1, micro_batches=count, seed="0")
+    (mine,) = deal(lengths, ranks=1, micro_batches=count)
     made: list[Pass] = []
     for places in (one for part in mine for one in part if one != [-1]):
         parts = [[(rows[at], 1.0) for at in bundles[n].rows] for n in places]

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_train.advantages import TrainingRow
-from memagent_train.batches import PADDING, deal, padding_row, tensors, token_shares
+from memagent_train.batches import (
+    PADDING,
+    deal,
+    padding_row,
+    rows_of_updates,
+    tensors,
+    token_shares,
+)
 from memagent_train.rollouts import Row
 
 
@@ -16,32 +23,22 @@ def flat(process: list[list[list[int]]]) -> list[int]:
 @given(
     lengths=st.lists(st.integers(2, 9000), max_size=60),
     ranks=st.integers(1, 5),
-    updates=st.integers(1, 4),
     micro_batches=st.integers(1, 9),
     most_tokens=st.none() | st.integers(1, 40_000),
 )
 def test_every_row_is_dealt_once_and_all_processes_alike(
-    lengths: list[int], ranks: int, updates: int, micro_batches: int, most_tokens: int | None
+    lengths: list[int], ranks: int, micro_batches: int, most_tokens: int | None
 ) -> None:
-    dealt = deal(
-        lengths,
-        ranks=ranks,
-        updates=updates,
-        micro_batches=micro_batches,
-        seed="0",
-        most_tokens=most_tokens,
-    )
+    dealt = deal(lengths, ranks=ranks, micro_batches=micro_batches, most_tokens=most_tokens)
     assert sorted(at for process in dealt for at in flat(process)) == list(range(len(lengths)))
     sizes = [[[len(one) for one in part] for part in process] for process in dealt]
     assert len(dealt) == ranks
     assert all(others == sizes[0] for others in sizes)
-    assert len(sizes[0]) == updates * micro_batches
+    assert len(sizes[0]) == micro_batches
     assert all(len(part) >= 1 and min(part) >= 1 for part in sizes[0])
     # No more padding than the shape asks for: a row for an empty pass, and one a process for the odd row.
     rows = sum(sum(part) for part in sizes[0])
-    assert rows <= max(
-        updates * micro_batches, len(lengths) // ranks + updates * (micro_batches + 1)
-    )
+    assert rows <= len(lengths) // ranks + micro_batches + 1
     for part in (part for process in dealt for part in process):
         for one in part:
             padded = len(one) * max((lengths[at] for at in one if at != PADDING), default=0)
@@ -50,14 +47,14 @@ def test_every_row_is_dealt_once_and_all_processes_alike(
 
 def test_work_is_balanced_over_processes() -> None:
     lengths = [8000, 4000, 4000, 100, 100, 100, 7900, 200]
-    dealt = deal(lengths, ranks=2, updates=1, micro_batches=4, seed="0")
+    dealt = deal(lengths, ranks=2, micro_batches=4)
     work = [sum(lengths[at] for at in flat(process)) for process in dealt]
     assert abs(work[0] - work[1]) <= 100
 
 
 def test_long_rows_share_a_pass_with_fewer_others() -> None:
     lengths = [1, 9, 2, 8, 3, 7]
-    dealt = deal(lengths, ranks=1, updates=1, micro_batches=3, seed="0")
+    dealt = deal(lengths, ranks=1, micro_batches=3)
     assert [[lengths[at] for at in one] for part in dealt[0] for one in part] == [
         [9],
         [8, 7],
@@ -66,31 +63,29 @@ def test_long_rows_share_a_pass_with_fewer_others() -> None:
 
 
 def test_a_row_too_many_costs_no_padding() -> None:
-    dealt = deal([10] * 17, ranks=1, updates=1, micro_batches=16, seed="0")
+    dealt = deal([10] * 17, ranks=1, micro_batches=16)
     assert sorted(len(one) for part in dealt[0] for one in part) == [1] * 15 + [2]
 
 
 def test_more_tokens_than_a_pass_may_have_take_more_passes() -> None:
-    few = deal([100] * 10, ranks=1, updates=1, micro_batches=2, seed="0")
+    few = deal([100] * 10, ranks=1, micro_batches=2)
     assert [[len(one) for one in part] for part in few[0]] == [[5], [5]]
-    many = deal([100] * 10, ranks=1, updates=1, micro_batches=2, seed="0", most_tokens=300)
+    many = deal([100] * 10, ranks=1, micro_batches=2, most_tokens=300)
     assert [[len(one) for one in part] for part in many[0]] == [[3, 3], [3, 1]]
 
 
 def test_shares_make_a_mean_over_tokens_of_means_over_passes() -> None:
     dealt = [[[[0, 1]], [[2], [PADDING]]], [[[3, PADDING]], [[4], [PADDING]]]]
     tokens = [1.0, 2.0, 3.0, 4.0, 5.0, 0.0]
-    assert token_shares(dealt, tokens, updates=1) == [[7 / 5], [8 / 5, 0.0]]
-    assert token_shares(dealt, tokens, updates=2) == [[1.0], [2.0, 0.0]]
-    assert math.isnan(token_shares([[[[-1]]]], tokens, updates=1)[0][0]), "0 would be averaged"
+    assert token_shares(dealt, tokens) == [[7 / 5], [8 / 5, 0.0]]
+    assert math.isnan(token_shares([[[[-1]]]], tokens)[0][0]), "0 would be averaged"
 
 
 def test_updates_share_rows_out_at_random_by_the_seed() -> None:
-    def first_update(seed: str) -> set[int]:
-        dealt = deal([5] * 20, ranks=1, updates=2, micro_batches=1, seed=seed)
-        return set(dealt[0][0][0])
-
-    assert first_update("1/0") == first_update("1/0") != first_update("1/1")
+    first, again, other = (rows_of_updates(11, 2, seed) for seed in ("1/0", "1/0", "1/1"))
+    assert sorted(first[0] + first[1]) == list(range(11))
+    assert len(first[0]) == 6
+    assert first == again != other
 
 
 def test_tensors_are_padded_towards_the_response() -> None:

@@ -1,5 +1,7 @@
 import math
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from tests.train.handmade import rollout
@@ -16,7 +18,9 @@ from memagent_train.figures import (
     raise_if_nothing_scored,
     warn_of_failures,
 )
+from memagent_train.rollout.meter import Utilization
 from memagent_train.rollouts import Row, Span, Status
+from memagent_train.runs.rollout_log import SCHEMA
 
 ROW = Row((2, 3), (4, 5, 6), (1, 0, 1), (-1.0, 0.0, -1.0))
 
@@ -111,3 +115,11 @@ def test_a_batch_that_came_to_no_end_is_not() -> None:
     ]
     with pytest.raises(RolloutsFailed, match=r"all 2 rollouts .* 'broken 0'.* agent"):
         raise_if_nothing_scored(list(map(facts_of, failed)))
+
+
+def test_the_reference_explains_what_is_logged() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+    explained = set(re.findall(r"`([\w/]+)`", page.read_text(encoding="utf-8")))
+    made = {name for name in figures(two_groups()) if not name.startswith("scores/")}
+    engine = {f"engine/{field.name}" for field in fields(Utilization)}
+    assert not (made | engine | set(SCHEMA.names)) - explained

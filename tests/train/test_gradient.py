@@ -164,7 +164,7 @@ class Sharing(Lenient):
         saved = self._metrics["train"]["tokens/shared"][-1]
         packed = [one["packed"] for passes in made for one in passes]
         assert saved > 0.2 * sum(len(row.row.ids) for row in rows)
-        assert sum(len(one.ids) for one in packed) < sum(len(one.places) for one in packed)
+        assert sum(len(one.ids) for one in packed) < sum(len(one.numbers) for one in packed)
         return made
 
 
@@ -354,6 +354,40 @@ def test_the_updates_of_a_step_add_up_to_it(tmp_path: Path) -> None:
     mean = {name: sum(one[name] for one in seen.gradients) / 3 for name in wanted}
     assert distance(mean, wanted) < LIMIT  # pyright: ignore[reportArgumentType]
     assert distance(seen.gradients[0], wanted) > 0.1
+
+
+class Apart(Lenient):
+    """Has each row in a sequence of its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._even = 0
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_what_rows_share_changes_no_update(tmp_path: Path, iterations: int) -> None:
+    prompt = tuple(range(2, 40))
+    rollouts = [
+        replace(one, rows=tuple(replace(row, prompt_ids=prompt) for row in one.rows))
+        for one in groups(policy(), seed=4, count=2)[:4]
+    ]
+    found: list[list[dict[str, torch.Tensor]]] = []
+    for kind in (Sharing, Apart):
+        trained = trainer(
+            tmp_path / kind.__name__,
+            lambda indices, size: rollouts,
+            algorithm=settings(Reference()),
+            batch=BatchSettings(
+                groups=1, group_size=4, micro_batches=1, updates=3, iterations=iterations
+            ),
+            callbacks=[seen := Gradients()],
+            kind=kind,
+        )
+        trained.train()
+        found.append(seen.gradients)
+    assert len(found[0]) == 3 * iterations
+    for packed, apart in zip(*found, strict=True):
+        assert distance(packed, apart) < LIMIT
 
 
 @pytest.mark.parametrize("ratio", ["rollout", "truncated"])

@@ -5,7 +5,15 @@ import torch
 from tests.train.handmade import policy
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-from memagent_train.packing import Bundle, bundle, even_length, pack, rows_of_passes
+from memagent_train.advantages import TrainingRow
+from memagent_train.packing import (
+    Bundle,
+    bundle,
+    even_length,
+    pack,
+    pass_of,
+    rows_of_passes,
+)
 from memagent_train.rollouts import Row
 
 CPU = torch.device("cpu")
@@ -15,14 +23,18 @@ def row(prompt: list[int], response: list[int]) -> Row:
     return Row(tuple(prompt), tuple(response), (1,) * len(response), (0.0,) * len(response))
 
 
-def lines(shared: int, own: int, count: int) -> list[tuple[int, ...]]:
-    return [(*range(shared), *[100 + n] * own) for n in range(count)]
+def lines(shared: int, own: int, count: int, at: int = 0) -> dict[int, tuple[int, ...]]:
+    alike = range(1000 * at, 1000 * at + shared)
+    return {at * count + n: (*alike, *[10_000 + n] * own) for n in range(count)}
 
 
 class TestBundle:
     def test_rows_that_begin_alike_are_one_sequence(self) -> None:
         rows = [(1, 2, 3, 4, 5), (9, 8, 7), (1, 2, 3, 4), (1, 2, 3, 4, 6)]
-        assert bundle(rows, even=100, most=100) == [Bundle((2, 0, 3), 6), Bundle((1,), 3)]
+        assert bundle(dict(enumerate(rows)), even=100, most=100) == [
+            Bundle((2, 0, 3), 6),
+            Bundle((1,), 3),
+        ]
 
     def test_not_where_attention_would_be_more_work(self) -> None:
         # One sequence of 1,900 tokens, or two of 1,000.
@@ -37,10 +49,19 @@ class TestBundle:
         assert sizes == [120, 120, 120, 100]
 
     def test_nor_where_the_model_cannot(self) -> None:
-        assert len(bundle([(1, 2)] * 3, even=0, most=9000)) == 3
+        assert len(bundle(lines(9, 1, 3), even=0, most=9000)) == 3
 
     def test_of_nothing(self) -> None:
-        assert bundle([], even=1000, most=0.0) == []
+        assert bundle({}, even=1000, most=0.0) == []
+
+    @pytest.mark.parametrize(("ranks", "rows"), [(1, [16]), (2, [8, 8]), (4, [4] * 4)])
+    def test_as_many_as_leave_no_process_without_work(self, ranks: int, rows: list[int]) -> None:
+        made = bundle(lines(900, 50, 16), even=2000, most=9000, ranks=ranks)
+        assert [len(one.rows) for one in made] == rows
+
+    def test_but_not_more_where_all_have_work(self) -> None:
+        two = lines(900, 50, 16) | lines(900, 50, 16, at=1)
+        assert [len(one.rows) for one in bundle(two, even=2000, most=9000, ranks=2)] == [16, 16]
 
 
 def test_a_token_sees_its_own_row_only() -> None:
@@ -51,7 +72,11 @@ def test_a_token_sees_its_own_row_only() -> None:
     )
     assert made.ids.tolist() == [[1, 2, 3, 4, 5, 6], [7, 8, 0, 0, 0, 0]]
     assert made.positions.tolist() == [[0, 1, 2, 3, 3, 2], [0, 1, 0, 0, 0, 0]]
-    mask = made.mask()
+    added = made.mask(torch.bfloat16)
+    assert added.dtype == torch.bfloat16
+    assert set(added.flatten().tolist()) == {0.0, -torch.inf}
+    mask = added == 0
+    assert mask.any(-1).all(), "attention to nothing would be NaN"
     assert mask.shape == (2, 1, 6, 6)
     assert mask[0, 0].int().tolist() == [
         [1, 0, 0, 0, 0, 0],
@@ -62,13 +87,29 @@ def test_a_token_sees_its_own_row_only() -> None:
         [1, 1, 0, 0, 0, 1],
     ]
     assert mask[1, 0, :2].int().tolist() == [[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
-    # The token before each response, and its tokens; the rest is never scored.
-    assert made.places.tolist() == [[1, 2, 3], [2, 4, 4], [1, 5, 5], [6, 7, 7]]
+    # The token before each that is scored, and that token.
+    assert made.scored.tolist() == [[1, 2, 2, 1, 6], [2, 3, 4, 5, 7]]
+    assert made.numbers.tolist() == [[0, 1], [2, -1], [3, -1], [4, -1]]
+
+
+def test_a_token_that_rows_share_is_scored_once() -> None:
+    rows = [row([1, 2], [3, 4]), row([1, 2], [3, 4]), row([1, 2], [3, 5]), row([1], [2])]
+    made = pack([rows], pad=0, device=CPU)
+    assert made.scored.tolist() == [[1, 2, 2, 0], [2, 3, 4, 1]]
+    assert made.numbers.tolist() == [[0, 1], [0, 1], [0, 2], [3, -1]]
+
+
+def test_rows_that_fill_up_a_pass_have_nothing_to_score() -> None:
+    one = TrainingRow(row([1, 2], [3, 4, 5]), advantage=1.0)
+    made = pass_of([[(one, 1.0)]], 48, pad=0, device=CPU)
+    assert made["completion_mask"].shape == (48, 3)
+    assert made["packed"].scored.shape == (2, 3)
+    assert made["tool_mask"].sum() == 3
 
 
 def test_without_shared_rows_a_model_gets_a_plain_mask() -> None:
     made = pack([[row([1, 2], [3])], [row([4], [5])]], pad=0, device=CPU)
-    assert made.mask().tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert made.mask(torch.float32).tolist() == [[1, 1, 1], [1, 1, 0]]
 
 
 def test_processes_have_the_same_number_of_rows_in_a_pass() -> None:

@@ -57,6 +57,32 @@ def test_the_last_tokens_are_scored_as_with_all_positions(model: Any) -> None:
     torch.testing.assert_close(others, gradients)
 
 
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "bf16 passes"])
+def test_all_layers_keep_one_mask(half: bool) -> None:
+    model: Any = tiny_model(word_tokenizer(), seed=0)
+    add_fused_lm_head(model)
+    assert model.config.num_hidden_layers > 1
+    rows = [Row((5, 6, 7), (at, 9), (), ()) for at in range(8, 40)]
+    shared = pack([rows], pad=0, device=torch.device("cpu"))
+    width, kept = shared.ids.size(1), set[int]()
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.shape[-2:] == (width, width):
+            kept.add(tensor.untyped_storage().data_ptr())
+        return tensor
+
+    with (
+        torch.autocast("cpu", torch.bfloat16, enabled=half),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+    ):
+        none = torch.zeros(0)
+        call = LastScored(model, model, shared)
+        out = call(input_ids=none, attention_mask=none, labels=none, fused_lm_head=True)
+    assert len(kept) == 1
+    out.log_probs.sum().backward()
+    assert all(weight.grad.isfinite().all() for weight in model.parameters())
+
+
 def test_the_model_is_as_before_afterwards(model: Any) -> None:
     call = LastScored(model, model, packed())
     given = {"labels": REAL_NT, "input_ids": IDS_NT, "attention_mask": REAL_NT}

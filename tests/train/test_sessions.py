@@ -39,6 +39,7 @@ class Player:
         wrong: share of the summaries that are calls instead; each is asked for again.
         never: whether it never answers.
         rambles: whether its first reply to a prompt of over 400 tokens, if it isn't a summary, has no end.
+        endless: the kind of call, act or summary, whose replies to such prompts don't end their reasoning.
     """
 
     window = 1024
@@ -50,8 +51,10 @@ class Player:
         wrong: float = 0.0,
         never: bool = False,
         rambles: bool = False,
+        endless: str = "",
     ) -> None:
         self.answer, self.wrong, self.never, self.rambles = answer, wrong, never, rambles
+        self.endless = endless
         self.drawn = 0
         self._chance = random.Random(5)
 
@@ -59,7 +62,10 @@ class Player:
         self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Sampled:
         last = NAMES.decode(list(prompt_ids)).rpartition("user\n")[2]
-        if "Sum up what" in last:
+        kind = "summary" if "Sum up what" in last else "act"
+        if kind == self.endless and len(prompt_ids) > 400:
+            text = "<think>" + "draw " * max_tokens
+        elif kind == "summary":
             bad = self._chance.random() < self.wrong
             text = "draw()" if bad else f"sum {self._chance.randrange(100)}"
         elif self.rambles and len(prompt_ids) > 400:
@@ -161,6 +167,13 @@ def test_a_reply_that_was_cut_off_and_asked_for_again_is_rejected(reply_tokens: 
     assert [span.kind for span in rejected] == ["act"]
     assert rejected[0].end - rejected[0].start >= 24
     assert sum(row.sampled for row in one.rows) == engine.drawn
+
+
+@pytest.mark.parametrize("kind", ["act", "summary"])
+def test_a_session_whose_reasoning_has_no_end_is_overlong(kind: str) -> None:
+    (one,) = play(Player(endless=kind))
+    assert (one.status, one.answer, one.reward, one.overlong) == (Status.SCORED, None, 0.0, True)
+    assert one.rows[-1].spans[-1].kind == kind
 
 
 def test_a_summary_that_stays_unusable_is_scored() -> None:

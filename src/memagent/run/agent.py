@@ -37,7 +37,7 @@ OnEvent = Callable[[Event], object]
 
 
 class Agent(Closing, Generic[S]):
-    """Opens its store on first use, and closes what it opened.
+    """Opens its store on first use. Closing it closes its model, also one that was passed in.
 
     Raises:
         ConfigError: `limits` is not a `Limits`, or `store` not a path or `RunStore`.
@@ -93,7 +93,7 @@ class Agent(Closing, Generic[S]):
         return other
 
     async def aclose(self) -> None:
-        """Closes the model's connections. The store is closed once no result of this agent needs it."""
+        """Closes the model, also one that was passed in. The store is closed once no result of this agent needs it."""
         await self.model.aclose()
         self._opened = None
 

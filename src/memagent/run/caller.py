@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from memagent.errors import ContextOverflow, LimitReached, ModelError, NoReply, RunMismatch
 from memagent.events import Event
-from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
+from memagent.messages import ChatRequest, Completion, FinishReason, Message, Sampling, Usage
 from memagent.models.base import ChatModel
 from memagent.models.limit import complete_usage
 from memagent.models.retry import count_in_thread, patiently
@@ -61,7 +61,7 @@ class Caller:
                 return self._replay(exchange, begun.body)
             exchange.charge(Usage(repeated=begun.sent))
             wasted = begun.wasted
-        detail, doubted = "", None
+        detail, doubted, cut_off = "", None, False
         for attempt in range(exchange.attempts, 1 + UNUSABLE_RETRIES):
             if detail:
                 exchange.note(detail)
@@ -74,7 +74,7 @@ class Caller:
                 doubt = exchange.doubts(value) if exchange.doubts else None
             except UnusableReply as error:
                 if not last or doubted is None:
-                    detail = str(error)
+                    detail, cut_off = str(error), completion.finish_reason is FinishReason.LENGTH
                     exchange.charge(waste(cost))
                     if exchange.tool_choice and completion.tool_calls:  # no tool_choice there
                         exchange.tools, exchange.tool_choice = (), None
@@ -100,7 +100,7 @@ class Caller:
                 await patiently(commit, name=f"run {self.log.run_id}", model=self.model)
             return reply
         await self._fail(exchange, detail, 0, wasted=1)
-        raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
+        raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row", cut_off)
 
     async def discard(self, exchange: Exchange[Any]) -> None:
         """Commits what an exchange cost whose turn never came; a call without a reply counts as its prompt."""

@@ -19,6 +19,11 @@ Record = tuple[Mapping[str, Any], Sequence[Event]]
 class Unusable(Exception):
     """All replies of one exchange were unusable; the message says how."""
 
+    def __init__(self, detail: str, cut_off: bool) -> None:
+        super().__init__(detail)
+        self.cut_off = cut_off
+        """Whether the last one was cut off by its token limit."""
+
 
 @dataclass(frozen=True)
 class Reply(Generic[T]):

@@ -32,7 +32,7 @@ class RunResult:
     detail: str = ""
     """Why the run stopped, as a sentence; empty if it ended with an answer."""
     truncated: bool = False
-    """The answer was cut off by its token limit."""
+    """The answer was cut off by its token limit; or in a session, reasoning that ended it without an answer was."""
     partial: bool = False
     """The answer is based on what was read before a usage limit stopped the run (`Limits.answer`)."""
     cost: float | None = None

@@ -23,9 +23,11 @@ CUT_OFF = "the reply was cut off by its token limit"
 class Stop(Exception):
     """The session ends here without an answer."""
 
-    def __init__(self, reason: StopReason, detail: str) -> None:
+    def __init__(self, reason: StopReason, detail: str, cause: BaseException | None = None) -> None:
         super().__init__(detail)
         self.reason, self.detail = reason, detail
+        self.cut_off = isinstance(cause, Unusable) and cause.cut_off
+        """Whether a reply that its token limit cut off in its reasoning ended it."""
 
 
 @dataclass
@@ -126,13 +128,13 @@ class Asking:
             near=0,
             count=buffer.count,
             tools=buffer.tools,
-            parts={"task": self.task},
+            parts={"task": self.task} | ({"again": "yes"} if final else {}),
             record=record,
         )
         try:
             return await self.caller.ask(exchange)
         except (Unusable, UnusableReply) as error:
-            raise Stop(StopReason.UNUSABLE_REPLY, f"step {step}: {error}") from error
+            raise Stop(StopReason.UNUSABLE_REPLY, f"step {step}: {error}", error) from error
 
     def _read(self, completion: Completion, step: int, *, final: bool) -> Act:
         """Parses a reply; one cut off in its reasoning is unusable only if a retry would be too."""

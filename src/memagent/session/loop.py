@@ -121,7 +121,7 @@ class ToolLoop(Loop[SessionResult]):
             except Stop as caught:
                 stop = caught
             if stop is not None:
-                made = {"summaries": self._summaries}
+                made = {"summaries": self._summaries, "truncated": stop.cut_off}
                 self._unfinished = conversation_of(buffer.messages)
                 await log.add_stop(Stopped(reason=stop.reason, detail=stop.detail, usage=Usage()))
         # A summary begun early is over by now, so that its cost is counted.
@@ -272,7 +272,7 @@ class ToolLoop(Loop[SessionResult]):
             # A replay would end the same way, unless only a summary was lacking.
             if force and not isinstance(error.__cause__, Unusable):
                 return False
-            raise Stop(StopReason.UNUSABLE_REPLY, str(error)) from error
+            raise Stop(StopReason.UNUSABLE_REPLY, str(error), error.__cause__) from error
         if done is None:
             return False
         # The conversations are in the store already.

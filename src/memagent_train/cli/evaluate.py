@@ -83,6 +83,8 @@ def evaluate(
     going = Going(chosen_display(display))
     with training(going):
         from memagent.errors import ConfigError
+        from memagent_train.agents import TOOLS
+        from memagent_train.config.toml import read_toml
         from memagent_train.config.train import load_train
 
         file = config or Path(target) / SETTINGS
@@ -92,7 +94,10 @@ def evaluate(
             )
         # As it was trained: the file that its settings name may say something else by now.
         wording = Path(target) / "prompts.toml"
-        said = ["agent.prompts=./prompts.toml"] if config is None and wording.is_file() else []
+        said: list[str] = []
+        if config is None and wording.is_file():
+            plays = read_toml(file).get("agent", {}).get("use") == TOOLS
+            said.append(f"agent.{'tools.' if plays else ''}prompts=./{wording.name}")
         read = load_train(file, [*said, *(settings or ())])
         from memagent_train.runs.evaluate import evaluate as answer
         from memagent_train.runs.target import target_of

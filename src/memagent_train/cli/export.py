@@ -19,7 +19,7 @@ def export(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="New folder for the weights, tokenizer, prompts and a README.",
+            help="New folder for the weights, tokenizer, prompts, and a README that says how to use them.",
             show_default=False,
         ),
     ] = None,

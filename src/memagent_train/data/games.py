@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, cast
 
 from memagent.errors import ConfigError, MemagentError
@@ -97,9 +98,13 @@ def deal(game: str, *, seed: int, difficulty: int) -> Environment:
         ) from error
 
 
+def list_games(games: Iterable[str]) -> list[str]:
+    """The games that settings name, each of `all` by its own name."""
+    return [name for game in games for name in (names() if game == ALL else (game,))]
+
+
 def open_games(settings: GameSettings, seed: int) -> TaskSource:
     """A source of games. Raises what `deal` raises."""
-    chosen = [name for game in settings.games for name in (names() if game == ALL else (game,))]
 
     def make_task(name: str, difficulty: int | None) -> Any:
         assert difficulty is not None
@@ -108,7 +113,7 @@ def open_games(settings: GameSettings, seed: int) -> TaskSource:
     return TaskSource(
         settings.name or settings.kind,
         make_task,
-        chosen,
+        list_games(settings.games),
         lengths=settings.difficulties,
         count=settings.count,
         seed=seed,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from memagent.errors import BadResponse, ConfigError
 from memagent.messages import CallKind, ChatRequest, Completion, FinishReason, Message, TokenIds
@@ -25,6 +24,10 @@ class _Call:
     messages: tuple[Message, ...]
     again: bool
     """Whether reasoning was switched off, as memagent's agents do when they ask again."""
+    task: str
+    """Of the tool session; empty in other calls."""
+    replaces: bool
+    """Whether a tool agent asks for its last act again, with more room or after it said what was wrong."""
 
 
 class RolloutRecorder(Recorder):
@@ -46,7 +49,7 @@ class RolloutRecorder(Recorder):
         cut_off = completion.finish_reason is FinishReason.LENGTH
         # Others' agents may ask for several replies to a prompt, without reasoning.
         again = request.thinking is False and request.kind != "other"
-        asked = request.messages, again
+        asked = request.messages, again, request.parts.get("task", ""), "again" in request.parts
         self._calls[place].append(_Call(self._made, request.kind, ROLE.get(), cut_off, *asked))
         self._made += 1
 
@@ -119,17 +122,20 @@ class RolloutRecorder(Recorder):
 def _rejected(calls: Sequence[_Call]) -> set[int]:
     """The numbers of calls whose replies were unusable, and were asked for again.
 
-    memagent's agents switch reasoning off then. A tool agent first makes room for a reply that was cut off, if it can:
-    the context is summarised, and nothing of the reply is in it.
+    memagent's agents switch reasoning off then. A tool agent may change the messages too: it makes room for a reply
+    that was cut off, or says why an answer isn't of the output type; then it marks the request.
     """
     ordered = sorted(calls, key=lambda call: call.number)
     last = {(call.kind, call.messages): call.number for call in ordered if call.again}
     found = {one.number for one in ordered if last.get((one.kind, one.messages), -1) > one.number}
-    for one, after in pairwise(ordered):
-        if one.cut_off and (one.kind, after.kind) == ("act", "summary"):
-            later = after.messages[len(one.messages) :]
-            if all(message.role != "assistant" for message in later):
-                found.add(one.number)
+    newest: dict[tuple[Role, str], int] = {}
+    for one in ordered:
+        if one.kind != "act":
+            continue
+        session = one.role, one.task
+        if one.replaces and session in newest:
+            found.add(newest[session])
+        newest[session] = one.number
     return found
 
 

@@ -120,11 +120,13 @@ def _activations(load: Load) -> float:
     """Bytes that the backward pass needs from the forward pass.
 
     A layer stores its two normed inputs, its two sums, queries, keys, values and the attention's output, and four
-    numbers for each feed-forward unit (gate, up, activation, product); attention scores are not stored (sdpa).
+    numbers for each feed-forward unit (gate, up, activation, product); attention scores are not stored (sdpa). All
+    layers have one mask, of at most all tokens of the pass by all, if conversations that share their beginnings are one
+    sequence.
     """
     shape, size = load.shape, HALF if load.half else SINGLE
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     layer = 4 * shape.hidden + 2 * queries + 2 * keys + 4 * shape.intermediate
     tokens = load.rows * load.row_tokens
     kept = shape.layers * shape.hidden + layer if load.checkpointing else shape.layers * layer
-    return tokens * size * kept
+    return tokens * size * (kept + tokens)

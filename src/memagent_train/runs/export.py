@@ -15,11 +15,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError
+from memagent.messages import Sampling
 from memagent.models.policy import FILE, Policy, ReadingSettings
 from memagent.replacing import replacing
 from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
 from memagent_engines.transformers.sampler import end_ids, window_of
-from memagent_train.config.toml import read_toml
+from memagent_train.agents import TOOLS
+from memagent_train.config.toml import Table, read_toml
+from memagent_train.data.games import list_games
 from memagent_train.errors import TrainingError
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
@@ -28,6 +31,7 @@ from memagent_train.runs.policy import ADAPTER, DTYPES, Tokenizer, embeddings
 from memagent_train.runs.rollout_log import read_rollouts
 from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.target import Target, run_target
+from memagent_train.sessions import SessionSettings
 
 PROMPTS, README = "prompts.toml", "README.md"
 SAMPLED = {"do_sample": True, "temperature": 0.7, "top_p": 0.95}
@@ -72,10 +76,10 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
         half.mkdir()
         _write(model, tokenizer, half)
         window = _window(agent, held)
-        prompts = _write_reading(run, half, window)
-        if agent and not prompts:
+        prompts = _write_wording(run, half, window)
+        if agent and not (half / FILE).is_file():
             window = held  # a tool agent, or one of the user's own, may fill it
-        (half / README).write_text(_readme(target, window, agent, prompts), encoding="utf-8")
+        (half / README).write_text(_readme(run, target, window, prompts), encoding="utf-8")
         check_export(model, half, code=target.model.trust_remote_code)
     return Exported(out, target.checkpoint.step, prompts)
 
@@ -119,7 +123,7 @@ def export_adapter(
         (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
         agent, held = _agent(run)
         window = _window(agent, held) if held else agent.get("window")
-        prompts = _write_reading(run, half, window)
+        prompts = _write_wording(run, half, window)
     return Exported(out, target.checkpoint.step, prompts)
 
 
@@ -185,16 +189,21 @@ def _window(agent: dict[str, Any], held: int) -> int:
     return min(agent.get("window") or DEFAULT_WINDOW, held)
 
 
-def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
-    """Wording, and the settings of training, for `memagent.models.policy`, if there are any."""
-    wording = RunFolder(run).prompts
+def _write_wording(run: Path, folder: Path, window: int | None) -> bool:
+    """Wording; and of the memory agent the settings of training, for `memagent.models.policy`; if there are any."""
+    wording, settings = RunFolder(run).prompts, read_toml(RunFolder(run).settings)
+    agent, evaluation = settings.get("agent", {}), settings.get("evaluation", {})
+    if agent.get("use") == TOOLS:
+        # Runs of earlier versions have no copy of it.
+        own = {"prompts": wording} if wording.is_file() else {}
+        text = _session(agent).model_copy(update=own).wording().source
+        (folder / PROMPTS).write_text(text, encoding="utf-8")
+        return True
     if not wording.is_file():
         return False
     shutil.copy(wording, folder / PROMPTS)
-    settings = read_toml(RunFolder(run).settings)
-    agent, evaluation = settings.get("agent", {}), settings.get("evaluation", {})
     said = {name: agent[name] for name in OPTIONS if name in agent}
-    drawing = {name: evaluation[name] for name in ("temperature", "top_p") if name in evaluation}
+    drawing = _drawing(evaluation)
     fields = {"prompts": PROMPTS} | ({"window": window} if window else {}) | said
     text = tomli_w.dumps(fields | ({"sampling": drawing} if drawing else {}))
     (folder / FILE).write_text(
@@ -204,17 +213,34 @@ def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
     return True
 
 
-def _readme(target: Target, window: int, agent: dict[str, Any], prompts: bool) -> str:
+def _session(agent: Table) -> SessionSettings:
+    return SessionSettings.model_validate(agent.get("tools", {}))
+
+
+def _drawing(evaluation: Table) -> Table:
+    return {name: evaluation[name] for name in ("temperature", "top_p") if name in evaluation}
+
+
+def _readme(run: Path, target: Target, window: int, prompts: bool) -> str:
     assert target.checkpoint is not None
+    settings = read_toml(RunFolder(run).settings)
+    agent = settings.get("agent", {})
+    plays = agent.get("use") == TOOLS
+    native = plays and _session(agent).protocol == "native"
+    parser = " --enable-auto-tool-choice --tool-call-parser PARSER" if native else ""
     base = target.model.path
     # A folder's path on this machine means nothing elsewhere.
     base = Path(base).name if Path(base).is_dir() else base
     parts = [
         f"# A policy trained with memagent-train\n\nTrained from {base} in {target.checkpoint.step} steps.\n",
         "## Serve it\n",
-        f"```\nvllm serve . --served-model-name policy --max-model-len {window}\n```\n",
+        f"```\nvllm serve . --served-model-name policy --max-model-len {window}{parser}\n```\n",
     ]
-    if prompts:
+    if native:
+        parts.append("PARSER is the one for the model's tool calls, such as `hermes`.\n")
+    if plays:
+        parts.append(_playing(settings, window))
+    elif prompts:
         usual, agent = ReadingSettings().model_dump(), agent | {"window": window}
         given = [
             f"--{name.replace('_', '-')} {agent[name]}"
@@ -231,6 +257,51 @@ def _readme(target: Target, window: int, agent: dict[str, Any], prompts: bool) -
         parts.append(f"It was trained with the agent `{agent.get('use', 'of a warm start')}`.\n")
     return "\n".join(parts)
 
+
+def _playing(settings: Table, window: int) -> str:
+    """How a tool agent is made with the policy, in Python: one that plays a game of its training."""
+    session = _session(settings["agent"])
+    open_it = 'open_model("vllm:policy")  # served as above'
+    if session.protocol != "native":
+        open_it = 'open_model(f"transformers:{folder}")  # or "vllm:policy", served as above'
+    given = {"working_context": min(session.working_context or DEFAULT_WINDOW, window)}
+    said = session.model_dump(exclude={"protocol", "prompts", *given}, exclude_none=True)
+    given |= {name: value for name, value in said.items() if value != ""}
+    given |= {"sampling": Sampling(**_drawing(settings.get("evaluation", {})))}
+    given |= {"protocol": "text"} if session.protocol == "text" else {}
+    compact = session.protocol == "compact"
+    source = next(one for one in settings["data"]["source"] if one["kind"] == "game")
+    return PLAYING.format(
+        imported="from memagent_train.compact import CompactCalls\n" if compact else "",
+        game=f'"{list_games(source["games"])[0]}", seed=0, difficulty={source["difficulties"][0]}',
+        model=open_it,
+        wrapped="CompactCalls(model)" if compact else "model",
+        settings="".join(f"    {name}={value!r},\n" for name, value in given.items()),
+    )
+
+
+PLAYING = """\
+## Use it
+
+It was trained as the agent `tools` with the wording in `prompts.toml` and these settings, so use the same ones. This
+plays a game as in training; give your own tools and task in the same way:
+
+```python
+from memagent import Sampling, ToolAgent, open_model
+{imported}from memagent_train.data.games import deal
+
+folder = "."  # the path of this one from where you run it
+game = deal({game})
+model = {model}
+with ToolAgent(
+    {wrapped},
+    game.tools,
+    prompts=f"{{folder}}/prompts.toml",
+{settings}) as agent:
+    result = agent.run(game.task)
+print(result.answer, result.stop_reason, game.finish(result.answer or ""))
+```
+"""
 
 OPTIONS = (
     "window",

@@ -64,7 +64,7 @@ class RunFolder:
 
     @property
     def prompts(self) -> Path:
-        """The memory agent's wording."""
+        """The agent's wording, if it is one of memagent's."""
         return self.path / "prompts.toml"
 
     @property

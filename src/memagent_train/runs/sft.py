@@ -20,6 +20,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 from memagent_train.arguments import device_arguments
 from memagent_train.config.sft import EARLIER, FREE_SFT, SftConfig
 from memagent_train.order import DataOrder, StepSampler
+from memagent_train.quiet import Quiet
 from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translate_faults
@@ -122,15 +123,12 @@ def warm_start(
         return _outcome(folder, config, traces)
 
 
-class ReplyTrainer(SFTTrainer):
+class ReplyTrainer(Quiet, SFTTrainer):
     """Projects only the learnt positions onto the vocabulary.
 
     TRL does so on GPUs. On a CPU it scores every position, and a prompt is ten times as long as its reply: with a
     vocabulary of 49,152 and 135M weights that took as long as everything else together.
     """
-
-    def _send_telemetry(self) -> None:
-        """Nothing is sent."""
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """One micro-batch. Checkpoints keep the number of tokens so far, which TRL counts from 0 in each session."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from memagent.budget import DEFAULT_WINDOW
 from memagent.terminal import amount
 from memagent_train.agents import MEMORY, TOOLS, AgentSettings
+from memagent_train.algorithm import BatchSettings
 from memagent_train.config.train import TrainConfig
 from memagent_train.rollout.settings import IN_PROCESS, OWN_WEIGHTS
 from memagent_train.runs.estimate import GIB, HALF, Load, Memory, kv_bytes, memory
@@ -30,7 +31,10 @@ class StepCost:
     most_rollouts: int
     """With as many refills as dynamic sampling may make."""
     conversations: tuple[int, int] | None
-    """Of all rollouts, at the shortest and the longest length; None if unknown. Retries are not included."""
+    """Of all rollouts, at the shortest and the longest length; None if unknown. Retries are not included. A tool
+    agent's are those of a policy that doesn't reason."""
+    reasoning: tuple[int, int] | None
+    """Most conversations of a tool agent whose policy reasons: of all rollouts, and per pass of one process."""
     tokens: tuple[int, int] | None
     """Maximum prompt and sampled tokens at those lengths."""
     updates: int
@@ -53,6 +57,9 @@ class StepCost:
             "unknown" if self.rows is None else f"{self.rows:,} of at most {self.window:,} tokens"
         )
         lines.append(("conversations per pass", rows))
+        if self.reasoning is not None:
+            step, each = self.reasoning
+            lines.append(("if replies reason", f"up to {step:,} per step, {each:,} per pass"))
         if self.memory is None:
             return [*lines, ("memory", "unknown: the model's shape is not known")]
         lines += [(f"memory: {name}", size) for name, size in self.memory.lines()]
@@ -78,19 +85,17 @@ def step_cost(config: TrainConfig) -> StepCost:
     window = given or min(config.rollout.window or DEFAULT_WINDOW, DEFAULT_WINDOW)
     lengths = _lengths(config)
     calls = [_calls(config, window, length) for length in lengths]
-    conversations = _of_sessions(agent) if agent.use == TOOLS else calls
-    limits: list[int] = []
-    if conversations:
-        share = conversations[-1] * batch.groups * batch.group_size
-        limits.append(math.ceil(share / (batch.updates * batch.micro_batches)))
-    if batch.micro_batch_tokens is not None:
-        limits.append(max(1, batch.micro_batch_tokens // window))
-    rows = min(limits, default=None)
+    conversations, reasoning = calls, None
+    if agent.use == TOOLS:
+        conversations, most = _of_sessions(agent)
+        reasoning = rollouts * most, _rows(batch, window, most) or 1
+    rows = _rows(batch, window, conversations[-1] if conversations else None)
     each = [_tokens(config, window, length, n) for length, n in zip(lengths, calls, strict=True)]
     return StepCost(
         rollouts=rollouts,
         most_rollouts=rollouts * (1 + refills),
         conversations=_ends([rollouts * one for one in conversations]),
+        reasoning=reasoning,
         tokens=_ends([rollouts * one for one in each]),
         updates=batch.updates_per_step,
         rows=rows,
@@ -115,13 +120,27 @@ def _calls(config: TrainConfig, window: int, length: int) -> int:
     return min(calls, config.agent.max_calls or calls)
 
 
-def _of_sessions(agent: AgentSettings) -> list[int]:
-    """Fewest and most conversations of a tool agent: one per stage, and one per summary.
+def _of_sessions(agent: AgentSettings) -> tuple[list[int], int]:
+    """Fewest and most conversations of a tool agent: one per stage, and one per summary; and most if replies reason.
 
-    A summary is asked for in a conversation of its own if the last turn didn't fit its request.
+    A summary is asked for in a conversation of its own if the last turn didn't fit its request. Reasoning doesn't stay
+    in the context, so a call after a reply with reasoning opens a conversation.
     """
-    most = 2 * (agent.tools or SessionSettings()).max_summaries + 1
-    return [1, min(most, agent.max_calls or most)]
+    tools = agent.tools or SessionSettings()
+    calls = tools.max_steps + tools.max_summaries
+    calls = min(calls, agent.max_calls or calls)
+    return [1, min(2 * tools.max_summaries + 1, calls)], calls
+
+
+def _rows(batch: BatchSettings, window: int, each: int | None) -> int | None:
+    """Most conversations per pass if each rollout has `each`; None if nothing limits them."""
+    limits: list[int] = []
+    if each is not None:
+        share = each * batch.groups * batch.group_size
+        limits.append(math.ceil(share / (batch.updates * batch.micro_batches)))
+    if batch.micro_batch_tokens is not None:
+        limits.append(max(1, batch.micro_batch_tokens // window))
+    return min(limits, default=None)
 
 
 def _tokens(config: TrainConfig, window: int, length: int, calls: int) -> int:

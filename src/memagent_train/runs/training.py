@@ -118,14 +118,12 @@ class Training:
         return data, held_out
 
     def _wording(self) -> tuple[str, str]:
-        """The identity of the agent's wording, and its text if it is the memory agent's; else empty."""
+        """The identity of the agent's wording, and its text; empty if it is an agent of the user's own."""
         agent = self.config.agent
-        if agent.use == TOOLS:
-            session = (agent.tools or SessionSettings()).wording()
-            return f"{session.name}:{session.hash}", ""
-        if agent.use != MEMORY:
+        if agent.use not in (MEMORY, TOOLS):
             return "", ""
-        prompts = PromptSet.load(agent.prompts)
+        session = agent.tools or SessionSettings()
+        prompts = session.wording() if agent.use == TOOLS else PromptSet.load(agent.prompts)
         return f"{prompts.name}:{prompts.hash}", prompts.source
 
     def _model(self) -> PreTrainedModel:

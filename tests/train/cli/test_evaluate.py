@@ -81,6 +81,22 @@ def test_a_run_is_evaluated_with_the_wording_that_it_was_trained_with(
     assert seen == [trained, other, other]
 
 
+def test_so_is_a_run_of_a_tool_agent(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    tools = {"protocol": "compact", "prompts": "lost.toml"}
+    tables = read_toml(copy / "config.toml") | {"agent": {"use": "tools", "tools": tools}}
+    (copy / "config.toml").write_text(tomli_w.dumps(tables))
+    seen: list[TrainConfig] = []
+    monkeypatch.setattr(
+        "memagent_train.runs.evaluate.evaluate", lambda _, read, **__: seen.append(read) or []
+    )
+    evaluate(str(copy), display=Display.NONE)
+    assert seen[0].agent.tools is not None
+    assert seen[0].agent.tools.prompts == copy / "prompts.toml"
+
+
 def test_lengths_that_are_none_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as stop:
         evaluate(str(run), lengths="8q", display=Display.PLAIN)

@@ -97,6 +97,32 @@ async def test_replies_that_were_asked_for_again_are_rejected() -> None:
     ]
 
 
+@pytest.mark.parametrize("again", [False, True])
+async def test_only_an_act_that_was_asked_for_again_is_rejected_before_a_summary(
+    again: bool,
+) -> None:
+    """One that was cut off behind its call was used, and may leave the context before the next request."""
+    replies = [completion((n,), (n,), cut_off=n == 2) for n in range(1, 5)]
+    recorder = RolloutRecorder(ScriptedModel(replies))
+
+    async def act(task: str, *, again: bool = False) -> None:
+        parts = {"task": task} | ({"again": "yes"} if again else {})
+        asked = request(task, kind="act").model_copy(update={"parts": parts})
+        await recorder.complete(asked)
+
+    await act("another session's")
+    await act("t")
+    await recorder.complete(request("t", "sum up", kind="summary"))
+    await act("t", again=again)
+    spans = [span for row in recorder.rows() for span in row.spans]
+    assert [(span.kind, span.rejected) for span in spans] == [
+        ("act", False),
+        ("act", again),
+        ("summary", False),
+        ("act", False),
+    ]
+
+
 async def test_asking_again_without_reasoning_is_no_rejection_by_an_agent_of_your_own() -> None:
     recorder = RolloutRecorder(ScriptedModel([completion((1,), (2,)), completion((1,), (3,))]))
     for _ in range(2):

@@ -32,8 +32,8 @@ def test_all_weights_in_fp32_take_16_bytes_each_and_the_reference_4_more() -> No
 
 
 def test_a_checkpointed_pass_keeps_one_input_a_layer_and_one_layer() -> None:
-    # 28 * 3584 + 4 * 3584 + 2 * 3584 + 2 * 512 + 4 * 18944 = 198656 numbers of 2 bytes a token
-    assert memory(SEVEN).activations == 8192 * 2 * 198_656
+    # 28 * 3584 + 4 * 3584 + 2 * 3584 + 2 * 512 + 4 * 18944 = 198656 numbers of 2 bytes a token, and a mask
+    assert memory(SEVEN).activations == 8192 * 2 * (198_656 + 8192)
 
 
 def test_keys_and_values_of_a_token() -> None:

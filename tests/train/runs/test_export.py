@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -20,7 +21,10 @@ from memagent.errors import ConfigError
 from memagent.memory.agent import MemoryAgent
 from memagent.models.policy import Policy
 from memagent.prompts import PromptSet
+from memagent.prompts.session import SessionPrompts
+from memagent.session.agent import ToolAgent
 from memagent_engines.transformers.loading import load
+from memagent_train.compact import CompactCalls, compact_wording
 from memagent_train.config.toml import read_toml
 from memagent_train.config.train import load_train
 from memagent_train.errors import DataError, TrainingError
@@ -238,6 +242,84 @@ def test_a_policy_with_code_of_its_own_is_exported(
     give_own_code(tmp_path / "model")
     out = export(train(load_train(file), tmp_path / "run").out, tmp_path / "out").out
     assert (out / "own.py").is_file()
+
+
+SIZES = {
+    "working_context": 400,
+    "max_summaries": 2,
+    "max_steps": 9,
+    "summary_tokens": 8,
+    "reply_tokens": 6,
+}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A step of a tool agent with a wording of its own, whose file is lost since."""
+    folder = tmp_path_factory.mktemp("played")
+    wording = folder / "mine.toml"
+    wording.write_text(compact_wording().read_text().replace("Solve the task.", "Play."))
+    tools = {"protocol": "compact", "prompts": "mine.toml", **SIZES}
+    reading = dict.fromkeys(("prompts", "window", "chunk_tokens", "memory_tokens"))
+    file = write_run(
+        folder,
+        data={"source": [{"kind": "game", "games": ["all"], "difficulties": [10]}]},
+        agent={"use": "tools", "tools": tools} | reading,
+        rollout={"window": 512},
+        reward={"use": "task"},
+        optimizer={"steps": 1},
+        evaluation={"temperature": 0.5},
+    )
+    model = folder / "model" / "config.json"
+    model.write_text(json.dumps(json.loads(model.read_text()) | {"max_position_embeddings": 4096}))
+    made = train(load_train(file), folder / "run").out
+    wording.unlink()
+    return made
+
+
+def test_a_tool_agent_plays_as_it_was_trained_as_its_readme_says(
+    played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = export(played, tmp_path / "out")
+    readme = (made.out / "README.md").read_text()
+    assert (made.prompts, "--max-model-len 512\n" in readme) == (True, True)
+    monkeypatch.chdir(made.out)
+    names = run_python(readme)
+    agent: ToolAgent = names["agent"]
+    assert agent.settings.model_dump(include=set(SIZES)) == SIZES
+    assert agent.settings.sampling.temperature == 0.5
+    assert isinstance(agent.model.inner, CompactCalls)
+    assert agent.prompts.native.startswith("Play. Call one tool")
+    assert names["result"].usage.calls > 0
+
+
+def run_python(readme: str) -> dict[str, Any]:
+    """The names that are there after the Python of a README."""
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return names
+
+
+def test_other_protocols_of_a_tool_agent(
+    played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a run of an earlier version too, which has no copy of its wording."""
+    settings = {"protocol": "text", "working_context": 4000, "instructions": "Play\n'well'."}
+    text = changed(played, tmp_path / "t", agent={"use": "tools", "tools": settings}, rollout={})
+    RunFolder(text).prompts.unlink()
+    out = export(text, tmp_path / "text").out
+    monkeypatch.chdir(out)
+    names = run_python((out / "README.md").read_text())
+    agent: ToolAgent = names["agent"]
+    assert agent.settings.model_dump(include=set(settings)) == settings
+    assert agent.prompts.hash == SessionPrompts.load().hash
+    assert names["result"].usage.calls > 0
+    native = export(changed(played, tmp_path / "n", agent={"use": "tools"}), tmp_path / "native")
+    readme = (native.out / "README.md").read_text()
+    assert "--max-model-len 512 --enable-auto-tool-choice --tool-call-parser PARSER\n" in readme
+    assert 'model = open_model("vllm:policy")' in readme
+    assert "working_context=512," in readme, "by default as much as rollouts had"
 
 
 def test_a_dtype_that_nobody_knows_is_refused(run: Path, tmp_path: Path) -> None:

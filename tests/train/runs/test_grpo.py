@@ -95,6 +95,7 @@ def test_it_leaves_the_newest_checkpoints_whole(whole: TrainingResult) -> None:
         (2, 4),
         (3, 6),
     ]
+    assert len(list(folder.checkpoints.iterdir())) == 2, "no card of TRL's"
 
 
 def test_memagent_show_opens_a_rollout(

@@ -229,6 +229,7 @@ def test_checkpoints_may_come_more_often_from_then_on(config: SftConfig, tmp_pat
     warm_start(config.model_copy(update={"checkpoints": often}), tmp_path)
     found = list_checkpoints(RunFolder(tmp_path).checkpoints)
     assert [one.step for one in found] == [3, 4, 5, 6]
+    assert len(list(RunFolder(tmp_path).checkpoints.iterdir())) == 4, "no card of TRL's"
 
 
 def test_other_traces_are_refused(config: SftConfig, tmp_path: Path) -> None:

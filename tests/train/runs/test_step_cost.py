@@ -88,6 +88,16 @@ def test_a_session_has_a_conversation_per_summary_and_one_more_for_each(tmp_path
     assert cost_of_games(tmp_path, "agent.max_calls=4").conversations == (32, 32 * 4)
 
 
+def test_a_session_that_reasons_has_a_conversation_per_reply(tmp_path: Path) -> None:
+    found = cost_of_games(tmp_path)
+    # 100 steps and three summaries, in two updates of eight passes
+    assert found.reasoning == (32 * 103, 206)
+    assert dict(found.lines())["if replies reason"] == "up to 3,296 per step, 206 per pass"
+    limits = "agent.max_calls=4", "batch.micro_batch_tokens=25_000"
+    assert cost_of_games(tmp_path, *limits).reasoning == (32 * 4, 6)
+    assert cost(tmp_path).reasoning is None
+
+
 def test_a_tool_agents_pass_is_planned_with_what_its_tokens_let_in(tmp_path: Path) -> None:
     one, six, all_of_them = (
         cost_of_games(tmp_path, f"batch.micro_batch_tokens={tokens}")
@@ -96,7 +106,8 @@ def test_a_tool_agents_pass_is_planned_with_what_its_tokens_let_in(tmp_path: Pat
     assert (one.rows, six.rows, all_of_them.rows) == (1, 6, 14)
     assert one.memory
     assert six.memory
-    assert six.memory.activations == 6 * one.memory.activations
+    masks = [2 * (rows * one.window) ** 2 for rows in (1, 6)]
+    assert six.memory.activations - masks[1] == 6 * (one.memory.activations - masks[0])
 
 
 def test_where_no_number_of_conversations_is_known_the_tokens_of_a_pass_are_planned(
