@@ -9,12 +9,12 @@ MemagentError
     ├── EngineMismatch        the sampling engine doesn't have the policy's weights
     ├── OutOfMemory           the batch does not fit the device
     ├── DiskFull              a checkpoint or log cannot be written
-    └── CheckpointMismatch    the folder holds a run with other settings
+    └── CheckpointMismatch    the folder holds a run with other settings; a StoreError too
 """
 
 from __future__ import annotations
 
-from memagent.errors import ConfigError, MemagentError
+from memagent.errors import ConfigError, MemagentError, StoreError
 
 
 class DataError(ConfigError):
@@ -45,5 +45,5 @@ class DiskFull(TrainingError):
     """A checkpoint or a log cannot be written."""
 
 
-class CheckpointMismatch(TrainingError):
+class CheckpointMismatch(TrainingError, StoreError):
     """The folder holds a run with other settings."""

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, Self, SupportsFloat, runtime_checkable
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import Leaf, Sampling
@@ -55,6 +55,15 @@ class SessionSettings(Leaf):
     """Appended to the instructions in the system message."""
     prompts: Path | None = None
     """The wording, a TOML file; None for memagent's, or the short one with `compact`."""
+
+    @model_validator(mode="after")
+    def _reply_fits(self) -> Self:
+        if self.working_context is not None and (self.reply_tokens or 0) >= self.working_context:
+            raise ConfigError(
+                f"agent.tools.reply_tokens={self.reply_tokens!r} must be below "
+                f"agent.tools.working_context={self.working_context!r}, which the prompt shares with the reply"
+            )
+        return self
 
     def wording(self) -> SessionPrompts:
         """The prompts. Blocks.
@@ -192,11 +201,32 @@ def judge(game: Environment, result: SessionResult, failed: float) -> Outcome:
         game.finish(result.answer)
     return Outcome(
         result.answer,
-        reward=game.verdict(),
+        reward=verdict_of(game),
         overlong=result.truncated or result.stop_reason in OVERLONG,
         scores={
             "steps": float(game.steps),
             "summaries": float(result.summaries),
             TOOLS_FAILED: failed,
         },
+    )
+
+
+def verdict_of(game: Environment) -> float:
+    """The verdict, a number: without one, the reward would be looked for elsewhere.
+
+    Raises:
+        ConfigError: the game gives none.
+    """
+    name = type(game).__name__
+    try:
+        verdict: object = game.verdict()
+        if isinstance(verdict, SupportsFloat):
+            return float(verdict)
+    except Exception as error:  # the user's code may raise anything
+        raise ConfigError(
+            f"verdict() of the game {name!r} failed: {type(error).__name__}: {error}"
+        ) from error
+    raise ConfigError(
+        f"verdict() of the game {name!r} returned {verdict!r:.80}: return a number from 0 to 1, and 0 while there is "
+        f"no answer"
     )

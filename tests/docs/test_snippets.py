@@ -214,7 +214,7 @@ def test_the_frameworks_examples_run(
     test_examples_do_what_the_page_says(page, folder, url, monkeypatch)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_do_what_the_page_says(
     page: Path, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,7 @@ from memagent_train.agents import TOOLS
 from memagent_train.config.sft import load_sft
 from memagent_train.config.toml import read_toml
 from memagent_train.config.train import load_train
-from memagent_train.runs.rehearsal import rehearse
+from memagent_train.runs.rehearsal import rehearse_offline
 from memagent_train.runs.step_cost import step_cost
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -81,7 +81,7 @@ def test_supo_is_the_published_setting_and_reaches_its_first_call(tmp_path: Path
     )
     assert (algorithm.beta, algorithm.epsilon_low, algorithm.epsilon_high) == (0.0, 0.2, 0.28)
     assert (config.batch.group_size, config.optimizer.learning_rate) == (8, 1e-6)
-    assert rehearse(config)
+    assert rehearse_offline(config) == "fits the window"
     for said in ((RECIPES / name).read_text(encoding="utf-8") for name in ("README.md", SUPO)):
         assert f"{LIMIT_SHARE} W" in said
 

@@ -132,6 +132,16 @@ def test_the_verdict_is_the_reward() -> None:
     assert (one.reward, one.overlong) == (1.0, False)
 
 
+@pytest.mark.parametrize("verdict", [None, "right"])
+def test_a_verdict_that_is_not_a_number_is_the_games_fault(
+    verdict: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent_bench.games.base.Game.verdict", lambda _: verdict)
+    (one,) = play(Player())
+    assert one.status is Status.FAILED
+    assert f"verdict() of the game 'Deck' returned {verdict!r}: return a number" in one.error
+
+
 @pytest.mark.parametrize("limit", [{"max_steps": 9}, {"max_summaries": 1}])
 def test_a_session_that_a_limit_ends_is_overlong(limit: dict[str, int]) -> None:
     engine = Player()

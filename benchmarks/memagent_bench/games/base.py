@@ -17,7 +17,7 @@ from memagent.tools.base import Environment, Tool
 from memagent.tools.signature import Signature, summary
 
 EASIEST, HARDEST = 10, 10_000
-"""Difficulties that every game can be dealt at."""
+"""Difficulties that every shipped game can be dealt at."""
 
 OVER = "the game is over, an answer was handed in; this call did nothing"
 ENDING = (
@@ -59,20 +59,23 @@ class Game(Environment):
 
     Args:
         seed: any integer.
-        difficulty: approximate tool calls that an expert with perfect memory needs; 10 to 10,000.
+        difficulty: approximate tool calls that an expert with perfect memory needs; `easiest` to 10,000.
 
     Raises:
-        ConfigError: a setting has a bad value.
+        ConfigError: a setting has a bad value, or no method is marked as a tool.
     """
 
     name: ClassVar[str]
+    easiest: ClassVar[int] = EASIEST
+    """The least difficulty; a game of your own may set a lower one."""
 
     def __init__(self, *, seed: int, difficulty: int) -> None:
         if type(seed) is not int:
             raise ConfigError(f"seed must be an integer, got {seed!r}")
-        if type(difficulty) is not int or not EASIEST <= difficulty <= HARDEST:
+        if type(difficulty) is not int or not self.easiest <= difficulty <= HARDEST:
             raise ConfigError(
-                f"difficulty must be an integer from {EASIEST} to {HARDEST}, got {difficulty!r}"
+                f"difficulty must be an integer from {self.easiest} (the game's `easiest`) to {HARDEST}, got "
+                f"{difficulty!r}"
             )
         self.steps = 0
         """Calls made before the end, those that could not be done too, `done` left out."""
@@ -122,6 +125,11 @@ class Game(Environment):
             for name, method in vars(kind).items()
             if hasattr(method, IDEMPOTENT)
         }
+        if not marked:
+            raise ConfigError(
+                f"the game {self.name!r} offers no tool of its own: mark its methods with @query or @act (of "
+                f"memagent_bench.games.base)"
+            )
         offered = [self._offer(getattr(self, name), marked[name]) for name in marked]
         # The first answer alone counts, so handing it in twice does no more than once.
         return [*offered, replace(self._offer(self.done, idempotent=True), final=True)]

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from memagent_train.runs.grpo import TrainingResult
 
 
-NOT_REHEARSED = "not checked: the agent is your own, or the tokenizer isn't on this machine"
-
-
 def grpo(
     config: options.Config,
     out: options.Out,
@@ -37,7 +34,7 @@ def grpo(
 
         read = load_train(config, settings or ())
         if dry_run:
-            _show_plan(read, going)
+            _show_plan(read, going, out)
             return
         from memagent_train.cli.watch import watcher
         from memagent_train.runs.grpo import train
@@ -59,15 +56,18 @@ def config(
         _show_plan(load_train(config, settings or ()), outcome)
 
 
-def _show_plan(read: TrainConfig, outcome: Outcome) -> None:
+def _show_plan(read: TrainConfig, outcome: Outcome, out: Path | None = None) -> None:
     import tomli_w
 
-    from memagent_train.config.train import dump_config
-    from memagent_train.runs.rehearsal import rehearse
+    from memagent_train.config.train import FREE, TrainConfig, dump_config
+    from memagent_train.runs.folder import check_run
+    from memagent_train.runs.rehearsal import rehearse_offline
     from memagent_train.runs.step_cost import step_cost
 
     lines = step_cost(read).lines()
-    lines.append(("first prompt", "fits the window" if rehearse(read) else NOT_REHEARSED))
+    lines.append(("first prompt", rehearse_offline(read)))
+    if out is not None:
+        check_run(out, dump_config(read), free=FREE, kind=TrainConfig)
     if outcome.display is Display.JSON:
         outcome.tell({"settings": dump_config(read), "plan": dict(lines)})
         return

@@ -62,7 +62,9 @@ def _set(tables: Table, override: str) -> str:
     key, equals, text = override.partition("=")
     key = key.strip()
     if not equals or not key:
-        raise ConfigError(f"--set {override!r}: write section.key=value, as in optimizer.lr=1e-6")
+        raise ConfigError(
+            f"--set {override!r}: write section.key=value, as in optimizer.learning_rate=1e-6"
+        )
     path = _path_of(key, override)
     place: Any = tables
     for part in path[:-1]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import model_validator
 
 from memagent.errors import ConfigError
-from memagent.messages import Leaf
+from memagent.messages import CallKind, Leaf
 from memagent.models.spec import IN_PROCESS as MODELS
 from memagent.texts import expand
 from memagent_train.agents import MEMORY, TOOLS, AgentSettings
@@ -47,6 +47,8 @@ FREE = (
     "resources.gradient_checkpointing",
 )
 """What may change when a run is resumed: how long, how fast and what is logged, but not what is learnt."""
+CALLS: dict[str, tuple[CallKind, ...]] = {MEMORY: ("update", "answer"), TOOLS: ("act", "summary")}
+"""Kinds of calls that memagent's agents make."""
 FOUND_BY = ("", "config.json", "tokenizer.json", "adapter_config.json")
 """A name is that of a file, or of a folder with one of these."""
 
@@ -117,10 +119,22 @@ class TrainConfig(Leaf):
                 f"rollout.engine={self.rollout.engine!r} runs beside a single trainer, but resources.processes is "
                 f"{self.resources.processes!r}: use a server ({', '.join(SERVERS)})"
             )
+        games = any(source.kind == "game" for source in self.data.source)
+        if games and agent.use == MEMORY:
+            raise ConfigError(
+                f"a source of kind='game' has games to play, but agent.use={agent.use!r} reads documents: set "
+                f"agent.use to 'tools', or to an agent of your own"
+            )
+        calls: tuple[CallKind, ...] = CALLS.get(agent.use, get_args(CallKind))
+        if others := [kind for kind in self.algorithm.weights if kind not in calls]:
+            raise ConfigError(
+                f"algorithm.weights names {', '.join(others)}, but the calls of agent.use={agent.use!r} are "
+                f"{', '.join(calls)}: leave the others out"
+            )
         compared = self.reward.beside or (
             self.reward.use.strip() != "task" and ":" not in self.reward.use
         )
-        if compared and any(source.kind == "game" for source in self.data.source):
+        if compared and games:
             raise ConfigError(
                 f"reward.use={self.reward.use!r} and reward.beside={list(self.reward.beside)!r} compare answers with "
                 f"references, which samples of kind='game' don't have: use 'task' (the game's verdict) or your own "

@@ -19,6 +19,8 @@ VERDICT = "verdict"
 REPLY = 256
 """Maximum tokens of a reply in a one-shot protocol, which games don't have."""
 ALL = "all"
+PARTS = ("task", "tools", "steps", "finish", "verdict")
+"""What rollouts use of a game."""
 
 
 class GameSample(TrainingSample):
@@ -88,7 +90,7 @@ def deal(game: str, *, seed: int, difficulty: int) -> Environment:
     if ":" not in game:
         return make(game, seed=seed, difficulty=difficulty)
     try:
-        return cast("Environment", load_function(game, "game")(seed=seed, difficulty=difficulty))
+        dealt = cast("Environment", load_function(game, "game")(seed=seed, difficulty=difficulty))
     except MemagentError:
         raise
     except Exception as error:  # the user's code may raise anything
@@ -96,6 +98,11 @@ def deal(game: str, *, seed: int, difficulty: int) -> Environment:
             f"the game {game!r} cannot be dealt with seed={seed!r} and difficulty={difficulty!r}: "
             f"{type(error).__name__}: {error}"
         ) from error
+    if missing := [what for what in PARTS if not hasattr(dealt, what)]:
+        raise ConfigError(
+            f"the game {game!r} lacks {', '.join(missing)}: see memagent.tools.Environment"
+        )
+    return dealt
 
 
 def list_games(games: Iterable[str]) -> list[str]:

@@ -24,6 +24,7 @@ from memagent_train.rollouts import Rollout
 from memagent_train.runs.evaluation import Measured, by_length, measure, questions
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.rehearsal import rehearse
 from memagent_train.runs.rolling import Rolling
 from memagent_train.runs.rollout_log import write_rollouts
 from memagent_train.runs.signals import stop_on_signals
@@ -78,7 +79,9 @@ def evaluate(
         RolloutsFailed: no rollout finished; `out` says why.
         RewardFailed: some did, but none has a reward.
     """
-    config = config.model_copy(update={"rollout": _in_process(config.rollout)})
+    config = config.model_copy(
+        update={"rollout": _in_process(config.rollout), "model": target.model}
+    )
     settings, step = config.evaluation, target.checkpoint.step if target.checkpoint else 0
     where = Path.cwd() if out is None else out
     with stop_on_signals(), translate_faults(where), closing(Rolling(config, None)) as rolling:
@@ -86,6 +89,7 @@ def evaluate(
         if config.resources.device == "auto" and torch.cuda.is_available():
             torch.nn.Module.to(model, "cuda")
         data = open_data(config.data, counter=text_counter(tokenizer))
+        rehearse(config, tokenizer, data)
         trained, held_out = data.split(settings.n if train else n)
         if not train:
             _warn_of_seen(target, held_out.facts, n)

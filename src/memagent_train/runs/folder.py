@@ -8,6 +8,7 @@ from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tomli_w
@@ -32,6 +33,8 @@ from memagent_train.runs.provenance import note_provenance
 logger = logging.getLogger("memagent.train")
 
 SETTINGS, DATA, PROVENANCE = "config.toml", "data.json", "provenance.jsonl"
+WARM = "traces"
+"""A section that only the settings of a warm start have."""
 LONG = 80
 """Characters shown of a fact about the data."""
 
@@ -157,13 +160,35 @@ def open_run(
         raise StoreReadOnly(f"cannot create the folder {str(path)!r}: {error.strerror}") from error
     with hold_folder(path):
         _refuse_others(folder)
-        _compare(folder, settings, free, kind)
+        if _differs(folder, settings, free, kind):
+            folder.start_over()
         # First, because it frees disk space that may be needed.
         _return_to_checkpoint(folder)
         note_provenance(path / PROVENANCE)  # the first file of a run: by it, one is known
         with replacing(folder.settings) as new:
             new.write_text(tomli_w.dumps(settings), encoding="utf-8")
         yield folder
+
+
+def check_run(
+    path: Path,
+    settings: Mapping[str, Any],
+    *,
+    free: Collection[str],
+    kind: type[BaseModel] | None = None,
+) -> None:
+    """Raises what `open_run` would, except a RunBusy, and leaves everything as it is. Blocks."""
+    whole = path.absolute()
+    try:
+        there = next(one for one in (whole, *whole.parents) if one.exists())
+        with TemporaryDirectory(dir=there):
+            pass
+    except OSError as error:
+        raise StoreReadOnly(
+            f"cannot write to the folder {str(path)!r}: {error.strerror}"
+        ) from error
+    _refuse_others(RunFolder(path))
+    _differs(RunFolder(path), settings, free, kind)
 
 
 def _refuse_others(folder: RunFolder) -> None:
@@ -177,13 +202,13 @@ def _refuse_others(folder: RunFolder) -> None:
         )
 
 
-def _compare(
+def _differs(
     folder: RunFolder,
     settings: Mapping[str, Any],
     free: Collection[str],
     kind: type[BaseModel] | None,
-) -> None:
-    """Without a checkpoint nothing is lost: a wrong setting may be corrected."""
+) -> bool:
+    """Whether the folder is of other settings, but without a checkpoint: then nothing is lost by starting over."""
     newest = folder.find_newest()
     whole = newest is not None
     if not folder.settings.exists():
@@ -193,14 +218,16 @@ def _compare(
             raise CheckpointMismatch(
                 f"{str(folder.path)!r} has checkpoints, but no {SETTINGS} to tell how they were made: use another --out"
             )
-        return
+        return False
     try:
         before = read_toml(folder.settings)
     except ConfigError:
         if whole:
             raise
-        folder.start_over()
-        return
+        return True
+    if whole and (WARM in before) != (WARM in settings):
+        held = "a warm start" if WARM in before else "a training by reinforcement learning"
+        raise CheckpointMismatch(f"{str(folder.path)!r} holds {held}: use another --out")
     both = before, settings
     old, new = (_select_bound(one, free) for one in both)
     # What an earlier version didn't have is off there.
@@ -216,14 +243,13 @@ def _compare(
             f"the run in {str(folder.path)!r} was started with different settings: {said}. Use the same ones to "
             f"resume, or another --out"
         )
-    if said:
-        folder.start_over()
     steps = settings.get("optimizer", {}).get("steps")
     if newest is not None and steps is not None and newest.step > steps:
         raise ConfigError(
             f"optimizer.steps = {steps!r}, but the run in {str(folder.path)!r} is trained for {newest.step} steps "
             f"already: give at least {newest.step}, or another --out"
         )
+    return bool(said)
 
 
 def _facts(file: Path) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""An agent up to its first call, without weights: whether its prompts fit the window."""
+"""What a training checks before it begins, and a dry run in its place: the agent up to its first call."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig
@@ -13,13 +15,15 @@ from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError
 from memagent.messages import Sampling
 from memagent.tasks import Sample
+from memagent.tokens import ByteBound
 from memagent_engines.transformers.loading import text_counter
 from memagent_engines.transformers.sampler import Sampled
 from memagent_train.agents import MEMORY, TOOLS, load_agent
 from memagent_train.config.train import TrainConfig
-from memagent_train.data.open import open_data
+from memagent_train.data.open import Data, open_data, open_source
 from memagent_train.rollout.model import RolloutModel
-from memagent_train.runs.policy import load_tokenizer
+from memagent_train.runs.policy import Tokenizer, load_tokenizer
+from memagent_train.sessions import Playable, verdict_of
 
 SHORT = Sample(
     task="rehearsal",
@@ -32,6 +36,10 @@ SHORT = Sample(
     generate=1,
 )
 """What the memory agent reads: its window must fit any sample."""
+MODEL = ("config.json", "adapter_config.json")
+"""A model's folder has one of them."""
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+"""Other names can only be folders."""
 
 
 class _Reached(Exception):
@@ -53,36 +61,70 @@ class _NoEngine:
         raise _Reached
 
 
-def rehearse(config: TrainConfig) -> bool:
+def rehearse(config: TrainConfig, tokenizer: Tokenizer, data: Data | None) -> None:
     """Runs memagent's own agents up to their first call, with the policy's tokenizer and window. Blocks.
 
-    Nothing is downloaded: without the tokenizer's files, and for other agents, nothing is checked.
-
-    Returns:
-        Whether it was checked.
+    Args:
+        config: the settings; of agents of other kinds nothing is checked.
+        tokenizer: the policy's.
+        data: what the tool agent plays; the memory agent reads `SHORT`.
 
     Raises:
         WindowTooSmall: the prompts don't fit, or leave no room for a chunk or a turn.
-        ConfigError: a setting of the agent or the data is wrong.
+        ConfigError: a setting of the agent is wrong, the sample is not a game, or its verdict is not a number.
     """
     if config.agent.use not in (MEMORY, TOOLS):
-        return False
-    try:
-        tokenizer = load_tokenizer(config.model, offline=True)
-    except ConfigError:
-        return False
+        return
     model = RolloutModel(_NoEngine(config.rollout.window or _window(config)), tokenizer)
     agent = load_agent(config.agent, store=None)
-    sample: Sample = SHORT
-    if config.agent.use == TOOLS:
-        sample = open_data(config.data, counter=text_counter(tokenizer)).sample(0)
+    sample: Sample = SHORT if data is None or config.agent.use == MEMORY else data.sample(0)
 
     async def play() -> None:
         with suppress(_Reached):
             await agent(model, sample)
 
     asyncio.run(play())
-    return True
+    if isinstance(sample, Playable):
+        verdict_of(sample.deal())
+
+
+def rehearse_offline(config: TrainConfig) -> str:
+    """Checks what can be checked without a download: the model's folder, agent, games, and the first prompt. Blocks.
+
+    Returns:
+        That the first prompt fits, or why that was not checked.
+
+    Raises:
+        WindowTooSmall: as `rehearse`.
+        ConfigError: as `rehearse`; or the agent, a game, or the model's folder can't be used.
+    """
+    load_agent(config.agent, store=None)
+    for place, source in enumerate(config.data.source):
+        if source.kind == "game":
+            open_source(config.data, place, counter=ByteBound())
+    model = config.model
+    folder = Path(model.path)
+    if folder.is_dir() and not any((folder / file).is_file() for file in MODEL):
+        raise ConfigError(
+            f"model.path = {model.path!r} is a folder without a model (it has no config.json): give one as "
+            f"transformers writes it, or a name on the hub"
+        )
+    if config.agent.use not in (MEMORY, TOOLS):
+        return "not checked: the agent is your own"
+    try:
+        tokenizer = load_tokenizer(model, offline=True)
+    except ConfigError:
+        source = model.tokenizer or model.path
+        if Path(source).is_dir() or not HUB_NAME.fullmatch(source):
+            raise
+        return f"not checked: there is no folder {source!r}, and no tokenizer of that name was downloaded before"
+    tools = config.agent.use == TOOLS
+    rehearse(
+        config,
+        tokenizer,
+        open_data(config.data, counter=text_counter(tokenizer)) if tools else None,
+    )
+    return "fits the window"
 
 
 def _window(config: TrainConfig) -> int:

@@ -36,6 +36,7 @@ from memagent_train.runs.policy import (
 )
 from memagent_train.runs.processes import Process
 from memagent_train.runs.progress import Board, SilentWatcher
+from memagent_train.runs.rehearsal import rehearse
 from memagent_train.runs.rolling import Rolling
 from memagent_train.runs.rollout_log import log_path, write_rollouts
 from memagent_train.sessions import SessionSettings
@@ -80,6 +81,7 @@ class Training:
         tokenizer = load_tokenizer(config.model)
         counter = text_counter(tokenizer)
         data = open_data(config.data, counter=counter)
+        rehearse(config, tokenizer, data)
         self.data, held_out = self._divide(data, tokenizer.chat_template)
         self.held_out = HeldOut(
             held_out,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.bench.games.forgetting import call
 
-from memagent.errors import ToolError
+from memagent.errors import ConfigError, ToolError
 from memagent.tools import Toolset
 from memagent_bench.games.base import Deal, Game, act, query, within
 
@@ -53,6 +53,30 @@ def test_tools_are_the_marked_methods_inherited_ones_first_and_done() -> None:
     assert tools[0].spec.description == "Opens a door."
     assert tools[0].spec.parameters["properties"] == {"door": {"type": "integer"}}
     assert tools[0].spec.parameters["required"] == ["door"]
+
+
+class Unmarked(Game):
+    name = "unmarked"
+
+    def _deal(self, rng: random.Random, difficulty: int) -> Deal:
+        return Deal("", "")
+
+
+def test_a_game_without_a_marked_method_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'unmarked' offers no tool of its own: .* @query or @act"
+    ):
+        Unmarked(seed=0, difficulty=10)
+
+
+def test_a_game_says_what_is_easiest() -> None:
+    class Easy(More):
+        easiest = 3
+
+    assert len(Easy(seed=0, difficulty=3).tools) == 3
+    for kind, difficulty in ((Easy, 2), (More, 9)):
+        with pytest.raises(ConfigError, match=f"an integer from {difficulty + 1} "):
+            kind(seed=0, difficulty=difficulty)
 
 
 async def test_calls_count_as_steps_even_if_they_cannot_be_done() -> None:

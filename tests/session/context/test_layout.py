@@ -1,5 +1,6 @@
 """The working context is divided once, and states become messages."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,8 @@ async def test_the_least_working_context_is_named_and_is_enough(summary: int | N
     with pytest.raises(WindowTooSmall, match="overstates them about fourfold") as error:
         await opened(ScriptedModel([]), **settings)
     least = int(str(error.value).split("at least ")[1].split(".")[0])
+    parts = str(error.value).split(f"Of these {least}, ")[1]
+    assert sum(map(int, re.findall(r"\d+", parts))) == least
     assert least > 1000
     await opened(ScriptedModel([]), **settings | {"working_context": least})
     with pytest.raises(WindowTooSmall) as less:

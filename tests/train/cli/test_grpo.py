@@ -39,6 +39,14 @@ def test_a_dry_run_begins_nothing(settings: Path, capsys: pytest.CaptureFixture[
     assert not (settings.parent / "run").exists()
 
 
+def test_a_dry_run_refuses_what_the_run_would(settings: Path) -> None:
+    file = settings.parent / "file"
+    file.touch()
+    with pytest.raises(typer.Exit) as caught:
+        grpo(settings, file / "run", dry_run=True, display=Display.JSON)
+    assert caught.value.exit_code == 5
+
+
 def test_a_run_says_what_came_of_it(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     held_out = ["evaluation.as_they_are=true", "evaluation.n=2"]
     grpo(settings, settings.parent / "run", held_out, display=Display.PLAIN)

@@ -123,7 +123,7 @@ def test_a_wrong_value_is_named_with_its_key(file: Path, override: str, says: st
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("steps", "write section.key=value"),
+        ("steps", "write section.key=value, as in optimizer.learning_rate=1e-6"),
         ("=3", "write section.key=value"),
         ("a b=3", "is not a valid key"),
         ("steps.x=3", "the part before 'x' is not a section"),

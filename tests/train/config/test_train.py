@@ -13,6 +13,7 @@ from memagent_train.config.train import FREE, TrainConfig, dump_config, load_tra
 from memagent_train.data.settings import HubSettings
 
 LEAST = '[model]\npath = "m"\n[[data.source]]\nkind = "jsonl"\nfiles = ["d.jsonl"]\n'
+PLAYED = ["data.source=[{kind = 'game'}]", "agent.use=tools"]
 
 
 @pytest.fixture
@@ -154,11 +155,32 @@ def test_weights_in_float16_are_not_trained(file: Path) -> None:
 
 
 def test_a_game_is_not_scored_by_references(file: Path) -> None:
-    game = "data.source=[{kind = 'game'}]"
     for reward in ("reward.use=f1", "reward.use=judge", "reward.beside=['exact_match']"):
         with pytest.raises(ConfigError, match=r"which samples of kind='game' don't have"):
-            load_train(file, [game, reward])
-    assert load_train(file, [game, "reward.use=mine:reward"]).reward.use == "mine:reward"
+            load_train(file, [*PLAYED, reward])
+    assert load_train(file, [*PLAYED, "reward.use=mine:reward"]).reward.use == "mine:reward"
+
+
+def test_a_game_is_not_read(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"agent\.use='memory' reads documents: .* 'tools'"):
+        load_train(file, PLAYED[:1])
+    load_train(file, [PLAYED[0], "agent.use=mine:agent"])
+
+
+def test_weights_are_of_calls_that_the_agent_makes(file: Path) -> None:
+    tools, own = ["agent.use=tools"], ["agent.use=mine:agent"]
+    for agent, kind in ((tools, "update"), ([], "act"), (tools, "other")):
+        with pytest.raises(ConfigError, match=rf"algorithm\.weights names {kind}, but the calls"):
+            load_train(file, [*agent, f"algorithm.weights.{kind}=0"])
+    for agent, kind in ((tools, "summary"), ([], "answer"), (own, "other")):
+        load_train(file, [*agent, f"algorithm.weights.{kind}=0"])
+
+
+def test_a_reply_is_shorter_than_the_context(file: Path) -> None:
+    for reply, context in ((192, 192), (500, 192)):
+        sizes = f"agent={{use='tools', tools={{reply_tokens={reply}, working_context={context}}}}}"
+        with pytest.raises(ConfigError, match=rf"reply_tokens={reply} must be below"):
+            load_train(file, [sizes])
 
 
 def test_an_answer_that_is_extracted_already_has_no_form(file: Path) -> None:

@@ -36,6 +36,18 @@ class Guess:
         return float(self.right)
 
 
+class Partial:
+    """Lacks something."""
+
+    task, tools = "", ()
+
+    def __init__(self, *, seed: int, difficulty: int) -> None:
+        pass
+
+    def finish(self, answer: str) -> bool:
+        return True
+
+
 def opened(**settings: Any) -> Any:
     source = {"kind": "game", "count": 20, **settings}
     data = DataSettings.model_validate({"source": [source], "seed": settings.pop("seed", 0)})
@@ -77,6 +89,7 @@ def test_all_games_and_a_game_of_ones_own() -> None:
         ("deck", 3, "difficulty must be an integer from 10"),
         ("tests.train.data.test_games:Guess", 13, "cannot be dealt .* ValueError: unlucky"),
         ("tests.train.data.test_games:None", 13, "has no function"),
+        ("tests.train.data.test_games:Partial", 13, "lacks steps, verdict: see"),
     ],
 )
 def test_a_game_that_cannot_be_dealt_is_named(game: str, difficulty: int, words: str) -> None:

@@ -13,13 +13,14 @@ import pytest
 import tomli_w
 from pydantic import BaseModel, model_validator
 
+from memagent.cli.exits import code_of
 from memagent.errors import ConfigError, RunBusy, StoreReadOnly
 from memagent.runstore import RunStore
 from memagent_train.config.toml import read_toml
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics
 from memagent_train.runs.checkpoints import mark_complete
-from memagent_train.runs.folder import RunFolder, open_run
+from memagent_train.runs.folder import RunFolder, check_run, open_run
 from memagent_train.runs.ids import evaluation_id, group_id, rollout_id
 
 SETTINGS: dict[str, Any] = {
@@ -94,6 +95,32 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     )
     assert "optimizer" not in said
     assert read_toml(RunFolder(tmp_path).settings) == SETTINGS
+
+
+def test_a_warm_start_and_a_training_are_told_apart(tmp_path: Path) -> None:
+    begun(tmp_path)
+    warm = {"traces": {"window": 9}, "model": {"path": "m"}}
+    holds = "holds a training by reinforcement learning: use another --out"
+    assert refuse(CheckpointMismatch, holds, tmp_path, warm).endswith("--out")
+    with open_run(tmp_path / "warm", warm, free=FREE) as folder:
+        checkpoint(folder, 2, 1)
+    refuse(CheckpointMismatch, "warm' holds a warm start: use another --out", folder.path)
+
+
+def test_a_folder_that_cannot_be_used_has_the_code_of_one() -> None:
+    assert code_of(CheckpointMismatch("")) == 5
+
+
+def test_a_run_can_be_checked_without_a_trace(tmp_path: Path) -> None:
+    begun(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    check_run(tmp_path, SETTINGS, free=FREE)
+    check_run(tmp_path / "new" / "run", SETTINGS, free=FREE)
+    with pytest.raises(CheckpointMismatch, match=r"model.path was 'm', is 'x'"):
+        check_run(tmp_path, changed("model", path="x"), free=FREE)
+    with pytest.raises(StoreReadOnly, match=r"cannot write to the folder .*config.toml/run'"):
+        check_run(tmp_path / "config.toml" / "run", SETTINGS, free=FREE)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_setting_that_comes_or_goes_is_another_setting(tmp_path: Path) -> None:

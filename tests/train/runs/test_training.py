@@ -183,7 +183,9 @@ def test_other_code_of_own_data_and_another_template_are_refused(
 
 def test_own_games_are_own_code(tmp_path: Path) -> None:
     games = {"kind": "game", "games": ["deck", "memagent_train.smoke.task:Relay"]}
-    file = write_run(tmp_path, data={"source": [games]}, reward={"use": None})
+    file = write_run(
+        tmp_path, data={"source": [games]}, agent={"use": "tools"}, reward={"use": None}
+    )
     found = identify(load(file), "")
     assert found["data_code"] == digest_code("memagent_train.smoke.task:Relay", "game") != ""
 

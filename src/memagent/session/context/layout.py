@@ -147,7 +147,6 @@ class Layout:
 
     def _too_small(self, empty: int) -> WindowTooSmall:
         """Explains what fills the working context, and which size would suffice."""
-        turns = self.turns + self.frame_again + 2 * self.line
         overstated = (
             f"; tokens are counted by {ByteBound.name}, which overstates them about fourfold: give the model a "
             f"tokenizer"
@@ -155,18 +154,24 @@ class Layout:
             else ""
         )
 
-        def holds(window: int) -> bool:
+        def within(window: int) -> Layout:
             larger = replace(self, window=window)
             # The instruction states a summary's size in words: a larger number may take a few more tokens.
-            instruction = self.instruction + len(str(larger.summary)) - 1
-            return replace(larger, instruction=instruction).rest >= 2 * self.line
+            return replace(larger, instruction=self.instruction + len(str(larger.summary)) - 1)
 
-        least = bisect_left(range(1 << 40), True, self.window, key=holds)
+        sizes = range(1 << 40)
+        least = bisect_left(
+            sizes, True, self.window, key=lambda size: within(size).rest >= 2 * self.line
+        )
+        one = within(least)
+        turns = one.turns + one.frame_again + 2 * one.line
+        free = least - one.instruction - 2 * one.summary - one.frame - one.ledger - turns
         return WindowTooSmall(
             f"a working context of {self.window} tokens is too small; this session needs at least {least}. Use a "
-            f"larger working_context, a shorter prompt or fewer tools{overstated}. The prompt takes {empty} tokens, "
-            f"the instruction to summarise {self.instruction}, a summary {self.summary}, the text around it "
-            f"{self.frame - empty}, the ledger {self.ledger} and turns {turns}"
+            f"larger working_context, a shorter prompt or fewer tools{overstated}. Of these {least}, the prompt "
+            f"takes {empty} tokens, the instruction to summarise {one.instruction}, two summaries (the last and the "
+            f"next) {2 * one.summary}, the text around one {one.frame - empty}, the ledger {one.ledger} and turns "
+            f"{turns}; {free} stay free, because counts may be off"
         )
 
     @property
