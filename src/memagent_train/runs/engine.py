@@ -98,6 +98,7 @@ class Served:
             OSError: they can't be written.
         """
         accelerator = trainer.accelerator
+        accelerator.wait_for_everyone()  # another may draw yet, and need the folder for a server that comes back
         if accelerator.is_main_process:
             shutil.rmtree(self._folder, ignore_errors=True)
         weights = self._weights or self._choose(trainer)
