@@ -173,6 +173,23 @@ async def test_each_of_two_servers_gets_the_weights(
         other.stop()
 
 
+async def test_a_server_that_restarted_while_nobody_asked_it_gets_the_weights_again(
+    request: pytest.FixtureRequest, start_server: StartServer, folders: tuple[Path, Path]
+) -> None:
+    server = start_trainable(request, start_server, folders[0])
+    sampler = sampler_of(server)
+    try:
+        await sampler.load(folders[1])
+        before = (await several(sampler, 1))[0]
+        await asyncio.to_thread(server.restart)
+        after = (await several(sampler, 1))[0]
+        assert after.ids == before.ids
+        assert after.logprobs == pytest.approx(before.logprobs, abs=CLOSE)
+    finally:
+        await sampler.aclose()
+        server.stop()
+
+
 async def test_the_end_of_a_reply_is_told_from_a_cut(trainable: EngineServer) -> None:
     sampler = sampler_of(trainable)
     try:

@@ -73,16 +73,12 @@ class ServedSampler(RemoteSampler):
         self._name = ", ".join(server.name for server in self._servers)
         self.sent: Sent | None = None
         """The latest weights that were loaded."""
-        self.lost: list[int] = []
-        """Places of the servers that could not be reached when the latest weights were loaded."""
 
     def serves(self, weights: Sent) -> None:
-        """Records which weights the servers have, after another process had them load it, except those in `lost`."""
+        """Records which weights the servers should have, after another process had them load these."""
         self.sent = weights
-        for place, server in enumerate(self._servers):
+        for server in self._servers:
             server.weights = weights
-            if place in self.lost:
-                server.lose()
 
     async def sample(
         self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
@@ -148,5 +144,4 @@ class ServedSampler(RemoteSampler):
         for failure, gone in zip(failures, away, strict=True):
             if failure is not None and not (gone and enough):
                 raise failure
-        self.lost = [place for place, gone in enumerate(away) if gone]
         self.serves(weights)

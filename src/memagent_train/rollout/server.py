@@ -8,6 +8,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import httpx
 
@@ -45,8 +46,10 @@ class Sent(NamedTuple):
 
     folder: Path
     """Its absolute path, the same for all."""
-    adapter: str | None = None
-    """The name at servers of the adapter in it; None for whole weights."""
+    name: str
+    """What servers call them, another for any others: the adapter's name, or the version of whole weights."""
+    whole: bool
+    """Whether they are no adapter."""
 
     @classmethod
     def find(cls, folder: Path) -> Sent:
@@ -55,8 +58,9 @@ class Sent(NamedTuple):
         Raises:
             ConfigError: it has no weights (vLLM would crash).
         """
-        whole = find_weights(folder)
-        return cls(whole, whole.name if (whole / SETTINGS).is_file() else None)
+        found = find_weights(folder)
+        whole = not (found / SETTINGS).is_file()
+        return cls(found, uuid4().hex if whole else found.name, whole)
 
 
 class RolloutServer(Server):
@@ -92,7 +96,6 @@ class RolloutServer(Server):
         )
         self.weights: Sent | None = None
         """The weights that it should have; None for those that it started with."""
-        self._losses = self._restored = 0
         self._restoring = PerLoop(asyncio.Lock)
 
     async def load(self, weights: Sent) -> None:
@@ -101,75 +104,61 @@ class RolloutServer(Server):
         Raises:
             ModelError: it can't be reached, can't load them, or isn't started so that it can.
         """
-        if weights.adapter is None:
-            await self._load_whole(weights.folder)
-        else:
-            await self._load_adapter(weights.folder, weights.adapter)
+        await (self._load_whole if weights.whole else self._load_adapter)(weights)
         self.weights = weights
 
-    async def _load_whole(self, folder: Path) -> None:
-        for path, body in self._dialect.load(str(folder)):
+    async def _load_whole(self, weights: Sent) -> None:
+        for path, body in self._dialect.load(str(weights.folder), weights.name):
             try:
                 reply = await self._send(path, body)
             except RequestRefused as error:
                 raise RequestRefused(
-                    f"{error}. Weights are loaded through {path}: vLLM enables it with VLLM_SERVER_DEV_MODE=1"
+                    f"{error}. Weights are loaded through {path}: vLLM enables it with VLLM_SERVER_DEV_MODE=1 "
+                    f"(older ones than 0.32 may lack it)"
                 ) from error
             if reply.get("success") is False:
                 raise ServerFailed(f"{self.name}: {path}: {str(reply)[:CLIP]}")
 
-    async def _load_adapter(self, folder: Path, name: str) -> None:
-        path = self._dialect.adapters
+    async def _load_adapter(self, weights: Sent) -> None:
+        path, before = self._dialect.adapters, self.weights
+        body = {"lora_name": weights.name, "lora_path": str(weights.folder)}
         try:
-            await self._request(
-                f"{path}load_lora_adapter", {"lora_name": name, "lora_path": str(folder)}
-            )
+            await self._request(f"{path}load_lora_adapter", body)
         except (RequestRefused, ServerFailed) as error:
             if not LOADED.search(str(error)):
                 raise type(error)(f"{error}. {ADAPTERS}") from error
-        before = self._adapter
-        if before not in (None, name):
+        if before and not before.whole and before.name != weights.name:
             with suppress(RequestRefused):  # a new process hasn't it
-                await self._request(f"{path}unload_lora_adapter", {"lora_name": before})
-
-    @property
-    def _adapter(self) -> str | None:
-        return self.weights.adapter if self.weights else None
-
-    def lose(self) -> None:
-        """Notes that it may have other weights by now than it should."""
-        self._losses += 1
+                await self._request(f"{path}unload_lora_adapter", {"lora_name": before.name})
 
     async def draw(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Asks for a continuation, once; a server that was away gets its weights first.
+        """Asks for a continuation, once; a server that hasn't its weights, like a new process, gets them first.
 
         Raises:
             ModelError: it can't be reached, or refuses.
         """
-        refused = False
-        while True:
-            async with self._restoring.get():
-                if self._restored < self._losses and self.weights is not None:
-                    losses = self._losses
-                    await self.load(self.weights)
-                    self._restored = losses
-            losses = self._losses
-            adapter = self._adapter
-            named = body | {self._dialect.adapter: adapter} if adapter else body
-            try:
-                reply = await self._send(self._dialect.path, named)
-            except ConnectionFailed:
-                self.lose()
+        path, sent = self._dialect.path, self.weights
+        if sent is None:
+            return await self._send(path, body)
+        if sent.whole:
+            # Each time: a restart between two requests shows in neither. It takes longer than from this to the next.
+            if not await self._has(sent):
+                async with self._restoring.get():
+                    if not await self._has(sent):
+                        await self.load(sent)
+            return await self._send(path, body)
+        named = body | {self._dialect.adapter: sent.name}
+        try:
+            return await self._send(path, named)
+        except RequestRefused as error:
+            if sent.name not in str(error):
                 raise
-            except RequestRefused as error:
-                if refused or not adapter or adapter not in str(error):
-                    raise
-                refused = True
-                self.lose()  # a new process, which hasn't the adapter
-                continue
-            if losses == self._losses:
-                return reply
-            # Another request failed meanwhile: this reply may be from a new process with its initial weights.
+        await self.load(sent)
+        return await self._send(path, named)
+
+    async def _has(self, weights: Sent) -> bool:
+        said = await self._send(self._dialect.version)
+        return said.get("weight_version") == weights.name
 
     async def aclose(self) -> None:
         """Closes its connections of this event loop."""
@@ -177,7 +166,7 @@ class RolloutServer(Server):
         for _, client in self._http.take_all():
             await client.aclose()
 
-    async def _send(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def _send(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         response = await self._request(path, body)
         if not response.content:
             return {}
@@ -189,9 +178,10 @@ class RolloutServer(Server):
             ) from error
         return reply if isinstance(reply, dict) else {"reply": reply}
 
-    async def _request(self, path: str, body: dict[str, Any]) -> httpx.Response:
+    async def _request(self, path: str, body: dict[str, Any] | None) -> httpx.Response:
         try:
-            response = await self._http.get().post(path, json=body)
+            method = "GET" if body is None else "POST"
+            response = await self._http.get().request(method, path, json=body)
         except httpx.TimeoutException as error:
             raise RequestTimeout(f"{self.name}: {path} took too long ({error!r})") from error
         except httpx.TransportError as error:

@@ -26,8 +26,10 @@ class Dialect:
     ask: Callable[[Sequence[int], int, Sampling, int | None], dict[str, Any]]
     """P prompt ids, maximum new tokens, sampling, seed -> the request's body, without a model name."""
     read: Callable[[Mapping[str, Any]], Sampled]
-    load: Callable[[str], Sequence[tuple[str, dict[str, Any]]]]
-    """A folder -> the requests, in order, that load its weights."""
+    load: Callable[[str, str], Sequence[tuple[str, dict[str, Any]]]]
+    """A folder and a version -> the requests, in order, that load its weights; the last sets the version."""
+    version: str
+    """Path that tells the version of the weights: not ours once the server has restarted."""
     adapters: str
     """Path of the endpoints that load and unload adapters."""
     adapter: str
@@ -89,14 +91,16 @@ DIALECTS: dict[Engine, Dialect] = {
         path="/v1/completions",
         ask=_ask_vllm,
         read=_read_vllm,
-        # Both exist only in development mode (VLLM_SERVER_DEV_MODE=1).
-        load=lambda folder: [
+        # All of them exist only in development mode (VLLM_SERVER_DEV_MODE=1).
+        load=lambda folder, version: [
             (
                 "/collective_rpc",
                 {"method": "reload_weights", "kwargs": {"weights_path": folder}},
             ),
             ("/reset_prefix_cache", {}),
+            ("/update_weight_version", {"new_version": version}),
         ],
+        version="/weight_info",
         adapters="/v1/",
         adapter="model",
     ),
@@ -104,9 +108,13 @@ DIALECTS: dict[Engine, Dialect] = {
         path="/generate",
         ask=_ask_sglang,
         read=_read_sglang,
-        load=lambda folder: [
-            ("/update_weights_from_disk", {"model_path": folder, "flush_cache": True})
+        load=lambda folder, version: [
+            (
+                "/update_weights_from_disk",
+                {"model_path": folder, "flush_cache": True, "weight_version": version},
+            )
         ],
+        version="/model_info",
         adapters="/",
         adapter="lora_path",
     ),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from memagent_train.rollouts import Rollout
+
+POLL = 0.001
+"""Seconds."""
 
 
 class Ahead:
@@ -16,10 +20,10 @@ class Ahead:
     Whoever starts them takes them before anything else uses the engine or its event loop.
 
     Args:
-        cancel: ends the work in that thread soon, from another one.
+        cancel: ends the work in that thread soon, from another one; returns whether there was any yet.
     """
 
-    def __init__(self, cancel: Callable[[], None]) -> None:
+    def __init__(self, cancel: Callable[[], bool]) -> None:
         self._cancel = cancel
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-ahead")
         self._work: tuple[int, tuple[int, ...], Future[list[Rollout]]] | None = None
@@ -49,7 +53,10 @@ class Ahead:
 
     def close(self) -> None:
         """Cancels what is being made, and waits for its end."""
-        if self._work is not None and not self._work[2].cancel():
-            self._cancel()
+        if self._work is not None:
+            work = self._work[2]
+            # A thread that has just started isn't at its work yet. Once is enough: more would cut its ending short.
+            while not (work.cancel() or work.done() or self._cancel()):
+                time.sleep(POLL)
         self._thread.shutdown(cancel_futures=True)
         self._work = None

@@ -98,6 +98,7 @@ class Served:
             OSError: they can't be written.
         """
         accelerator = trainer.accelerator
+        accelerator.wait_for_everyone()  # another may draw yet, and need the folder for a server that comes back
         if accelerator.is_main_process:
             shutil.rmtree(self._folder, ignore_errors=True)
         weights = self._weights or self._choose(trainer)
@@ -110,10 +111,8 @@ class Served:
             loop.run_until_complete(self._sampler.load(folder))
         accelerator.wait_for_everyone()
         if isinstance(self._sampler, ServedSampler):
-            of_all = broadcast_object_list([self._sampler.lost, self._sampler.sent])
-            if not accelerator.is_main_process:
-                self._sampler.lost, sent = of_all
-                self._sampler.serves(sent)
+            of_all: list[Any] = broadcast_object_list([self._sampler.sent])
+            self._sampler.serves(of_all[0])
 
     def _choose(self, trainer: Any) -> Weights:
         """What loses nothing that the trainer's own passes keep."""

@@ -134,10 +134,12 @@ class Rolling:
                 self.loop.run_until_complete(task)
             raise
 
-    def cancel(self) -> None:
-        """Cancels what another thread drives."""
-        if self._driven is not None:
-            self.loop.call_soon_threadsafe(self._driven.cancel)
+    def cancel(self) -> bool:
+        """Cancels what another thread drives; returns whether it drives anything."""
+        if self._driven is None or self._driven.done():
+            return False
+        self.loop.call_soon_threadsafe(self._driven.cancel)
+        return True
 
     def close(self) -> None:
         """Ends the reward's processes, closes the store and the event loop."""

@@ -32,6 +32,21 @@ def vllm(ids: list[int], logprobs: list[float], finish: str = "stop") -> Behavio
     return send(200, {"choices": [choice | {"finish_reason": finish}]})
 
 
+def whole() -> dict[str, Behaviour]:
+    """What a vLLM server that has just started says to whole weights."""
+    versions = ["default"]
+
+    def change(handler: Any) -> None:
+        versions.append(handler.body["new_version"])
+        send(200, {})(handler)
+
+    def tell(handler: Any) -> None:
+        send(200, {"weight_version": versions[-1]})(handler)
+
+    taken = {"/collective_rpc": send(200, {}), "/reset_prefix_cache": send(200, b"")}
+    return {**taken, "/update_weight_version": change, "/weight_info": tell}
+
+
 @pytest.fixture
 def server() -> Iterator[Script]:
     with running() as script:
@@ -154,8 +169,7 @@ async def test_loading_names_the_folder_and_says_what_failed(
 ) -> None:
     with pytest.raises(RequestRefused, match="VLLM_SERVER_DEV_MODE=1"):
         await sampler.load(weights)
-    server.others["/collective_rpc"] = send(200, {})
-    server.others["/reset_prefix_cache"] = send(200, b"")
+    server.others = whole()
     await sampler.load(weights)
     sent = [body for path, body in server.asked if path == "/collective_rpc"][-1]
     assert sent["kwargs"] == {"weights_path": str(weights)}
@@ -167,16 +181,22 @@ async def test_loading_names_the_folder_and_says_what_failed(
 GATEWAY = [send(status, {"error": "upstream connect error"}) for status in (502, 503, 504)]
 
 
-@pytest.mark.parametrize("away", [hang_up, *GATEWAY], ids=["none", "502", "503", "504"])
-async def test_a_server_that_was_restarted_gets_the_weights_again(
+@pytest.mark.parametrize("away", [None, hang_up, *GATEWAY], ids=["-", "none", "502", "503", "504"])
+async def test_a_server_that_was_restarted_gets_the_weights_again_also_if_nobody_asked_it_meanwhile(
     server: Script,
     sampler: ServedSampler,
     weights: Path,
     monkeypatch: pytest.MonkeyPatch,
-    away: Behaviour,
+    away: Behaviour | None,
 ) -> None:
+    served: list[str] = []
+
+    def start() -> None:
+        served.append("its first weights")
+        server.others = whole() | {"/collective_rpc": loaded, "/v1/completions": drawn}
+
     async def at_once(_: float) -> None:
-        server.others["/v1/completions"] = drawn
+        start()
 
     def loaded(handler: Any) -> None:
         served.append(handler.body["kwargs"]["weights_path"])
@@ -185,21 +205,40 @@ async def test_a_server_that_was_restarted_gets_the_weights_again(
     def drawn(handler: Any) -> None:
         vllm([7], [-1.0 if served[-1] == str(weights) else -9.0])(handler)
 
-    def restarts(handler: Any) -> None:
-        served.append("its first weights")
-        away(handler)
-
     monkeypatch.setattr(retry, "sleep", at_once)
-    served: list[str] = []
-    server.others = {"/collective_rpc": loaded, "/reset_prefix_cache": send(200, b"")}
-    server.others["/v1/completions"] = restarts
+    start()
     await sampler.load(weights)
+    if away:
+        server.others["/v1/completions"] = away
+        await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+    else:
+        start()
     calls = (sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=n) for n in range(3))
     assert [one.logprobs for one in await asyncio.gather(*calls)] == [(-1.0,)] * 3
-    assert "its first weights" in served
-    asked = len(served)
-    await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=3)
-    assert len(served) == asked
+    assert served == ["its first weights", str(weights)] * 2
+
+
+async def test_the_version_of_weights_at_sglang(server: Script, weights: Path) -> None:
+    said = {"output_token_logprobs": [[-0.25, 5, None]], "finish_reason": {"type": "stop"}}
+    info = {"weight_version": "default"}
+
+    def loaded(handler: Any) -> None:
+        info["weight_version"] = handler.body["weight_version"]
+        send(200, {"success": True})(handler)
+
+    server.others = {
+        "/generate": send(200, {"meta_info": said}),
+        "/update_weights_from_disk": loaded,
+        "/model_info": send(200, info),
+    }
+    sampler = ServedSampler("sglang", server.url, window=100)
+    await sampler.load(weights)
+    for loads in (1, 1, 2):
+        await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+        assert len(server.of("/update_weights_from_disk")) == loads
+        if len(server.of("/generate")) == 2:
+            info["weight_version"] = "default"
+    await sampler.aclose()
 
 
 @pytest.fixture
@@ -207,8 +246,7 @@ def two() -> Iterator[tuple[Script, Script]]:
     """Servers that take weights, and draw 1 and 2."""
     with running() as first, running() as second:
         for number, script in enumerate((first, second), start=1):
-            loading = {"/collective_rpc": send(200, {}), "/reset_prefix_cache": send(200, b"")}
-            script.others = {**loading, "/v1/completions": vllm([number], [-0.5])}
+            script.others = {**whole(), "/v1/completions": vllm([number], [-0.5])}
         yield first, second
 
 
@@ -244,12 +282,12 @@ async def test_a_server_that_died_is_left_out_until_it_is_back_and_then_gets_the
     await sampler.load(weights)
     dead, _ = two
     draws = dead.others["/v1/completions"]
-    dead.others["/v1/completions"] = hang_up
+    dead.others = whole() | {"/v1/completions": hang_up}
     both = [sampler.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (1, 2)]
     assert [one.ids for one in await asyncio.gather(*both)] == [(2,), (2,)]
-    died = calls(dead)
+    died = len(dead.asked)
     await sampler.sample((3,), max_tokens=4, sampling=DRAWN, seed=3)
-    assert calls(dead) == died  # not asked meanwhile
+    assert len(dead.asked) == died  # not asked meanwhile
     dead.others["/v1/completions"] = draws
     await asyncio.sleep(1.1)  # it rests for a second
     both = [sampler.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (4, 5)]
@@ -270,16 +308,15 @@ async def test_new_weights_do_not_wait_for_a_server_that_died(
     dead.others["/collective_rpc"] = away
     await asyncio.wait_for(sampler.load(weights), 5)
     dead.others["/collective_rpc"] = loads
-    other.lost = sampler.lost  # as another process of the trainer, which is told
     assert sampler.sent is not None
-    other.serves(sampler.sent)
+    other.serves(sampler.sent)  # as another process of the trainer, which is told
     for one in (other, sampler):
         both = [one.sample((n,), max_tokens=4, sampling=DRAWN, seed=n) for n in (1, 2)]
         assert {one.ids for one in await asyncio.gather(*both)} == {(1,), (2,)}
         await one.aclose()
-    asked = [path for path, _ in dead.asked if path != "/reset_prefix_cache"]
-    after = ["/collective_rpc", "/v1/completions"]  # not with the old weights
-    assert asked == ["/collective_rpc"] * 2 + after * 2
+    asked = [path for path, _ in dead.asked if path in ("/collective_rpc", "/v1/completions")]
+    # Not with the old weights, and only from who finds it without.
+    assert asked == ["/collective_rpc"] * 3 + ["/v1/completions"] * 2
 
 
 class Adapting:
@@ -377,7 +414,7 @@ async def test_a_server_that_takes_no_adapters_is_named_with_what_it_lacks(
 
 
 async def test_a_first_load_needs_every_server(weights: Path, server: Script) -> None:
-    server.others = {"/collective_rpc": send(200, {}), "/reset_prefix_cache": send(200, b"")}
+    server.others = whole()
     sampler = ServedSampler("vllm", [server.url, "http://127.0.0.1:9"], window=100)
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9"):
         await sampler.load(weights)

@@ -35,6 +35,8 @@ class SamplingServer:
         """The version after which no weights are taken."""
         self.adapter: str | None = None
         """The name of the adapter that it has."""
+        self.told = "default"
+        """What it was told to be the version of its weights."""
         self.drawing = self.disturbed = 0
         """Replies being drawn, and loads that met some."""
         self._first = folder
@@ -93,6 +95,10 @@ def sampling_server(folder: Path) -> Iterator[tuple[SamplingServer, str]]:
     server = SamplingServer(folder)
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/weight_info"
+            self.answer(200, {"weight_version": server.told})
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
             reply: dict[str, Any] = {}
@@ -100,12 +106,17 @@ def sampling_server(folder: Path) -> Iterator[tuple[SamplingServer, str]]:
             try:
                 if self.path == "/collective_rpc":
                     server.load(body["kwargs"]["weights_path"])
+                elif self.path == "/update_weight_version":
+                    server.told = body["new_version"]
                 elif self.path == "/v1/load_lora_adapter":
                     server.load(body["lora_path"], body["lora_name"])
                 elif self.path == "/v1/completions":
                     reply = server.draw(body)
             except PermissionError:
                 status = 400
+            self.answer(status, reply)
+
+        def answer(self, status: int, reply: dict[str, Any]) -> None:
             data = json.dumps(reply).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import math
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,9 +22,11 @@ from memagent.errors import ConfigError, RequestRefused
 from memagent.tasks import Sample
 from memagent_train.config.train import FREE, TrainConfig, dump_config, load_train
 from memagent_train.rollouts import Rollout
+from memagent_train.runs.ahead import Ahead
 from memagent_train.runs.checkpoints import mark_complete
 from memagent_train.runs.folder import open_run
 from memagent_train.runs.grpo import train
+from memagent_train.runs.rolling import Rolling
 from memagent_train.runs.training import Training
 from memagent_train.trainer import RolloutTrainer
 
@@ -172,6 +177,37 @@ def test_an_error_in_training_cancels_the_rollouts_that_are_being_made(
     assert not [one for one in threading.enumerate() if one.name.startswith("rollouts-ahead")]
     train(config, tmp_path / "out")
     assert [row["rollouts/steps_behind"] for row in figures(tmp_path / "out")] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_rollouts_that_have_only_just_been_begun_are_cancelled_too(
+    settings: Path, before: bool
+) -> None:
+    with closing(Rolling(load_train(settings), None)) as rolling:
+        if before:
+            rolling.drive(asyncio.sleep(0))
+        begun, ended = threading.Event(), list[str]()
+
+        async def draw() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.05)
+                ended.append("in order")
+
+        def work() -> list[Rollout]:
+            begun.set()
+            time.sleep(0.1)
+            rolling.drive(draw())
+            return []
+
+        ahead = Ahead(rolling.cancel)
+        ahead.start(1, [0], work)
+        begun.wait()
+        since = time.monotonic()
+        ahead.close()
+        assert time.monotonic() - since < 30
+        assert ended == ["in order"]
 
 
 @pytest.mark.parametrize(

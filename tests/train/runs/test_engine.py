@@ -148,7 +148,7 @@ def test_a_server_gets_an_adapter_alone_each_time_by_another_name(tmp_path: Path
     first, second = send(policy, tmp_path / "served", "adapter", times=2)
     assert first.parent == second.parent == tmp_path / "served"
     assert list(first.parent.iterdir()) == [second]
-    assert Sent.find(second) == (second, second.name)
+    assert Sent.find(second) == (second, second.name, False)
     served = PeftModel.from_pretrained(tiny_model(TOKENIZER, seed=3), str(second))
     assert torch.equal(logits(served), logits(policy))
     with safe_open(second / "adapter_model.safetensors", "pt") as file:
