@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -32,6 +33,8 @@ from memagent_train.rollout.server_dialects import Dialect, Engine
 
 CLIP = 300
 """Characters kept of a server's message."""
+RESTARTS = 2.0
+"""Seconds within which no server restarts: vLLM takes 12 to 20, SGLang longer."""
 LOADED = re.compile("already (been )?loaded")
 """What a server says of an adapter that it has, such as from another process of the training."""
 ADAPTERS = (
@@ -97,6 +100,8 @@ class RolloutServer(Server):
         self.weights: Sent | None = None
         """The weights that it should have; None for those that it started with."""
         self._restoring = PerLoop(asyncio.Lock)
+        self._drew = ("", 0.0)
+        """Name of the whole weights that it drew with last, and when."""
 
     async def load(self, weights: Sent) -> None:
         """Makes it load weights.
@@ -141,12 +146,16 @@ class RolloutServer(Server):
         if sent is None:
             return await self._send(path, body)
         if sent.whole:
-            # Each time: a restart between two requests shows in neither. It takes longer than from this to the next.
-            if not await self._has(sent):
+            # A restart between two requests shows in neither.
+            name, when = self._drew
+            recent = name == sent.name and time.monotonic() < when + RESTARTS
+            if not recent and not await self._has(sent):
                 async with self._restoring.get():
                     if not await self._has(sent):
                         await self.load(sent)
-            return await self._send(path, body)
+            reply = await self._send(path, body)
+            self._drew = (sent.name, time.monotonic())
+            return reply
         named = body | {self._dialect.adapter: sent.name}
         try:
             return await self._send(path, named)

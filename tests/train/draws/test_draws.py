@@ -244,7 +244,9 @@ def test_the_page_has_the_right_answers_after_more_summaries() -> None:
     assert [before["length"] for before in cells[0]] == [8, 12, 24, 48, 92]
     for ends in zip(*cells, strict=True):
         said = " | ".join("{mean:.3f} [{low:.3f}, {high:.3f}]".format(**end) for end in ends)
-        assert re.search(rf"^\| {ends[0]['length']} \| \d+ \| {re.escape(said)} \|$", page, re.MULTILINE)
+        assert re.search(
+            rf"^\| {ends[0]['length']} \| \d+ \| {re.escape(said)} \|$", page, re.MULTILINE
+        )
 
 
 def test_summaries_that_kept_the_value_are_counted(

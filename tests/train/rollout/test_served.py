@@ -205,6 +205,7 @@ async def test_a_server_that_was_restarted_gets_the_weights_again_also_if_nobody
     def drawn(handler: Any) -> None:
         vllm([7], [-1.0 if served[-1] == str(weights) else -9.0])(handler)
 
+    monkeypatch.setattr("memagent_train.rollout.server.RESTARTS", 0.0)
     monkeypatch.setattr(retry, "sleep", at_once)
     start()
     await sampler.load(weights)
@@ -218,7 +219,22 @@ async def test_a_server_that_was_restarted_gets_the_weights_again_also_if_nobody
     assert served == ["its first weights", str(weights)] * 2
 
 
-async def test_the_version_of_weights_at_sglang(server: Script, weights: Path) -> None:
+async def test_a_server_that_drew_a_moment_ago_is_not_asked_for_its_version(
+    server: Script, sampler: ServedSampler, weights: Path
+) -> None:
+    server.others = whole() | {"/v1/completions": vllm([7], [-1.0])}
+    for _ in range(2):  # other weights are another matter
+        await sampler.load(weights)
+        for seed in range(3):
+            await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=seed)
+    assert calls(server, "/weight_info") == 2
+    assert calls(server) == 6
+
+
+async def test_the_version_of_weights_at_sglang(
+    server: Script, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent_train.rollout.server.RESTARTS", 0.0)
     said = {"output_token_logprobs": [[-0.25, 5, None]], "finish_reason": {"type": "stop"}}
     info = {"weight_version": "default"}
 
@@ -276,8 +292,9 @@ async def test_each_of_several_servers_gets_weights_and_a_conversation_stays_at_
 
 
 async def test_a_server_that_died_is_left_out_until_it_is_back_and_then_gets_the_weights(
-    two: tuple[Script, Script], weights: Path
+    two: tuple[Script, Script], weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("memagent_train.rollout.server.RESTARTS", 0.0)
     sampler = ServedSampler("vllm", [server.url for server in two], window=9000)
     await sampler.load(weights)
     dead, _ = two
