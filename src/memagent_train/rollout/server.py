@@ -52,7 +52,7 @@ class Sent(NamedTuple):
     name: str
     """What servers call them, another for any others: the adapter's name, or the version of whole weights."""
     whole: bool
-    """Whether they are no adapter."""
+    """Whether they are all of the weights, not an adapter."""
 
     @classmethod
     def find(cls, folder: Path) -> Sent:
