@@ -74,8 +74,7 @@ class Game(Environment):
             raise ConfigError(f"seed must be an integer, got {seed!r}")
         if type(difficulty) is not int or not self.easiest <= difficulty <= HARDEST:
             raise ConfigError(
-                f"difficulty must be an integer from {self.easiest} (the game's `easiest`) to {HARDEST}, got "
-                f"{difficulty!r}"
+                f"difficulty must be an integer from {self.easiest} to {HARDEST}, got {difficulty!r}"
             )
         self.steps = 0
         """Calls made before the end, those that could not be done too, `done` left out."""
