@@ -159,24 +159,24 @@ class WatchedTools:
             self._calls += 1
             try:
                 text: Any = await tool.run(*given)
-                if not isinstance(text, str):
-                    raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - counted
             except ToolError:
                 raise
-            except Exception as error:
-                self._broken += 1
-                self._warn(tool.name, error)
+            except Exception as error:  # the game's code may raise anything
+                self._note(tool.name, error)
                 raise
+            if not isinstance(text, str):  # which the session tells the model
+                self._note(tool.name, TypeError(f"it returned {quote(text)}, not a text"))
             return text
 
         return replace(tool, run=run)
 
-    def _warn(self, tool: str, error: Exception) -> None:
+    def _note(self, tool: str, error: Exception) -> None:
+        self._broken += 1
         if (self._game, tool) in _warned:
             return
         _warned.add((self._game, tool))
         logger.warning(
-            "tool %r of %s raised %s. The policy sees a failed call, and training continues: fix the tool, or let it "
+            "tool %r of %s failed: %s. The policy sees a failed call, and training continues: fix the tool, or let it "
             "raise ToolError where the policy is to blame. The metric %s has the share of such calls",
             *(tool, self._game.__name__, name_error(error), TOOLS_FAILED),
         )

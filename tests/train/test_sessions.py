@@ -155,7 +155,7 @@ def test_a_bug_in_a_tool_is_counted_and_warned_of_once(caplog: pytest.LogCapture
     played = play(Player(), count=2, task=task, max_steps=4)
     assert [one.scores["tools/failed"] for one in played] == [0.75, 0.75]
     (said,) = (one.getMessage() for one in caplog.records if one.name == "memagent.train")
-    assert "tool 'draw' of Broken raised ZeroDivisionError: " in said
+    assert "tool 'draw' of Broken failed: ZeroDivisionError: " in said
     assert play(Player())[0].scores["tools/failed"] == 0.0
 
 
