@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from memagent_engines.transformers.batching import Request
-from memagent_engines.transformers.drawing import draw, left_padded, uniform
+from memagent_engines.transformers.cache import RoomyLayer
+from memagent_engines.transformers.drawing import draw, padded, uniform
 
 NGRAMS = (6, 5, 4, 3, 2)
 """Lengths of the suffixes to look up in the text, longest first."""
@@ -135,16 +136,18 @@ def draw_replies(
     were right for another row.
     """
     rows = [_Row(request) for request in batch]
-    prompts = list(dict.fromkeys(row.text for row in rows))
-    prompt_B = [prompts.index(row.text) for row in rows]
     forward: Any = model
-    cache, device = DynamicCache(config=model.config), model.device
+    cache, device = Cache(layer_class_to_replicate=RoomyLayer), model.device
     vocabulary = model.config.get_text_config().vocab_size
-    inputs = left_padded([[*map(ord, prompt)] for prompt in prompts], pad, device)
-    ids_BW, mask_BS = inputs["input_ids"], inputs["attention_mask"]
-    places_BW = (mask_BS.cumsum(-1) - 1).clamp(min=0)
-    width, going = 1, rows
+    mask_BS = _read_prompts(model, cache, [row.text for row in rows], pad)
+    width, going, fed = 1, rows, [[ord(row.text[-1])] for row in rows]
     while True:
+        ids_BW = torch.tensor([[*ids, *[pad] * (width - len(ids))] for ids in fed], device=device)
+        new_BW = torch.tensor(
+            [[at < len(ids) for at in range(width)] for ids in fed], device=device
+        )
+        mask_BS = torch.cat([mask_BS, new_BW.to(mask_BS.dtype)], -1)
+        places_BW = (mask_BS.cumsum(-1) - 1)[:, -width:]
         with torch.no_grad():
             logits_BWV = forward(
                 input_ids=ids_BW,
@@ -154,9 +157,6 @@ def draw_replies(
                 use_cache=True,
                 logits_to_keep=width,
             ).logits.float()
-        if len(logits_BWV) < len(going):
-            cache.batch_select_indices(torch.tensor(prompt_B, device=device))
-            logits_BWV, mask_BS = logits_BWV[prompt_B], mask_BS[prompt_B]
         drawn_BW, logprobs_BW = _draw_ids(logits_BWV, going)
         del logits_BWV
         kept = [
@@ -179,12 +179,28 @@ def draw_replies(
             mask_BS, going = mask_BS[chosen], [going[at] for at in staying]
         width = _draft(going, LOGITS // (len(going) * vocabulary)) if drafting else 1
         fed = [[row.ids[-1], *map(ord, row.draft[: width - 1])] for row in going]
-        ids_BW = torch.tensor([[*ids, *[pad] * (width - len(ids))] for ids in fed], device=device)
-        new_BW = torch.tensor(
-            [[at < len(ids) for at in range(width)] for ids in fed], device=device
-        )
-        mask_BS = torch.cat([mask_BS, new_BW.to(mask_BS.dtype)], -1)
-        places_BW = (mask_BS.cumsum(-1) - 1)[:, -width:]
+
+
+def _read_prompts(
+    model: PreTrainedModel, cache: Cache, prompts: Sequence[str], pad: int
+) -> torch.Tensor:
+    """Fills the cache with all ids of B prompts but the last; returns their `(B, S)` mask.
+
+    Padding comes last, where causal attention never looks, so the pass needs no mask: in bfloat16 on a CPU, attention
+    without one takes less than half the time. Only the passes after it must hide the padding. The last ids are fed
+    later, because prompts end at different places and only the next id's logits are wanted.
+    """
+    forward: Any = model
+    alone = list(dict.fromkeys(prompts))
+    read = padded([[*map(ord, prompt[:-1])] for prompt in alone], pad, model.device, "right")
+    ids_PS, mask_PS = read["input_ids"], read["attention_mask"]
+    at_B = torch.tensor([alone.index(prompt) for prompt in prompts], device=model.device)
+    if ids_PS.shape[1]:
+        with torch.no_grad():
+            forward(input_ids=ids_PS, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        if len(alone) < len(prompts):
+            cache.batch_select_indices(at_B)
+    return mask_PS[at_B]
 
 
 def _draft(rows: Sequence[_Row], most: int) -> int:

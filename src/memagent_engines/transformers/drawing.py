@@ -5,7 +5,7 @@
 import random
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -37,14 +37,14 @@ def generation_settings(
             module.training = True
 
 
-def left_padded(
-    rows: Sequence[Sequence[int]], pad: int, device: torch.device
+def padded(
+    rows: Sequence[Sequence[int]], pad: int, device: torch.device, side: Literal["left", "right"]
 ) -> dict[str, torch.Tensor]:
     """`(B, S)` ids of B rows, and their attention mask."""
-    ids = [torch.tensor(row) for row in rows]
+    ids = [torch.tensor(row, dtype=torch.long) for row in rows]
     parts = {"input_ids": (ids, pad), "attention_mask": ([torch.ones_like(row) for row in ids], 0)}
     return {
-        name: pad_sequence(part, True, value, "left").to(device)
+        name: pad_sequence(part, True, value, side).to(device)
         for name, (part, value) in parts.items()
     }
 

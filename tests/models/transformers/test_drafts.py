@@ -117,6 +117,11 @@ def test_no_reply_depends_on_what_was_drafted(
             assert row.logprobs == pytest.approx(other_row.logprobs, abs=1e-4)
 
 
+def test_prompts_of_one_id_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = undrafted(policy(), [[9], [8]], [12, 5], monkeypatch)
+    assert [row.ids for row in reply(policy(), [[9], [8]], [12, 5])] == [row.ids for row in plain]
+
+
 def test_a_reply_that_was_drafted_takes_a_few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     model = policy()
     (plain,) = undrafted(model, [[9, 8]], [40], monkeypatch)
@@ -156,7 +161,7 @@ def test_a_prompt_that_several_have_is_read_once(monkeypatch: pytest.MonkeyPatch
         lambda _, args, kwargs: read.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
     shared = reply(model, prompts, [12] * 6, sampling)
-    assert read[0] == (3, 20)
+    assert read[0] == (3, 19)  # the last ids are fed with those that follow
     assert [row.ids for row in shared] == [row.ids for row in plain]
     assert len({row.ids for row in shared}) == 6
     for row, other in zip(plain, shared, strict=True):
@@ -175,7 +180,7 @@ def test_half_precision_is_not_drafted_but_replies_still_leave_the_batch(
     limits = [2, 2, 6]
     replies = reply(model, [[9, 8, 7], [9, 8, 7], [5] * 20], limits)
     assert [len(row.ids) for row in replies] == limits
-    assert fed == [(2, 20), (3, 1), (1, 1), (1, 1), (1, 1), (1, 1)]
+    assert fed == [(2, 19), (3, 1), (3, 1), (1, 1), (1, 1), (1, 1), (1, 1)]
 
 
 def test_a_pass_is_no_wider_than_its_logits_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
