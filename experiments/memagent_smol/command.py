@@ -80,7 +80,7 @@ def measure(
     cells: Annotated[
         str,
         typer.Option(
-            help="short, long, curve, notes, ruler-4k, ruler-16k, ruler-64k, 256k or 1m, with commas between."
+            help="short, long, unanswered, curve, notes, ruler-4k, ruler-16k, ruler-64k, 256k, 1m; commas between."
         ),
     ] = "short",
     systems: Annotated[

@@ -15,7 +15,7 @@ from memagent_bench.options import DataOptions
 from memagent_bench.tracking.puzzle import Fact, Layout, Puzzle
 from memagent_bench.tracking.scattered import ScatteredTask
 from memagent_nano.books import MEASURING, TRAINING
-from memagent_smol.story import Note
+from memagent_smol.story import UNKNOWN, Note
 from memagent_smol.vocabulary import (
     ATTRIBUTES,
     COPIES,
@@ -62,6 +62,7 @@ class FactsTask(ScatteredTask):
         words: of the part that training shows, or of the other one.
         many: competing facts; 0: a number within `MANY`, drawn for each sample.
         near: share of them that look like those asked for.
+        answered: whether the document has the answer; else the next sample's question is asked.
 
     Raises:
         ConfigError: there is no such family, or `many` is negative; or see `essays`.
@@ -77,23 +78,32 @@ class FactsTask(ScatteredTask):
         words: Words,
         many: int = 0,
         near: float = NEAR,
+        answered: bool = True,
     ) -> None:
         if family not in FAMILIES:
             raise ConfigError(f"unknown family {family!r}; known: {', '.join(FAMILIES)}")
         if many < 0:
             raise ConfigError(f"many must be at least 0, got {many!r}")
         self._tell = FAMILIES[family]
-        self._words, self._many, self._near = words, many, near
+        self._words, self._many, self._near, self._answered = words, many, near, answered
         super().__init__(family, SCORER, GENERATE, length, options)
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
         """See `Task`."""
         part = "held out" if self._words.held_out else "as in training"
-        return {**super().facts, "many": self._many, "near": str(self._near), "words": part}
+        own = {"many": self._many, "near": str(self._near), "words": part}
+        return super().facts | own | ({} if self._answered else {"answered": False})
 
     def story(self, index: int) -> Story:
         """What the sample at `index` says."""
+        story = self._story(index)
+        if self._answered:
+            return story
+        texts = tuple(Fact(fact.text) for fact in story.facts)
+        return Story(texts, (), self._story(index + 1).question, (UNKNOWN,))
+
+    def _story(self, index: int) -> Story:
         rng = self._rng("story", index)
         many = self._many or rng.randint(*MANY)
         return self._tell(self._words, many, self._near, rng)
@@ -122,6 +132,7 @@ def facts(
     held_out: bool = False,
     many: int = 0,
     near: float = NEAR,
+    answered: bool = True,
 ) -> FactsTask:
     """A task of a family; see `FactsTask`.
 
@@ -132,6 +143,7 @@ def facts(
         held_out: words, templates and books that no training shows.
         many: competing facts of a document; 0: 4 to 32.
         near: share of them that look like those asked for.
+        answered: see `FactsTask`.
     """
     options = DataOptions(
         counter=length_counter(None),
@@ -139,7 +151,8 @@ def facts(
         essays=MEASURING if held_out else TRAINING,
         nested=False,
     )
-    return FactsTask(family, length, options, words=Words(held_out=held_out), many=many, near=near)
+    words = Words(held_out=held_out)
+    return FactsTask(family, length, options, words=words, many=many, near=near, answered=answered)
 
 
 def changes(words: Words, many: int, near: float, rng: Random) -> Story:

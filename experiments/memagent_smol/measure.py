@@ -45,7 +45,8 @@ class Cell:
     """Samples of one kind and length."""
 
     task: str
-    """`hotpotqa`, `squad`, a task of RULER or `notes`, or `changes_` and the number of competing statements."""
+    """`hotpotqa`, `squad`, a task of RULER or `notes`, or `changes_` or `unanswered_` and the number of competing
+    statements."""
     length: int
     """GPT-2 tokens."""
     samples: int
@@ -54,6 +55,7 @@ class Cell:
 CELLS: Mapping[str, tuple[Cell, ...]] = {
     "short": (Cell("changes_16", 4 * K, 200), Cell("hotpotqa", 4 * K, 200)),
     "long": (Cell("changes_128", 64 * K, 48),),
+    "unanswered": (Cell("unanswered_16", 4 * K, 100),),
     "curve": tuple(
         Cell(f"{CHANGES}{many}", length * K, samples)
         for many in (8, 32, 128)
@@ -150,5 +152,12 @@ def _task(name: str, sources: Path, length: int, options: DataOptions) -> Task:
         return QuestionTask(name, length, options, squad(sources / UNSEEN_SQUAD), MANNER)
     if make := {**RULER, **NOTES}.get(name):
         return make(length, options)
-    many = int(name.removeprefix(CHANGES))
-    return facts(family="changes", length=length, seed=options.seed, held_out=True, many=many)
+    many = int(name.rpartition("_")[-1])
+    return facts(
+        family="changes",
+        length=length,
+        seed=options.seed,
+        held_out=True,
+        many=many,
+        answered=name.startswith(CHANGES),
+    )

@@ -195,3 +195,15 @@ def test_what_ships_reads_as_it_was_measured() -> None:
     assert (shipped.window, shipped.chunk_tokens, shipped.memory_tokens) == (WINDOW, CHUNK, MEMORY)
     assert (shipped.gate, shipped.degenerate) == ("update", "take")
     assert shipped.sampling == Sampling(temperature=0.0)
+
+
+def test_a_question_that_the_document_does_not_answer_is_right_as_unknown(tmp_path: Path) -> None:
+    cell = Cell("unanswered_4", 2048, 4)
+    for index in range(cell.samples):
+        sample, answered = _sample(cell, index), _sample(Cell("changes_4", 2048, 4), index + 1)
+        assert sample.question == answered.question
+        assert answered.outputs[0].lower() not in sample.context.lower()
+        assert sample.outputs == ("unknown",)
+    grid = plan_held_out(Path(), [cell], ["memory-gate"])
+    asyncio.run(measure(grid, tmp_path, adapter=None, open_model=opener(Reader(0.0))))
+    assert [record.score for record in read_records(tmp_path)] == [1.0] * cell.samples
