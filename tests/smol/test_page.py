@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,49 @@ def test_the_demo_task_of_nano() -> None:
     models = " ".join((ROOT / "docs" / "models.md").read_text(encoding="utf-8").split())
     assert f"answers {sum(smol):.0f} right, `nano` {sum(nano):.0f}." in models
     assert len(smol) == len(nano) == 12
+
+
+def test_hazards() -> None:
+    rows, kept = [], [RESULTS / "grpo" / f"hazards-{name}.json" for name in ("short", "curve")]
+    cells = [cell for file in kept for cell in json.loads(file.read_text("utf-8"))["cells"]]
+    for cell in cells:
+        hits = cell["wanted"] - cell["missed"]
+        right = estimate([[1.0] * hits + [0.0] * cell["missed"]])
+        many = cell["task"].removeprefix("changes_")
+        hazards = [
+            f"{100 * cell[name]:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
+            for name in ("hazard", "hazard_per_note")
+            for low, high in [cell[f"{name}_95"]]
+        ]
+        share = f"{right.mean:.3f} [{right.low:.3f}, {right.high:.3f}] (n={cell['wanted']})"
+        rows.append(f"| {cell['length'] // 1024}K | {many} | {share} | {' | '.join(hazards)} |")
+    assert all(row in PAGE for row in rows)
+    assert len(rows) == 6
+    page, short = " ".join(PAGE.split()), cells[0]
+    wrong = "{never_written} of {missed} wrong answers, written and lost for {lost}"
+    assert f"{wrong.format(**short)}, and misread for {short['unread_at_answer']}." in page
+    lost = sum(cell["losses"] for cell in cells)
+    for each, count, name in (
+        ("statement, the share of all six,", "notes_met", "hazard_per_note"),
+        ("chunk", "steps_at_risk", "hazard"),
+    ):
+        share = lost / sum(cell[count] for cell in cells)
+        within = sum(low <= share <= high for cell in cells for low, high in [cell[f"{name}_95"]])
+        number = {2: "two", 5: "five"}[within]
+        assert f"osing {100 * share:.1f}% with each {each}" in page
+        assert (
+            f"with each {each} lies in {number}" in page or f"with each {each} in {number}" in page
+        )
+
+
+def test_questions_without_an_answer() -> None:
+    (cell,) = CELLS["unanswered"]
+    before, more, after = (
+        scores(read_records(RESULTS / arm), cell, MEMORY_GATE)
+        for arm in ("imitation", "more", "grpo")
+    )
+    fewer = paired_difference([[x - y for x, y in zip(after, before, strict=True)]])
+    said = f"in {sum(before):.0f} cases and more imitation in {sum(more):.0f}, rewards in {sum(after):.0f}"
+    assert said in " ".join(PAGE.split())
+    interval = f"({100 * fewer.low:.0f} to {100 * fewer.high:.0f})"
+    assert f"{-100 * fewer.mean:.0f} fewer than before them {interval}" in PAGE
