@@ -145,6 +145,14 @@ def test_hazards() -> None:
     page, short = " ".join(PAGE.split()), cells[0]
     wrong = "{never_written} of {missed} wrong answers, written and lost for {lost}"
     assert f"{wrong.format(**short)}, and misread for {short['unread_at_answer']}." in page
+    (more,) = json.loads((RESULTS / "more" / "hazards-short.json").read_text("utf-8"))["cells"]
+    chunk, statement = (
+        f"{100 * more[name]:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
+        for name in ("hazard", "hazard_per_note")
+        for low, high in [more[f"{name}_95"]]
+    )
+    misread = f"misreads {more['unread_at_answer']} values"
+    assert f"{chunk} and {statement}, but {misread}" in page
     lost = sum(cell["losses"] for cell in cells)
     for each, count, name in (
         ("statement, the share of all six,", "notes_met", "hazard_per_note"),
