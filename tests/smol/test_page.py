@@ -29,6 +29,8 @@ PAGE = (ROOT / "docs" / "smol.md").read_text(encoding="utf-8")
         ("imitation, then as much more", "more", MEMORY_GATE),
         ("imitation, then rejection sampling", "rejection", MEMORY_GATE),
         ("imitation, asked once with the newest text", "truncated", "direct-left"),
+        ("imitation, then rewards, asked once with BM25's best sentences", "grpo", BM25),
+        ("imitation, then rewards, asked once with the newest text", "grpo", "direct-left"),
         ("no model: the question's words as a pattern", "search", "regex"),
         ("no model: BM25's best sentences", "search", "bm25"),
         ("no model: the reader `extractive`", "search", "extractive"),
@@ -107,7 +109,7 @@ def test_memory_beside_search_at_64k() -> None:
 def test_answers() -> None:
     found = answers([RESULTS / arm for arm in ("untrained", "imitation", "grpo", "more")])[2:]
     for line, row in zip(
-        [line for line in found if " changes_16, 4K " in line],
+        [line for line in found if " changes_16, 4K " in line and "`memory" in line],
         ("untrained", "imitation", "then rewards", "then as much more"),
         strict=True,
     ):
