@@ -180,3 +180,14 @@ def test_questions_without_an_answer() -> None:
     assert said in " ".join(PAGE.split())
     interval = f"({100 * fewer.low:.0f} to {100 * fewer.high:.0f})"
     assert f"{-100 * fewer.mean:.0f} fewer than before them {interval}" in PAGE
+
+
+def test_search_beside_the_long_curve() -> None:
+    cells = sorted(CELLS["curve"], key=lambda cell: (cell.length, int(cell.task[8:])))
+    records = read_records(RESULTS / "grpo")
+    found, memory = (
+        [f"{estimate([scores(records, cell, system)]).mean:.3f}" for cell in cells]
+        for system in (BM25, MEMORY_GATE)
+    )
+    told = ["{}, {}, {}, {} and {}".format(*means) for means in (found, memory)]
+    assert f"{told[0]}, where the memory has {told[1]}." in " ".join(PAGE.split())
