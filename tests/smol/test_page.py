@@ -157,16 +157,13 @@ def test_hazards() -> None:
     assert f"{chunk} and {statement}, but {misread}" in page
     lost = sum(cell["losses"] for cell in cells)
     for each, count, name in (
-        ("statement, the share of all six,", "notes_met", "hazard_per_note"),
-        ("chunk", "steps_at_risk", "hazard"),
+        ("statement, {} over all six rows,", "notes_met", "hazard_per_note"),
+        ("chunk, {},", "steps_at_risk", "hazard"),
     ):
         share = lost / sum(cell[count] for cell in cells)
         within = sum(low <= share <= high for cell in cells for low, high in [cell[f"{name}_95"]])
         number = {2: "two", 5: "five"}[within]
-        assert f"osing {100 * share:.1f}% with each {each}" in page
-        assert (
-            f"with each {each} lies in {number}" in page or f"with each {each} in {number}" in page
-        )
+        assert f"per {each.format(f'{100 * share:.1f}%')} lies in {number}" in page
 
 
 def test_questions_without_an_answer() -> None:
