@@ -42,6 +42,9 @@ ENVIRONMENT: dict[str, dict[str, str]] = {
         "VLLM_NO_USAGE_STATS": "1",
         # Else the first request with log-probabilities compiles a function for 14 s.
         "TORCH_COMPILE_DISABLE": "1",
+        # That worker keeps the process from reading requests: one that waits longer than this on a kept connection, 5 s
+        # without it, finds it closed.
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600",
         # Else numba, which n-gram speculation uses, raises the number of torch's threads too.
         "NUMBA_NUM_THREADS": "1",
     },

@@ -20,7 +20,7 @@ TRAINING = (
 )
 TESTS = ("tests/contracts/test_chat_model.py", "tests/models/in_process")
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -70,6 +70,8 @@ def test_the_contract_and_its_own_tests(engine: str, tmp_path: Path) -> None:
         "no:cacheprovider",
         "-W",
         "ignore",
+        "--timeout",  # for a test that starts an engine several times on a slow machine
+        "300",
         "-k",
         f"{engine}-engine or in_process",
     ]
