@@ -4,12 +4,13 @@ Both engines have new interpreters started for them (`spawn`), for the sake of G
 half of a server's start on a CPU.
 """
 
+import multiprocessing.context
 import runpy
 import sys
-from multiprocessing import context
 
 if __name__ == "__main__":
     # Both engines insist on `spawn`, whatever their settings.
-    context._concrete_contexts["spawn"] = context._concrete_contexts["fork"]  # pyright: ignore
+    contexts = vars(multiprocessing.context)["_concrete_contexts"]
+    contexts["spawn"] = contexts["fork"]
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
