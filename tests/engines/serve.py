@@ -24,6 +24,8 @@ from memagent_engines.smol import smol_folder
 
 FOR_MEASURING = {
     "vllm": {
+        # As servers run in earnest: the engine apart from the process that speaks HTTP.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
         # /reset_prefix_cache, so that each pass begins with an empty cache.
         "VLLM_SERVER_DEV_MODE": "1",
     },
