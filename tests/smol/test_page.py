@@ -61,6 +61,19 @@ def test_ruler(arm: str, system: str) -> None:
     assert f"[{one.low:.3f}, {one.high:.3f}]" in PAGE
 
 
+@pytest.mark.parametrize(("arm", "cells"), [("ruler", "ruler-4k"), ("ruler-64k", "ruler-64k")])
+@pytest.mark.parametrize("system", [MEMORY_GATE, BM25])
+def test_needles(arm: str, cells: str, system: str) -> None:
+    needles = [cell for cell in CELLS[cells] if cell.task.startswith("niah_")]
+    records, found = read_records(RESULTS / arm), read_records(RESULTS / "ruler-search")
+    one = estimate([scores(records, cell, system) for cell in needles])
+    assert len(needles) == 8
+    shown = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}] at {cells[6:].upper()}"
+    page = " ".join(PAGE.split())
+    assert shown + (f" (n={one.n})" if system == MEMORY_GATE else "") in page
+    assert all(scores(found, cell, "bm25") == [1.0] * cell.samples for cell in needles)
+
+
 def difference(a: str, b: str, *, to: str = MEMORY_GATE) -> tuple[Difference, int]:
     """Of two arms over both tasks, and how many answers are right in one of them only."""
     both = ((read_records(RESULTS / a), MEMORY_GATE), (read_records(RESULTS / b), to))
