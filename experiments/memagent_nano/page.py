@@ -26,10 +26,14 @@ HAZARDS = {
 def tables_of(folder: Path) -> dict[str, str]:
     """The tables by name: those of `pico.json`, and of each curve under its file's name. See `renew`.
 
+    That of competing notes is of `pico-trunks.json`, whose seeds have trunks of their own.
+
     Raises:
         ConfigError: a file cannot be read, or holds something else.
     """
     found = tables.make_tables(results.read(folder / "pico.json"), PICO)
+    of_trunks = tables.make_tables(results.read(folder / "pico-trunks.json"), PICO)
+    found["competing notes"] = of_trunks["competing notes"]
     for file in sorted(folder.glob("*.jsonl")):
         of = readings.read(file)
         found[file.stem] = tables.forecasts(_read_said(file), survival.points(of))
