@@ -195,7 +195,7 @@ async def test_64_runs_at_once_never_pass_the_window(subject: Subject) -> None:
     # Random weights write what they like, and are not asked again for it.
     reading = {"degenerate": "take", **subject.reading, "window": min(1024, subject.window)}
     agent = MemoryAgent(recorder, concurrency=64, store=None, **reading)
-    documents = [f"Paper {i}. {DOCUMENT[: 2000 + 37 * i]}" for i in range(64)]
+    documents = [f"Paper {i}. {DOCUMENT[: 4000 + 37 * i]}" for i in range(64)]
     estimates = [await agent.aestimate(document, "Where was he in 1812?") for document in documents]
     streams = [agent.stream(document, "Where was he in 1812?") for document in documents]
     told = await asyncio.gather(*map(events_of, streams))

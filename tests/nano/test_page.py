@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from memagent.errors import ConfigError
+from memagent_nano import results
 from memagent_nano.page import renew, tables_of
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +15,14 @@ RESULTS = ROOT / "experiments" / "memagent_nano" / "results"
 
 def test_the_page_shows_what_is_kept() -> None:
     assert renew(PAGE, tables_of(RESULTS)).splitlines() == PAGE.splitlines()
+
+
+def test_the_second_trunk_is_below_the_bar_and_the_page_says_so() -> None:
+    gate = results.read(RESULTS / "pico-trunks.json").gates["trunk1/settle-2"]
+    exact = {kind: round(gate[kind]["share"] * gate[kind]["n"]) for kind in ("copy", "change")}
+    share = sum(exact.values()) / sum(gate[kind]["n"] for kind in exact)
+    said = f"{exact['copy']} of 228 copies and {exact['change']} of 465 updates exact, {share:.1%}"
+    assert said in " ".join(PAGE.split())
 
 
 def test_a_table_is_put_where_its_name_stands() -> None:
