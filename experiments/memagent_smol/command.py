@@ -124,11 +124,11 @@ def measure(
 def show_table(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Records, one an arm.")],
 ) -> None:
-    """Print the right answers of all arms, in Markdown."""
-    from memagent_smol.table import table
+    """Print the right answers of all arms, a table in Markdown for each length."""
+    from memagent_smol.table import tables
 
     with report_end():
-        typer.echo("\n".join(table(folders)))
+        typer.echo(tables(folders))
 
 
 @app.command("answers")

@@ -1,4 +1,4 @@
-"""The table of arms: right answers of each policy and system in each cell that was measured."""
+"""The tables of arms: right answers of each policy and system in each cell that was measured."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from memagent.texts import show_length
 from memagent_bench.records import read_records
 
 
-def table(folders: Sequence[Path]) -> list[str]:
-    """In Markdown, with 95% intervals; a sample without an answer counts as wrong.
+def tables(folders: Sequence[Path]) -> str:
+    """A table for each length in Markdown, with 95% intervals; arms or tasks down, whichever are more.
+
+    A sample without an answer counts as wrong.
 
     Args:
         folders: one an arm, as `measure` wrote them; its name stands in the table.
@@ -20,20 +22,29 @@ def table(folders: Sequence[Path]) -> list[str]:
     Raises:
         StoreError: a folder has no records.
     """
-    found: dict[tuple[str, str], dict[tuple[str, int], list[float | None]]] = {}
+    lengths: dict[int, dict[tuple[str, str], list[float | None]]] = {}
     for folder in folders:
         for record in read_records(folder):
-            of_row = found.setdefault((folder.name, record.system), defaultdict(list))
-            of_row[record.task, record.length].append(record.score)
-    cells = sorted({cell for of_row in found.values() for cell in of_row})
-    titles = ["Arm", "System", *(f"{task}, {show_length(length)}" for task, length in cells)]
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    for (arm, system), of_row in found.items():
-        shown = [_cell(of_row[cell]) if cell in of_row else "-" for cell in cells]
-        lines.append(f"| {' | '.join([arm, f'`{system}`', *shown])} |")
-    return lines
+            arm = f"{folder.name} `{record.system}`"
+            lengths.setdefault(record.length, defaultdict(list))[arm, record.task].append(
+                record.score
+            )
+    return "\n\n".join(_table(length, lengths[length]) for length in sorted(lengths))
 
 
-def _cell(scores: Sequence[float | None]) -> str:
+def _table(length: int, scores: dict[tuple[str, str], list[float | None]]) -> str:
+    arms = list(dict.fromkeys(arm for arm, _ in scores))
+    tasks = sorted({task for _, task in scores})
+    grid = [[show_length(length), *tasks]]
+    grid += [[arm, *(_cell(scores.get((arm, task))) for task in tasks)] for arm in arms]
+    if len(tasks) > len(arms):
+        grid = [list(column) for column in zip(*grid, strict=True)]
+    titles, *rows = [f"| {' | '.join(row)} |" for row in grid]
+    return "\n".join([titles, "|---" * len(grid[0]) + "|", *rows])
+
+
+def _cell(scores: Sequence[float | None] | None) -> str:
+    if scores is None:
+        return "-"
     one = estimate([scores])
     return f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}] (n={one.n})"

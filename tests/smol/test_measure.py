@@ -24,7 +24,7 @@ from memagent_smol import verdict as judging
 from memagent_smol.answers import answers
 from memagent_smol.lessons import MEMORY, PROMPTS, WINDOW
 from memagent_smol.measure import CELLS, CHUNK, Cell, measure, plan_held_out
-from memagent_smol.table import table
+from memagent_smol.table import tables
 from memagent_smol.verdict import BM25, scores, verdict
 
 RULER = [c for c in CELLS["ruler-4k"] if c.task not in {"qa_1", "qa_2", "squad"}]
@@ -117,23 +117,27 @@ def test_it_is_positive_if_both_differences_are(
     assert found.more.n == 16
 
 
-def test_the_table_has_a_row_for_each_arm_and_system(tmp_path: Path) -> None:
+def test_a_table_has_arms_or_tasks_down_whichever_are_more(tmp_path: Path) -> None:
     a = records_of(tmp_path / "a", 0.5, *PAIR)
     records_of(a, 1.0, "long", systems=(BM25,))
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in tables([a]).splitlines()
+    ]
+    assert lines == [
+        ["2K", "a `memory-gate`"],
+        ["---", "---"],
+        *([f"changes_{many}", "0.500 [0.215, 0.785] (n=8)"] for many in (4, 8)),
+        [""],
+        ["4K", "changes_16"],
+        ["---", "---"],
+        ["a `memory-gate`", "0.500 [0.215, 0.785] (n=8)"],
+        [f"a `{BM25}`", "1.000 [0.676, 1.000] (n=8)"],
+    ]
     b = records_of(tmp_path / "b", 0.0, "short")
-    titles, _, *rows = [line.split(" | ") for line in table([a, b])]
-    assert [title.strip("| ") for title in titles[2:]] == [
-        "changes_16, 4K",
-        "changes_4, 2K",
-        "changes_8, 2K",
-    ]
-    assert [row[:2] for row in rows] == [
-        ["| a", "`memory-gate`"],
-        ["| a", f"`{BM25}`"],
-        ["| b", "`memory-gate`"],
-    ]
-    assert rows[0][3] == "0.500 [0.215, 0.785] (n=8)"
-    assert rows[1][3] == rows[2][2] == "-"
+    assert (
+        tables([a, b]).splitlines()[3]
+        == f"| b `memory-gate` |{' 0.000 [0.000, 0.324] (n=8) |' * 2}"
+    )
 
 
 def test_the_kinds_of_answers_are_counted_for_each_arm(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from memagent_bench.ruler.tasks import TASKS as RULER
 from memagent_bench.significance import Difference, paired_difference
 from memagent_smol.answers import answers
 from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED
+from memagent_smol.table import tables
 from memagent_smol.verdict import BM25, scores
 
 ROOT = Path(__file__).parents[2]
@@ -61,17 +62,27 @@ def test_ruler(arm: str, system: str) -> None:
     assert f"[{one.low:.3f}, {one.high:.3f}]" in PAGE
 
 
-@pytest.mark.parametrize(("arm", "cells"), [("ruler", "ruler-4k"), ("ruler-64k", "ruler-64k")])
+@pytest.mark.parametrize("cells", ["ruler-4k", "ruler-64k"])
 @pytest.mark.parametrize("system", [MEMORY_GATE, BM25])
-def test_needles(arm: str, cells: str, system: str) -> None:
+def test_needles(cells: str, system: str) -> None:
     needles = [cell for cell in CELLS[cells] if cell.task.startswith("niah_")]
-    records, found = read_records(RESULTS / arm), read_records(RESULTS / "ruler-search")
+    records, found = read_records(RESULTS / "ruler"), read_records(RESULTS / "ruler-search")
     one = estimate([scores(records, cell, system) for cell in needles])
     assert len(needles) == 8
     shown = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}] at {cells[6:].upper()}"
     page = " ".join(PAGE.split())
     assert shown + (f" (n={one.n})" if system == MEMORY_GATE else "") in page
     assert all(scores(found, cell, "bm25") == [1.0] * cell.samples for cell in needles)
+
+
+@pytest.mark.parametrize(
+    "folders",
+    ["imitation grpo more rejection truncated untrained search", "ruler ruler-search"],
+)
+def test_tables(folders: str) -> None:
+    page = (RESULTS / "README.md").read_text(encoding="utf-8")
+    made = tables([RESULTS / folder for folder in folders.split()])
+    assert f"`{folders}`:\n\n{made}\n" in page
 
 
 def difference(a: str, b: str, *, to: str = MEMORY_GATE) -> tuple[Difference, int]:
