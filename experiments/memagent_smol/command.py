@@ -103,6 +103,7 @@ def measure(
     from memagent.cli.session import drive
     from memagent.errors import ConfigError
     from memagent_bench.cli.measure import leave
+    from memagent_bench.cli.results import show_gaps
     from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED, plan_held_out
     from memagent_smol.measure import measure as run
 
@@ -117,7 +118,9 @@ def measure(
             [cell for name in names for cell in CELLS[name]],
             [name.strip() for name in chosen.split(",")],
         )
-        leave(drive(run(grid, out, adapter=adapter, trained=not small)))
+        summary = drive(run(grid, out, adapter=adapter, trained=not small))
+        show_gaps(summary, None)
+        leave(summary)
 
 
 @app.command("table")
