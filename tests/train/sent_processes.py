@@ -12,6 +12,7 @@ import torch
 from accelerate import PartialState
 from peft import get_peft_model
 from tests.train.handmade import groups, policy, trainer
+from tests.train.launch import leave
 from tests.train.sharded_processes import Sharded
 from torch.distributed.checkpoint import state_dict
 
@@ -21,7 +22,6 @@ from memagent_train.rollout.settings import Weights
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.engine import Served
 from memagent_train.runs.policy import adapter_settings
-from memagent_train.runs.processes import leave_group
 
 
 class Engine:
@@ -75,8 +75,8 @@ def main(out: Path) -> None:
     if rank == 0:
         torch.save(whole, out / "whole.pt")
     PartialState().wait_for_everyone()
-    leave_group()
 
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    leave()

@@ -13,6 +13,7 @@ import torch.distributed
 from accelerate import PartialState
 from accelerate.utils import DistributedType
 from tests.train.handmade import Lenient, groups, policy, trainer
+from tests.train.launch import leave
 from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
@@ -22,7 +23,6 @@ from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.engine import Served
 from memagent_train.runs.policy import load_model
-from memagent_train.runs.processes import leave_group
 from memagent_train.trainer import RolloutTrainer
 
 BETA = 0.05
@@ -101,7 +101,6 @@ def main(model: Path, out: Path, url: str) -> None:
             )
         )
     PartialState().wait_for_everyone()
-    leave_group()
 
 
 def _held(weight: Any) -> int:
@@ -111,3 +110,4 @@ def _held(weight: Any) -> int:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    leave()

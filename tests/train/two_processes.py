@@ -10,17 +10,16 @@ from typing import Any, cast
 import torch
 import torch.distributed
 from tests.train.handmade import Gradients, groups, policy, rollout, row, sessions, trainer
+from tests.train.launch import leave
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.rollouts import Rollout
-from memagent_train.runs.processes import leave_group
 
 
 def main(out: Path) -> None:
     gradient_of_unequal_rows(out)
     unequal_refills(out)
     torch.distributed.barrier()
-    leave_group()
 
 
 def gradient_of_unequal_rows(out: Path) -> None:
@@ -79,3 +78,4 @@ def unequal_refills(out: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    leave()
