@@ -61,8 +61,7 @@ def export(
         if out is not None:
             made = (export_adapter if adapter else write)(run, out, step=checkpoint, dtype=dtype)
             facts |= {"out": str(made.out), "step": made.step}
-            more = "" if adapter else " (see its README.md)"
-            rows.append(("exported", f"step {made.step} to {made.out}{more}"))
+            rows.append(("exported", f"step {made.step} to {made.out} (see its README.md)"))
         if trajectories is not None:
             count = export_trajectories(run, trajectories)
             facts |= {"trajectories": str(trajectories), "conversations": count}

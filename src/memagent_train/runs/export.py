@@ -36,6 +36,8 @@ from memagent_train.sessions import SessionSettings
 PROMPTS, README = "prompts.toml", "README.md"
 SAMPLED = {"do_sample": True, "temperature": 0.7, "top_p": 0.95}
 """The published system's sampling at inference."""
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""That vLLM can be told as the highest."""
 CHECKED = 8
 """Ids of the prompt used to compare an export with the original."""
 
@@ -121,9 +123,11 @@ def export_adapter(
         half.mkdir()
         save_file(weights, half / WEIGHTS, metadata={"format": "pt"} | bound)
         (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        agent, held = _agent(run)
-        window = _window(agent, held) if held else agent.get("window")
+        agent, room = _agent(run)
+        window = _window(agent, room) if room else agent.get("window")
         prompts = _write_wording(run, half, window)
+        text = _readme(run, target, window, prompts, rank=settings["r"])
+        (half / README).write_text(text, encoding="utf-8")
     return Exported(out, target.checkpoint.step, prompts)
 
 
@@ -221,50 +225,69 @@ def _drawing(evaluation: Table) -> Table:
     return {name: evaluation[name] for name in ("temperature", "top_p") if name in evaluation}
 
 
-def _readme(run: Path, target: Target, window: int, prompts: bool) -> str:
+def _readme(
+    run: Path, target: Target, window: int | None, prompts: bool, *, rank: int | None = None
+) -> str:
+    """How the policy is used; `rank` is that of an adapter without its model."""
     assert target.checkpoint is not None
     settings = read_toml(RunFolder(run).settings)
     agent = settings.get("agent", {})
     plays = agent.get("use") == TOOLS
     native = plays and _session(agent).protocol == "native"
+    length = "" if window is None else f" --max-model-len {window}"
     parser = " --enable-auto-tool-choice --tool-call-parser PARSER" if native else ""
     base = target.model.path
     # A folder's path on this machine means nothing elsewhere.
     base = Path(base).name if Path(base).is_dir() else base
+    kind, served = "A policy", ". --served-model-name policy"
+    if rank is not None:
+        kind = "An adapter"
+        most = next((most for most in LORA_RANKS if most >= rank), rank)
+        served = f"{base} --enable-lora --max-lora-rank {most} --lora-modules policy=."
     parts = [
-        f"# A policy trained with memagent-train\n\nTrained from {base} in {target.checkpoint.step} steps.\n",
+        f"# {kind} trained with memagent-train\n\nTrained from {base} in {target.checkpoint.step} steps.\n",
         "## Serve it\n",
-        f"```\nvllm serve . --served-model-name policy --max-model-len {window}{parser}\n```\n",
+        f"```\nvllm serve {served}{length}{parser}\n```\n",
     ]
+    if rank is not None:
+        parts.append(
+            f"It fits only `{base}`: give the path or name under which you have that model.\n"
+        )
     if native:
         parts.append("PARSER is the one for the model's tool calls, such as `hermes`.\n")
     if plays:
-        parts.append(_playing(settings, window))
+        parts.append(_playing(settings, window, served=native or rank is not None))
     elif prompts:
-        usual, agent = ReadingSettings().model_dump(), agent | {"window": window}
+        usual, agent = (
+            ReadingSettings().model_dump(),
+            agent | ({"window": window} if window else {}),
+        )
         given = [
             f"--{name.replace('_', '-')} {agent[name]}"
             for name in OPTIONS
             if name in agent and agent[name] != usual[name]
         ]
+        own = "transformers:." if rank is None else "smol:."
+        only = "" if rank is None else ", if it was trained from `smol`,"
         parts += [
             "It was trained with the wording in `prompts.toml` and these sizes, so use the same ones:\n",
             f"```\nmemagent ask DOCUMENT QUESTION --model vllm:policy --prompts {PROMPTS} {' '.join(given)}\n```\n",
-            f"Without a server, memagent runs it in its own process and reads them from `{FILE}`:\n",
-            "```\nmemagent ask DOCUMENT QUESTION --model transformers:.\n```\n",
+            f"Without a server, memagent runs it in its own process{only} and reads them from `{FILE}`:\n",
+            f"```\nmemagent ask DOCUMENT QUESTION --model {own}\n```\n",
         ]
     else:
         parts.append(f"It was trained with the agent `{agent.get('use', 'of a warm start')}`.\n")
     return "\n".join(parts)
 
 
-def _playing(settings: Table, window: int) -> str:
+def _playing(settings: Table, window: int | None, *, served: bool) -> str:
     """How a tool agent is made with the policy, in Python: one that plays a game of its training."""
     session = _session(settings["agent"])
     open_it = 'open_model("vllm:policy")  # served as above'
-    if session.protocol != "native":
+    if not served:
         open_it = 'open_model(f"transformers:{folder}")  # or "vllm:policy", served as above'
-    given = {"working_context": min(session.working_context or DEFAULT_WINDOW, window)}
+    context = session.working_context or DEFAULT_WINDOW
+    given: dict[str, Any] = {"working_context": min(context, window or context)}
     said = session.model_dump(exclude={"protocol", "prompts", *given}, exclude_none=True)
     given |= {name: value for name, value in said.items() if value != ""}
     given |= {"sampling": Sampling(**_drawing(settings.get("evaluation", {})))}

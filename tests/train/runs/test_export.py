@@ -88,10 +88,10 @@ def test_the_window_is_the_one_that_the_agent_read_with(run: Path, tmp_path: Pat
         export(roomy, tmp_path / "out").out,
         export_adapter(roomy, tmp_path / "adapter").out,
     ):
+        assert "--max-model-len 8192" in (out / "README.md").read_text()
         found = Policy.load(out)
         assert found is not None
         assert found.window == 8192
-    assert "--max-model-len 8192" in (tmp_path / "out" / "README.md").read_text()
     RunFolder(roomy).prompts.unlink()  # as if the agent were another one
     readme = (export(roomy, tmp_path / "own").out / "README.md").read_text()
     assert "--max-model-len 16384" in readme
@@ -138,6 +138,13 @@ def test_an_adapter_is_exported_by_itself(
     found = Policy.load(out)
     assert found is not None
     assert (found.window, found.chunk_tokens, found.memory_tokens) == (128, 40, 6)
+    readme = (out / "README.md").read_text()
+    serve = (
+        "vllm serve model --enable-lora --max-lora-rank 8 --lora-modules policy=. --max-model-len"
+    )
+    assert f"\n{serve} 128\n" in readme
+    assert "--window 128 --chunk-tokens 40 --memory-tokens 6" in readme
+    assert "--model smol:." in readme
     size = sum(file.stat().st_size for file in out.iterdir())
     assert size < sum(file.stat().st_size for file in export(run, tmp_path / "whole").out.iterdir())
     with pytest.raises(ConfigError, match="is not empty"):
