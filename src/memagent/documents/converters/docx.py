@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element, iterparse
 from memagent.documents.converters import Passage
 from memagent.documents.converters.archive import Archive
 from memagent.documents.converters.html import RAISED
+from memagent.documents.converters.numbering import WordLists, value_of
 
 _MARKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^"}
 """The last one is an exponent in an equation."""
@@ -23,27 +24,36 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _HIDDEN = {"moveFrom", "tabs", f"{_MC}Fallback"}
 """Moved from here, where tabs would stop, and the same again for old programs."""
 _HEADINGS = ("heading", "title")
-_PARTS = ("styles", "header", "footer", "document", "footnotes", "endnotes", "comments")
+_RULES = ("styles", "numbering")
+"""Parts without text, whose elements say what paragraphs are."""
+_PARTS = ("header", "footer", "document", "footnotes", "endnotes", "comments")
 _log = logging.getLogger(__name__)
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """Headers and footers, paragraphs in order, notes, comments. A row of a table is a line, separated by tabs.
 
+    Numbers of lists and headings are those that Word shows.
+
     Raises like `Archive.member`.
     """
     headings: set[str] = set()
     margins: set[str] = set()
+    lists = WordLists()
     with Archive(path, name) as archive:
         main = _related(archive, "").get("document", ["word/document.xml"])[-1]
-        parts = {kind: [f"word/{kind}.xml"] for kind in _PARTS} | _related(archive, main)
+        kinds = (*_RULES, *_PARTS)
+        parts = {kind: [f"word/{kind}.xml"] for kind in kinds} | _related(archive, main)
         parts["document"] = [main]
-        for kind, part in ((each, part) for each in _PARTS for part in parts[each]):
+        for kind, part in ((each, part) for each in kinds for part in parts[each]):
             if kind != "document" and part not in archive.NameToInfo:
                 continue
             with archive.member(part) as file:
                 events = cast("Any", iterparse(file, events=("start", "end")))
-                for passage in _paragraphs(events, headings, name):
+                if kind in _RULES:
+                    _take_rules(events, headings, lists)
+                    continue
+                for passage in _paragraphs(events, headings, lists, name):
                     if kind not in ("header", "footer"):
                         yield passage
                     elif passage.text not in margins:  # those of first and even pages are alike
@@ -63,10 +73,26 @@ def _related(archive: Archive, part: str) -> dict[str, list[str]]:
     return found
 
 
+def _take_rules(
+    events: Iterator[tuple[str, Element]], headings: set[str], lists: WordLists
+) -> None:
+    """Adds to `headings` the styles of headings, whose names are English in all languages, and the rules of lists."""
+    _, root = next(events)
+    w = root.tag.partition("}")[0] + "}"
+    for event, element in events:
+        tag = element.tag.removeprefix(w)
+        if event == "end" and tag in ("style", "abstractNum", "num"):
+            lists.add(element, w)
+            named = (value_of(element, "name", w) or "").lower()
+            if tag == "style" and named.startswith(_HEADINGS):
+                headings.add(element.get(f"{w}styleId", "no style"))
+            root.clear()
+
+
 def _paragraphs(
-    events: Iterator[tuple[str, Element]], headings: set[str], name: str
+    events: Iterator[tuple[str, Element]], headings: set[str], lists: WordLists, name: str
 ) -> Generator[Passage]:
-    """A part's text. Adds to `headings` the styles of headings: their names are English in all languages."""
+    """A part's text."""
     rows: list[list[str]] = []
     open_elements: list[Element] = []
     hidden, w = 0, ""
@@ -85,14 +111,16 @@ def _paragraphs(
         if hidden:
             hidden -= tag in _HIDDEN
             element.clear()
-        elif tag == "name" and element.get(f"{w}val", "").lower().startswith(_HEADINGS):
-            headings.update(parent.get(f"{w}styleId", "no style") for parent in open_elements[-1:])
         elif tag == "altChunk":
             _log.warning(
                 "%r has a part that isn't read: let Word save it as a new .docx file", name
             )
         elif tag in ("p", "tr"):
-            text = "\t".join(rows.pop()) if tag == "tr" else _text(element, w)
+            if tag == "tr":
+                text = "\t".join(rows.pop())
+            else:
+                number, text = lists.count(element, w), _text(element, w)
+                text = number + text if text.strip() else text
             if rows:
                 rows[-1][-1:] = [" ".join(filter(None, [*rows[-1][-1:], text]))]
             elif tag == "tr":
@@ -102,7 +130,7 @@ def _paragraphs(
                 kind = "" if style is None else style.get(f"{w}val", "")
                 is_heading = kind in headings or kind.lower().startswith(_HEADINGS)
                 yield Passage(f"{text}\n\n", " ".join(text.split()) if is_heading else None)
-        if tag in ("p", "style", "tr") and open_elements:
+        if tag in ("p", "tr") and open_elements:
             open_elements[-1].clear()  # the tree would grow with the document
 
 

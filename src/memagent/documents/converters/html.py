@@ -3,11 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
 
 from memagent.documents.base import PIECE_CHARS
 from memagent.documents.converters import Passage
+from memagent.documents.converters.numbering import show_number
 from memagent.errors import BinaryDocument
 
 MAX_MARKUP = 8_000_000
@@ -31,9 +33,22 @@ _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)
 _OPEN = re.compile("<[a-zA-Z/!?]")
 """Begins a tag or a comment, which lasts until a `>` at least."""
 _COMMENT_END = re.compile(r"--!?\s*>")
+_LISTS = {"dir", "menu", "ol", "ul"}
+_KINDS = {"a": "lowerAlpha", "A": "upperAlpha", "i": "lowerRoman", "I": "upperRoman"}
+"""Of the numbers of an `ol`, by its type."""
+_NOT_NUMBERED = re.compile(r"(?:^|;)\s*list-style(?:-type)?\s*:[^;]*\bnone\b", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\n\r\f]+")
 RAISED = re.compile(r"\s*[-+−–\d]")
 """A superscript that would read as part of the number before it; ordinals don't (`1st`)."""
+
+
+@dataclass
+class _List:
+    tag: str
+    kind: str | None
+    """Of its numbers; None if it has none."""
+    next: int
+    step: int
 
 
 class _Reader(HTMLParser):
@@ -48,6 +63,10 @@ class _Reader(HTMLParser):
         self._verbatim = 0
         self._heading = False
         self._raised = False  # a superscript begins
+        self._lists: list[_List] = []
+        self._numbers: list[
+            tuple[int, str]
+        ] = []  # depths and numbers of items whose text comes next
         self._line: list[str] = []
         self._said = False  # the line, or its last cell, has text
         self._ended = False  # its block has ended, but a cell may follow
@@ -73,10 +92,14 @@ class _Reader(HTMLParser):
         elif tag in ("br", "tspan"):
             self._line.append("\n")
         self._raised |= tag == "sup"
+        if tag in _LISTS:
+            self._begin_list(tag, dict(attrs))
         given = {} if _NEVER_HIDDEN.fullmatch(tag) else dict(attrs)
         if tag in _HIDDEN or "hidden" in given or _NOT_SHOWN.search(given.get("style") or ""):
             self._hidden = tag
             self._inside.clear()
+        elif tag == "li" and self._lists:
+            self._begin_item(_number(given.get("value")))
 
     def handle_endtag(self, tag: str) -> None:
         if self._hidden:
@@ -87,6 +110,10 @@ class _Reader(HTMLParser):
             self._hidden = ""
         self._open[tag] -= self._open[tag] > 0
         self._raised &= tag != "sup"
+        if tag == "li" or tag in _LISTS:
+            self._drop_numbers()
+            if self._lists and self._lists[-1].tag == tag:
+                self._lists.pop()
         if _BLOCK.fullmatch(tag):
             self._bound(tag)
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
@@ -101,6 +128,10 @@ class _Reader(HTMLParser):
             self._said = True
             if self._raised and RAISED.match(text):
                 text = f"^{text.lstrip()}"
+            if self._numbers:
+                numbers = "".join(number for _, number in self._numbers)
+                text = numbers + (text if self._verbatim else text.lstrip())
+                self._numbers.clear()
             self._raised = False
         if self._line or self._said or self._verbatim:
             self._line.append(text)
@@ -118,6 +149,28 @@ class _Reader(HTMLParser):
             return -1
         self.handle_data(self.rawdata[i + 9 : end])
         return end + 3
+
+    def _begin_list(self, tag: str, given: dict[str, str | None]) -> None:
+        start, backwards = _number(given.get("start")), "reversed" in given
+        # Backwards, it begins with the number of its items, which aren't read yet.
+        numbered = tag == "ol" and not self._open["nav"] and (start is not None or not backwards)
+        if _NOT_NUMBERED.search(given.get("style") or ""):
+            numbered = False
+        kind = _KINDS.get(given.get("type") or "", "decimal") if numbered else None
+        self._lists.append(_List(tag, kind, 1 if start is None else start, -1 if backwards else 1))
+
+    def _begin_item(self, value: int | None) -> None:
+        one = self._lists[-1]
+        one.next = one.next if value is None else value
+        self._drop_numbers()
+        if one.kind is not None:
+            self._numbers.append((len(self._lists), f"{show_number(one.next, one.kind)}. "))
+        one.next += one.step
+
+    def _drop_numbers(self) -> None:
+        """Of items of this list, or of lists in it, that had no text."""
+        while self._numbers and self._numbers[-1][0] >= len(self._lists):
+            self._numbers.pop()
 
     def _bound(self, tag: str) -> None:
         if _AT_ONCE.fullmatch(tag):
@@ -148,8 +201,15 @@ class _Reader(HTMLParser):
         return text if self._verbatim or self._begun else text.lstrip(" \n")
 
 
+def _number(text: str | None) -> int | None:
+    found = re.match(r"\s*([-+]?\d{1,9})", text or "")
+    return int(found[1]) if found else None
+
+
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
     """The visible text. Blocks are paragraphs, cells are separated by tabs, preformatted text stays as it is.
+
+    Items of ordered lists have their numbers, except in a `nav`.
 
     Raises:
         BinaryDocument: a tag, comment or script doesn't end within `MAX_MARKUP` characters.

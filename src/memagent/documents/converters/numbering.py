@@ -1,0 +1,217 @@
+"""Numbers of list items: documents hold the rules by which programs count, not the numbers."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+_ROMAN = (
+    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
+    *((40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
+_LEVELS = range(9)
+MOST_BASES = 20
+"""Styles that are based on one another; some files say circles."""
+_SPACES = {"nothing": "", "space": " ", "tab": " "}
+
+
+def show_number(number: int, kind: str) -> str:
+    """A number in a format of Word's (`lowerRoman`), or in HTML's letters (`lowerAlpha`); in digits if it has no other.
+
+    Word counts a to z, aa, bb; HTML a to z, aa, ab.
+    """
+    text = ""
+    if kind == "decimalZero":
+        text = f"{number:02}"
+    elif 0 < number < 4000:
+        left, name = number, kind.removeprefix("lower").removeprefix("upper")
+        if name == "Letter":
+            text = chr(ord("a") + (left - 1) % 26) * ((left + 25) // 26)
+        elif name == "Alpha":
+            while left:
+                left, letter = divmod(left - 1, 26)
+                text = chr(ord("a") + letter) + text
+        elif name == "Roman":
+            for value, letters in _ROMAN:
+                text += letters * (left // value)
+                left %= value
+    return (text.upper() if kind.startswith("upper") else text) or str(number)
+
+
+@dataclass(frozen=True)
+class _Level:
+    start: int
+    kind: str
+    """`decimal`, `bullet` and so on."""
+    text: str
+    """Of the number: `%1.%2` has the counts of the first two levels."""
+    above: int
+    """It begins again after an item of one of so many levels above it."""
+    legal: bool
+    """Whether all counts are in digits."""
+    after: str
+    style: str | None
+    """Whose paragraphs are on this level."""
+
+
+@dataclass
+class _List:
+    kind: str
+    """The `abstractNum` that counts its items."""
+    levels: dict[int, _Level]
+    starts: dict[int, int]
+    """By level, where it begins once more."""
+    begun: bool = False
+
+
+@dataclass(frozen=True)
+class _Style:
+    number: str | None = None
+    """Of its list."""
+    level: int | None = None
+    base: str | None = None
+
+
+class WordLists:
+    """Counts the paragraphs of a Word document as Word does."""
+
+    def __init__(self) -> None:
+        self._styles: dict[str, _Style] = {}
+        self._kinds: dict[str, tuple[dict[int, _Level], str | None]] = {}
+        """Levels of each `abstractNum`, or the style that has its list."""
+        self._lists: dict[str, _List] = {}
+        self._counts = defaultdict[str, dict[int, int]](dict)
+        """By `abstractNum` and level."""
+
+    def add(self, element: Element, w: str) -> None:
+        """Takes note of a `style`, `abstractNum` or `num`, before anything is counted; `w`: the namespace in braces."""
+        tag = element.tag.removeprefix(w)
+        if tag == "style":
+            own = element.find(f"{w}pPr/{w}numPr")
+            chosen = (None, None) if own is None else _choice(own, w)
+            style = _Style(*chosen, value_of(element, "basedOn", w))
+            self._styles[element.get(f"{w}styleId", "")] = style
+        elif tag == "abstractNum":
+            link = value_of(element, "numStyleLink", w)
+            self._kinds[element.get(f"{w}abstractNumId", "")] = _levels(element, w), link
+        elif tag == "num":
+            starts: dict[int, int] = {}
+            levels: dict[int, _Level] = {}
+            for change in element.iterfind(f"{w}lvlOverride"):
+                levels |= _levels(change, w)
+                if (start := _number(value_of(change, "startOverride", w))) is not None:
+                    starts[_number(change.get(f"{w}ilvl")) or 0] = start
+            kind = value_of(element, "abstractNumId", w) or ""
+            self._lists[element.get(f"{w}numId", "")] = _List(kind, levels, starts)
+
+    def count(self, paragraph: Element, w: str) -> str:
+        """What stands before the text of this paragraph, the next one of the document: `2.1 `, mostly nothing."""
+        properties = paragraph.find(f"{w}pPr")
+        if properties is None or any(
+            properties.find(f"{w}rPr/{w}{gone}") is not None for gone in ("del", "moveFrom")
+        ):
+            return ""
+        styles = self._bases(value_of(properties, "pStyle", w))
+        number, usual = self._of_styles(styles)
+        level: int | None = None
+        if (own := properties.find(f"{w}numPr")) is not None:
+            chosen, level = _choice(own, w)
+            number = chosen or number
+        if (found := self._lists.get(number or "")) is None:
+            return ""
+        levels = self._levels_of(found)
+        if level is None:
+            # Word looks at the level that a style says only if no level says the style.
+            of_style = {one.style: n for n, one in levels.items()}
+            level = next((of_style[style] for style in styles if style in of_style), usual) or 0
+        if (at := levels.get(level)) is None:
+            return ""
+        counts = self._step(found, levels, level)
+
+        def show(match: re.Match[str]) -> str:
+            of = int(match[1]) - 1
+            kind = levels[of].kind if of in levels else "none"
+            if kind == "none" or of not in counts:
+                return ""
+            return show_number(counts[of], "decimal" if at.legal else kind)
+
+        text = "" if at.kind == "bullet" else re.sub("%([1-9])", show, at.text)
+        return text and text + at.after
+
+    def _step(self, found: _List, levels: dict[int, _Level], level: int) -> dict[int, int]:
+        """Counts an item; returns the counts by level."""
+        counts = self._counts[found.kind]
+        if not found.begun:
+            found.begun = True
+            for one in found.starts:
+                counts.pop(one, None)
+        for one in range(level + 1):
+            if one not in counts:
+                start = levels[one].start if one in levels else 1
+                counts[one] = found.starts.get(one, start)
+            elif one == level:
+                counts[one] += 1
+        for below in [n for n in counts if n > level]:
+            if below not in levels or level < levels[below].above:
+                del counts[below]
+        return counts
+
+    def _bases(self, style: str | None) -> list[str]:
+        """A style and those that it is based on."""
+        found: list[str] = []
+        while style is not None and style in self._styles and len(found) < MOST_BASES:
+            found.append(style)
+            style = self._styles[style].base
+        return found
+
+    def _of_styles(self, styles: Iterable[str]) -> tuple[str | None, int | None]:
+        """The list and level that the first of these styles have."""
+        said = [self._styles[style] for style in styles]
+        return (
+            next((one.number for one in said if one.number is not None), None),
+            next((one.level for one in said if one.level is not None), None),
+        )
+
+    def _levels_of(self, found: _List) -> dict[int, _Level]:
+        levels, link = self._kinds.get(found.kind, ({}, None))
+        if not levels and link is not None:
+            number, _ = self._of_styles(self._bases(link))
+            other = self._lists.get(number or "")
+            levels = {} if other is None else self._kinds.get(other.kind, ({}, None))[0]
+        return levels | found.levels
+
+
+def _levels(parent: Element, w: str) -> dict[int, _Level]:
+    found: dict[int, _Level] = {}
+    for level in parent.iterfind(f"{w}lvl"):
+        at = _number(level.get(f"{w}ilvl"))
+        if at is None or at not in _LEVELS:
+            continue
+        above, legal = _number(value_of(level, "lvlRestart", w)), level.find(f"{w}isLgl")
+        found[at] = _Level(
+            start=_number(value_of(level, "start", w)) or 0,
+            kind=value_of(level, "numFmt", w) or "decimal",
+            text=value_of(level, "lvlText", w) or "",
+            above=at if above is None else above,
+            legal=legal is not None and legal.get(f"{w}val", "1") not in ("0", "false", "off"),
+            after=_SPACES.get(value_of(level, "suff", w) or "tab", " "),
+            style=value_of(level, "pStyle", w),
+        )
+    return found
+
+
+def _choice(numbering: Element, w: str) -> tuple[str | None, int | None]:
+    """The list and level of a `numPr`."""
+    level = _number(value_of(numbering, "ilvl", w))
+    return value_of(numbering, "numId", w), level if level in _LEVELS else None
+
+
+def value_of(parent: Element, tag: str, w: str) -> str | None:
+    """The `val` of a child element; None if there is none."""
+    child = parent.find(f"{w}{tag}")
+    return None if child is None else child.get(f"{w}val")
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"-?\d{1,9}", text.strip()) else None
