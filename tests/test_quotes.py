@@ -112,13 +112,30 @@ def test_nothing_to_quote(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["v1.2 is out... ok?", "“Yes,” he said.” No", "私は。そう思う。", "a" * 4500, ".\n" * 3000],
+    [
+        "v1.2 is out... ok?",
+        "So:\n 1. a\n12.\nb. \n\n 3. c",
+        "“Yes,” he said.” No",
+        "私は。そう思う。",
+        "a" * 4500,
+        ".\n" * 3000,
+    ],
 )
 def test_sentences_give_the_text_back(text: str) -> None:
     assert "".join(split(text)) == text
 
 
-@pytest.mark.parametrize("unit", [".", ". ", "\n", "\n \t", ".”", "。", "a\n", "” "])
+def test_the_number_of_an_item_belongs_to_it() -> None:
+    text = "She needs:\n1. The code is 5.\n2. Ann has it. Or Bob.\n  a. J. Smith\n7.\n1812. War."
+    assert [part.strip() for part in split(text)] == [
+        *("She needs:", "1. The code is 5.", "2. Ann has it.", "Or Bob.", "a. J.", "Smith", "7."),
+        *("1812.", "War."),
+    ]
+    (found,) = quotes("In 1. place came Ann.\n\n2. Bob came late.", "2. Bob came late.")
+    assert found.text == "2. Bob came late."
+
+
+@pytest.mark.parametrize("unit", [".", ". ", "\n", "\n \t", ".”", "。", "a\n", "” ", "\n 1. "])
 def test_splitting_is_linear(unit: str) -> None:
     short, long = (unit * size + "x" for size in (20_000, 200_000))
     assert growth(lambda: split(short), lambda: split(long)) < 30

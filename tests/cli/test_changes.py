@@ -81,4 +81,5 @@ def test_gist_prefers_what_came() -> None:
     assert gist("It rains. Ada left.", "Ada left. Bob came.") == "+ Bob came."
     assert gist("It rains. Ada left.", "Ada left.") == "- It rains."
     assert gist("It rains.", "It rains.\n") == ""
+    assert gist("1. Ada left.", "1. Ada left.\n2. Bob came.") == "+ 2. Bob came."
     assert gist("", "word " * 99, 20) == "+ word word word wo…"
