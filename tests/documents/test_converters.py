@@ -231,6 +231,7 @@ def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
         ),
         # Exponents and notes are told from the number before them.
         ("In 1812<sup><a>3</a></sup> 10<sup> −6</sup>", ["In 1812^3 10^−6"]),
+        ("Ann<a epub:type=noteref>1</a>, Bob<a role=doc-noteref>*</a>", ["Ann^1, Bob*"]),
         ("1<sup>st</sup> 2<sup hidden>no</sup> 3 <sup></sup>4 CO<sub>2</sub>", ["1st 2 3 4 CO2"]),
         # Labels of drawings.
         (
@@ -419,6 +420,35 @@ def test_docx_has_headings_tables_and_notes(tmp_path: Path) -> None:
     text, places = read(made.docx(tmp_path / "a.docx", body, {"word/footnotes.xml": notes}))
     assert text == "The boat\n\nAnna rents it.\n\nMon\t40\nSee the log.\n\n"
     assert [label for label, _ in places] == ["The boat"]
+
+
+def test_docx_numbers_notes_as_the_text_refers_to_them(tmp_path: Path) -> None:
+    def refer(kind: str, number: int, more: str = "") -> str:
+        return f'<w:r><w:{kind}Reference w:id="{number}"{more}/></w:r>'
+
+    def note(kind: str, number: int, text: str) -> str:
+        mark = f"<w:r><w:{kind}Ref/></w:r>"
+        said = made.paragraph(text).replace("<w:p>", f"<w:p>{mark}")
+        return f'<w:{kind} w:id="{number}">{said}</w:{kind}>'
+
+    body = made.paragraph("Ann").replace("</w:p>", f"{refer('footnote', 7)}</w:p>")
+    body += made.paragraph("Bob").replace(
+        "</w:p>",
+        refer("endnote", 1)
+        + refer("footnote", 2)
+        + refer("footnote", 3, ' w:customMarkFollows="1"')
+        + "<w:r><w:t>*</w:t></w:r></w:p>",
+    )
+    feet = note("footnote", 2, " late") + note("footnote", 7, " early")
+    feet += f'<w:footnote w:id="3">{made.paragraph("* never")}</w:footnote>'
+    more = {
+        "word/footnotes.xml": part("footnotes", feet),
+        "word/endnotes.xml": part("endnotes", note("endnote", 1, " at noon")),
+    }
+    text, _ = read(made.docx(tmp_path / "a.docx", body, more))
+    assert text.split("\n\n") == [
+        *("Ann^1", "Bob^i^2*", "^2 late", "^1 early", "* never", "^i at noon", "")
+    ]
 
 
 def test_docx_has_equations(tmp_path: Path) -> None:

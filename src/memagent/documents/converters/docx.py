@@ -3,6 +3,7 @@
 import logging
 import posixpath
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from xml.etree.ElementTree import Element, iterparse
@@ -10,7 +11,7 @@ from xml.etree.ElementTree import Element, iterparse
 from memagent.documents.converters import Passage
 from memagent.documents.converters.archive import Archive
 from memagent.documents.converters.html import RAISED
-from memagent.documents.converters.numbering import WordLists, value_of
+from memagent.documents.converters.numbering import WordLists, show_number, value_of
 
 _MARKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^"}
 """The last one is an exponent in an equation."""
@@ -27,7 +28,20 @@ _HEADINGS = ("heading", "title")
 _RULES = ("styles", "numbering")
 """Parts without text, whose elements say what paragraphs are."""
 _PARTS = ("header", "footer", "document", "footnotes", "endnotes", "comments")
+_NOTES = {"footnote": "decimal", "endnote": "lowerRoman"}
+"""How Word numbers them."""
 _log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Known:
+    """What one part says about another."""
+
+    headings: set[str] = field(default_factory=set[str])
+    """Styles."""
+    lists: WordLists = field(default_factory=WordLists)
+    notes: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in _NOTES})
+    """Numbers by kind and id, in the order of the text."""
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
@@ -37,9 +51,8 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
 
     Raises like `Archive.member`.
     """
-    headings: set[str] = set()
+    known = _Known()
     margins: set[str] = set()
-    lists = WordLists()
     with Archive(path, name) as archive:
         main = _related(archive, "").get("document", ["word/document.xml"])[-1]
         kinds = (*_RULES, *_PARTS)
@@ -51,9 +64,9 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
             with archive.member(part) as file:
                 events = cast("Any", iterparse(file, events=("start", "end")))
                 if kind in _RULES:
-                    _take_rules(events, headings, lists)
+                    _take_rules(events, known)
                     continue
-                for passage in _paragraphs(events, headings, lists, name):
+                for passage in _paragraphs(events, known, name):
                     if kind not in ("header", "footer"):
                         yield passage
                     elif passage.text not in margins:  # those of first and even pages are alike
@@ -73,28 +86,27 @@ def _related(archive: Archive, part: str) -> dict[str, list[str]]:
     return found
 
 
-def _take_rules(
-    events: Iterator[tuple[str, Element]], headings: set[str], lists: WordLists
-) -> None:
-    """Adds to `headings` the styles of headings, whose names are English in all languages, and the rules of lists."""
+def _take_rules(events: Iterator[tuple[str, Element]], known: _Known) -> None:
+    """Takes note of lists and of the styles of headings, whose names are English in all languages."""
     _, root = next(events)
     w = root.tag.partition("}")[0] + "}"
     for event, element in events:
         tag = element.tag.removeprefix(w)
         if event == "end" and tag in ("style", "abstractNum", "num"):
-            lists.add(element, w)
+            known.lists.add(element, w)
             named = (value_of(element, "name", w) or "").lower()
             if tag == "style" and named.startswith(_HEADINGS):
-                headings.add(element.get(f"{w}styleId", "no style"))
+                known.headings.add(element.get(f"{w}styleId", "no style"))
             root.clear()
 
 
 def _paragraphs(
-    events: Iterator[tuple[str, Element]], headings: set[str], lists: WordLists, name: str
+    events: Iterator[tuple[str, Element]], known: _Known, name: str
 ) -> Generator[Passage]:
     """A part's text."""
     rows: list[list[str]] = []
     open_elements: list[Element] = []
+    note: Element | None = None
     hidden, w = 0, ""
     for event, element in events:
         w = w or element.tag.partition("}")[0] + "}"  # Strict Open XML has another namespace
@@ -102,6 +114,7 @@ def _paragraphs(
         if event == "start":
             open_elements.append(element)
             hidden += tag in _HIDDEN
+            note = element if tag in _NOTES else note
             if tag == "tr" and not hidden:
                 rows.append([])
             elif tag == "tc" and rows and not hidden:
@@ -119,7 +132,7 @@ def _paragraphs(
             if tag == "tr":
                 text = "\t".join(rows.pop())
             else:
-                number, text = lists.count(element, w), _text(element, w)
+                number, text = known.lists.count(element, w), _text(element, w, known.notes, note)
                 text = number + text if text.strip() else text
             if rows:
                 rows[-1][-1:] = [" ".join(filter(None, [*rows[-1][-1:], text]))]
@@ -128,14 +141,16 @@ def _paragraphs(
             elif text.strip():
                 style = element.find(f"{w}pPr/{w}pStyle")
                 kind = "" if style is None else style.get(f"{w}val", "")
-                is_heading = kind in headings or kind.lower().startswith(_HEADINGS)
+                is_heading = kind in known.headings or kind.lower().startswith(_HEADINGS)
                 yield Passage(f"{text}\n\n", " ".join(text.split()) if is_heading else None)
         if tag in ("p", "tr") and open_elements:
             open_elements[-1].clear()  # the tree would grow with the document
 
 
-def _text(paragraph: Element, w: str) -> str:
-    """Its text, with that of equations, whose namespace ends in `/math`."""
+def _text(
+    paragraph: Element, w: str, notes: dict[str, dict[str, str]], note: Element | None
+) -> str:
+    """Its text, with that of equations, whose namespace ends in `/math`, and numbers of notes; `note` is around it."""
     text, raised, before = "", False, False
     for e in paragraph.iter():
         tag, said = e.tag.removeprefix(w).rpartition("/math}")[2], e.text or ""
@@ -146,6 +161,12 @@ def _text(paragraph: Element, w: str) -> str:
         elif tag == "sym":
             signs = _SYMBOLS.get(e.get(f"{w}font", ""), {})
             text += signs.get(int(e.get(f"{w}char", "0"), 16) % 256, "\ufffd")
+        elif (kind := tag.removesuffix("Reference")) in _NOTES and kind != tag:
+            if e.get(f"{w}customMarkFollows", "0") in ("0", "false", "off"):
+                number = show_number(1 + len(notes[kind]), _NOTES[kind])
+                text += f"^{notes[kind].setdefault(e.get(f'{w}id', ''), number)}"
+        elif (kind := tag.removesuffix("Ref")) in _NOTES and kind != tag and note is not None:
+            text += f"^{notes[kind].get(note.get(f'{w}id', ''), '')}"
         elif tag == "t":
             text += f"^{said}" if raised and not before and RAISED.match(said) else said
         else:

@@ -91,7 +91,7 @@ class _Reader(HTMLParser):
             self._said = self._ended = False
         elif tag in ("br", "tspan"):
             self._line.append("\n")
-        self._raised |= tag == "sup"
+        self._raised |= tag == "sup" or (tag == "a" and _is_note(dict(attrs)))
         if tag in _LISTS:
             self._begin_list(tag, dict(attrs))
         given = {} if _NEVER_HIDDEN.fullmatch(tag) else dict(attrs)
@@ -199,6 +199,11 @@ class _Reader(HTMLParser):
         if not self._verbatim:
             text = re.sub(r" ?([\t\n]) ?", r"\1", re.sub(" +", " ", text))
         return text if self._verbatim or self._begun else text.lstrip(" \n")
+
+
+def _is_note(link: dict[str, str | None]) -> bool:
+    """Whether a link is a note's number, which books raise by their style."""
+    return "noteref" in f"{link.get('epub:type')} {link.get('role')}"
 
 
 def _number(text: str | None) -> int | None:
