@@ -128,14 +128,18 @@ def test_sentences_give_the_text_back(text: str) -> None:
 def test_the_number_of_an_item_belongs_to_it() -> None:
     text = "She needs:\n1. The code is 5.\n2. Ann has it. Or Bob.\n  a. J. Smith\n7.\n1812. War."
     assert [part.strip() for part in split(text)] == [
-        *("She needs:", "1. The code is 5.", "2. Ann has it.", "Or Bob.", "a. J.", "Smith", "7."),
+        *("She needs:", "1. The code is 5.", "2. Ann has it.", "Or Bob.", "a. J. Smith", "7."),
         *("1812.", "War."),
     ]
+    items = "1.1. Rent.\n12.3.1. Oars.\n- 2. Sea.\nxiv. Late.\nIX. Soon.\nmix. It.\n"
+    assert split(items) == [*items.splitlines(keepends=True)[:-1], "mix. ", "It.\n"]
     (found,) = quotes("In 1. place came Ann.\n\n2. Bob came late.", "2. Bob came late.")
     assert found.text == "2. Bob came late."
 
 
-@pytest.mark.parametrize("unit", [".", ". ", "\n", "\n \t", ".”", "。", "a\n", "” ", "\n 1. "])
+@pytest.mark.parametrize(
+    "unit", [".", ". ", "\n", "\n \t", ".”", "。", "a\n", "” ", "\n 1. ", "1. ", "- a. "]
+)
 def test_splitting_is_linear(unit: str) -> None:
     short, long = (unit * size + "x" for size in (20_000, 200_000))
     assert growth(lambda: split(short), lambda: split(long)) < 30

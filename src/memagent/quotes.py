@@ -19,11 +19,11 @@ MIN_SCORE = 0.5
 # A stop with white space after it ends a sentence, and so does an empty line.
 _LATIN = rf"(?<![{STOPS}])[{STOPS}]++[\"'”’»)\]]*+(?=\s|\Z)"
 _END = rf"{_LATIN}|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
-_ITEM = r"[ \t]*+(?:\d{1,3}|[A-Za-z])\.(?=[ \t]++\S)"
-"""The number of an item, or an initial: it belongs to what comes after it."""
-_SENTENCE = re.compile(
-    rf"(?:{_ITEM})?+(?:\n{_ITEM}|(?!{_END})[\s\S])++(?:{_END})?\s*+|(?:{_END})\s*+"
-)
+_NUMBER = r"\d{1,3}(?:\.\d{1,3})*+|x{0,3}(?:ix|iv|v?i{0,3})|X{0,3}(?:IX|IV|V?I{0,3})|[A-Za-z]"
+_ITEM = rf"[ \t]*+(?:[-*+•–][ \t]++)?+(?:(?!\.)(?:{_NUMBER})\.(?=[ \t]++\S)[ \t]*+)++"
+"""Numbers of items, and initials: they belong to what comes after them."""
+_SAID = rf"(?:\n{_ITEM}|(?!{_END})[\s\S])"
+_SENTENCE = re.compile(rf"(?:{_ITEM}{_SAID}*+|{_SAID}++)(?:{_END})?\s*+|(?:{_END})\s*+")
 _ROW_END = rf"{LINE_END}(?=[ \t]*+\S)"
 _ROW = re.compile(rf"(?:(?!{_ROW_END})[\s\S])*+(?:{_ROW_END}|\Z)")
 _WORD = re.compile(r"[\"'“‘«(]*[^\W\d_]+")

@@ -34,6 +34,11 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Largest ranks of adapters that vLLM can be started for."""
 
 
+def largest_rank(rank: int) -> int:
+    """The smallest of them that an adapter fits."""
+    return next((largest for largest in RANKS if rank <= largest), rank)
+
+
 class VllmModel(EngineModel):
     """A model in vLLM's engine in this process: what `vllm:` is at a server. `settings` are those of `AsyncEngineArgs`.
 
@@ -61,9 +66,7 @@ class VllmModel(EngineModel):
         )
 
     def _allow(self, adapter: Path) -> dict[str, Any]:
-        rank = read_lora(adapter).rank
-        largest = next((largest for largest in RANKS if rank <= largest), rank)
-        return {"enable_lora": True, "max_lora_rank": largest}
+        return {"enable_lora": True, "max_lora_rank": largest_rank(read_lora(adapter).rank)}
 
 
 class _Vllm:

@@ -232,6 +232,8 @@ def test_html_may_be_compressed_and_in_any_encoding(tmp_path: Path) -> None:
         # Exponents and notes are told from the number before them.
         ("In 1812<sup><a>3</a></sup> 10<sup> −6</sup>", ["In 1812^3 10^−6"]),
         ("Ann<a epub:type=noteref>1</a>, Bob<a role=doc-noteref>*</a>", ["Ann^1, Bob*"]),
+        ("Ann<a epub:type=noteref><img src=n></a> 1812", ["Ann 1812"]),
+        ("1812<sup><a></a>3</sup>", ["1812^3"]),
         ("1<sup>st</sup> 2<sup hidden>no</sup> 3 <sup></sup>4 CO<sub>2</sub>", ["1st 2 3 4 CO2"]),
         # Labels of drawings.
         (
@@ -426,29 +428,34 @@ def test_docx_numbers_notes_as_the_text_refers_to_them(tmp_path: Path) -> None:
     def refer(kind: str, number: int, more: str = "") -> str:
         return f'<w:r><w:{kind}Reference w:id="{number}"{more}/></w:r>'
 
-    def note(kind: str, number: int, text: str) -> str:
-        mark = f"<w:r><w:{kind}Ref/></w:r>"
-        said = made.paragraph(text).replace("<w:p>", f"<w:p>{mark}")
-        return f'<w:{kind} w:id="{number}">{said}</w:{kind}>'
+    def said(text: str, *runs: str) -> str:
+        return made.paragraph(text).replace("</w:p>", f"{''.join(runs)}</w:p>")
 
-    body = made.paragraph("Ann").replace("</w:p>", f"{refer('footnote', 7)}</w:p>")
-    body += made.paragraph("Bob").replace(
-        "</w:p>",
-        refer("endnote", 1)
-        + refer("footnote", 2)
-        + refer("footnote", 3, ' w:customMarkFollows="1"')
-        + "<w:r><w:t>*</w:t></w:r></w:p>",
+    def note(kind: str, number: int, text: str) -> str:
+        marked = said(text).replace("<w:p>", f"<w:p><w:r><w:{kind}Ref/></w:r>")
+        return f'<w:{kind} w:id="{number}"><w:p/>{marked}</w:{kind}>'
+
+    own = refer("footnote", 3, ' w:customMarkFollows="1"') + "<w:r><w:t>*</w:t></w:r>"
+    body = (
+        said("Ann", refer("footnote", 7))
+        + said("Cy", f"<w:del>{refer('footnote', 9)}</w:del>")
+        + said("Bob", refer("endnote", 1), refer("footnote", 2), own)
     )
-    feet = note("footnote", 2, " late") + note("footnote", 7, " early")
-    feet += f'<w:footnote w:id="3">{made.paragraph("* never")}</w:footnote>'
+    feet = note("footnote", 2, " late") + note("footnote", 7, " early") + note("footnote", 9, "no")
+    feet += f'<w:footnote w:id="3">{said("* never")}</w:footnote>'
     more = {
         "word/footnotes.xml": part("footnotes", feet),
         "word/endnotes.xml": part("endnotes", note("endnote", 1, " at noon")),
     }
     text, _ = read(made.docx(tmp_path / "a.docx", body, more))
     assert text.split("\n\n") == [
-        *("Ann^1", "Bob^i^2*", "^2 late", "^1 early", "* never", "^i at noon", "")
+        *("Ann^1", "Cy", "Bob^i^2*", "^2 late", "^1 early", "no", "* never", "^i at noon", "")
     ]
+    letters = '<w:footnotePr><w:numFmt w:val="upperLetter"/><w:numStart w:val="3"/></w:footnotePr>'
+    digits = '<w:endnotePr><w:numFmt w:val="decimal"/></w:endnotePr>'
+    more |= {"word/settings.xml": part("settings", letters + digits)}
+    text, _ = read(made.docx(tmp_path / "a.docx", body, more))
+    assert text.startswith("Ann^C\n\nCy\n\nBob^1^D*\n\n^D late")
 
 
 def test_docx_has_equations(tmp_path: Path) -> None:

@@ -23,35 +23,43 @@ def read(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("page", "paragraphs"),
+    ("page", "shown"),
     [
-        ("<ol><li>One.<li><p>Two.</p><p>More.</p></ol>", ["1. One.", "2. Two.", "More."]),
-        ("<ol><li>One.<ol type=a><li>Half.</ol><li>Two.", ["1. One.", "a. Half.", "2. Two."]),
-        ("<ol><li><ol type=i><li>Half.<li>Whole.", ["1. i. Half.", "ii. Whole."]),
-        ("<ol start=9><li>One.<li value=40>Two.<li>Three.", ["9. One.", "40. Two.", "41. Three."]),
-        ("<ol type=A start=27><li>One.<li>Two.", ["AA. One.", "AB. Two."]),
-        ("<ol reversed start=2><li>One.<li>Two.", ["2. One.", "1. Two."]),
-        ("<ol reversed><li>One.</ol>", ["One."]),
-        ("<ol><li>One.<li><li hidden>no<li>Three.", ["1. One.", "3. Three."]),
-        ("<ol><li></ol>One.", ["One."]),
-        ("<ol><li>One.<ul><li>Half.</ul><li>Two.", ["1. One.", "Half.", "2. Two."]),
-        ("<nav><ol><li>One.</ol></nav><li>Two.", ["One.", "Two."]),
-        ("<ol style='list-style: none'><li>One.", ["One."]),
-        ("<ol><li><pre>  a\n  b</pre></ol>", ["1.   a\n  b"]),
-        ("<table><tr><td><ol><li>One.</ol><td>40</table>", ["1. One.\t40"]),
-        ("<ol start=x><li value=''>One.", ["1. One."]),
+        ("<ol><li>One.<li><p>Two.</p><p>More.</p></ol>", "1. One.|2. Two.|More."),
+        ("<ol><li>One.<ol type=a><li>Half.</ol><li>Two.", "1. One.|a. Half.|2. Two."),
+        ("<ol><li><ol type=i><li>Half.<li>Whole.", "1. i. Half.|ii. Whole."),
+        ("<ol start=9><li>One.<li value=40>Two.<li>Three.", "9. One.|40. Two.|41. Three."),
+        ("<ol type=A start=27><li>One.<li>Two.", "AA. One.|AB. Two."),
+        ("<ol reversed start=2><li>One.<li>Two.", "2. One.|1. Two."),
+        ("<ol reversed><li>One.</ol>", "One."),
+        ("<ol><li>One.<li><li hidden>no<li>Three.", "1. One.|3. Three."),
+        ("<ol><li></ol>One.", "One."),
+        ("<ol><li>One.<ul><li>Half.</ul><li>Two.", "1. One.|Half.|2. Two."),
+        ("<nav><ol><li>One.</ol></nav><li>Two.", "One.|Two."),
+        ("<ol style='list-style: none'><li>One.", "One."),
+        ("<ol style='list-style-type:lower-alpha'><li>One.<li>Two.", "a. One.|b. Two."),
+        ("<ul style='list-style-type:decimal'><li>One.", "1. One."),
+        ("<ol><li style='list-style:none'>One.<li type=I>Two.", "One.|II. Two."),
+        ("<ol><li>1. One.<li> 2. Two.<li>3 boats", "1. One.|2. Two.|3. 3 boats"),
+        ("<ol><li>One.<ol><li>Half.<ul><li>more</ol><li>Two.", "1. One.|1. Half.|more|2. Two."),
+        ("<ol><li>One.</ul></ol></ul><ol><li>Two.", "1. One.|1. Two."),
+        ("<ol><li><pre>  a\n  b</pre></ol>", "1.   a\n  b"),
+        ("<table><tr><td><ol><li>One.</ol><td>40</table>", "1. One.\t40"),
+        ("<ol start=x><li value=''>One.", "1. One."),
     ],
 )
-def test_html_numbers_lists(tmp_path: Path, page: str, paragraphs: list[str]) -> None:
+def test_html_numbers_lists(tmp_path: Path, page: str, shown: str) -> None:
     (path := tmp_path / "a.html").write_text(page)
-    assert read(path) == paragraphs
+    assert read(path) == shown.split("|")
 
 
 def test_lists_in_lists_take_time_in_proportion() -> None:
-    def nested(count: int) -> Callable[[], object]:
-        return lambda: [*html.read(iter(["<ol><li>" * count]), "x")]
+    def nested(count: int, end: str) -> Callable[[], object]:
+        page = "<ol><li>" * count + end * count
+        return lambda: [*html.read(iter([page]), "x")]
 
-    assert growth(nested(2_000), nested(20_000)) < 30
+    for end in ("", "</ol>", "</ul>"):
+        assert growth(nested(2_000, end), nested(20_000, end)) < 30
 
 
 @pytest.mark.parametrize(
@@ -167,15 +175,41 @@ def test_headings_are_numbered_by_their_styles(tmp_path: Path) -> None:
     assert [p.place for p in docx.read(path, "x")][1] == "§ 1.1 Rent"
 
 
+def begins(*starts: int) -> str:
+    """What has the levels of a list begin again."""
+    return "".join(
+        f'<w:lvlOverride w:ilvl="{at}"><w:startOverride w:val="{start}"/></w:lvlOverride>'
+        for at, start in enumerate(starts)
+    )
+
+
 def test_a_list_may_begin_again_and_continue(tmp_path: Path) -> None:
-    again = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="5"/></w:lvlOverride>'
     other = f'<w:lvlOverride w:ilvl="0">{level(0, "%1)", "upperRoman")}</w:lvlOverride>'
-    lists = CLAUSES + of_kind(1, 7) + of_kind(2, 7, again) + of_kind(3, 7) + of_kind(4, 7, other)
-    numbers = (1, 1, 2, 2, 3, 4)
-    body = "".join(item(f"of {number}", number) for number in numbers)
+    lists = CLAUSES + of_kind(1, 7) + of_kind(2, 7, begins(5)) + of_kind(3, 7)
+    lists += of_kind(4, 7, other)
+    body = "".join(item(f"of {number}", number) for number in (1, 1, 2, 2, 3, 4))
     assert read(document(tmp_path, body, lists)) == [
         *("1. of 1", "2. of 1", "5. of 2", "6. of 2", "7. of 3", "VIII) of 4"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("starts", "items", "shown"),
+    [
+        # Pandoc gives each list in a list a number of its own, which says where all levels begin.
+        ({1: (1, 1), 2: (1, 1), 3: (1, 1)}, "10 21 21 10 31 10", "1. 1.1 1.2 2. 2.1 3."),
+        ({2: (7,)}, "10 21 21 20 10", "1. 1.1 1.2 7. 8."),
+        ({2: (1, 4)}, "10 10 21 21", "1. 2. 2.4 2.5"),
+    ],
+)
+def test_a_level_begins_again_at_its_first_item(
+    tmp_path: Path, starts: dict[int, tuple[int, ...]], items: str, shown: str
+) -> None:
+    """As LibreOffice 7.4 shows them."""
+    numbers = {int(one[0]) for one in items.split()}
+    lists = CLAUSES + "".join(of_kind(n, 7, begins(*starts.get(n, ()))) for n in numbers)
+    body = "".join(item("x", int(number), int(at)) for number, at in items.split())
+    assert read(document(tmp_path, body, lists)) == [f"{one} x" for one in shown.split()]
 
 
 def test_levels_say_how_they_count(tmp_path: Path) -> None:
@@ -193,16 +227,61 @@ def test_levels_say_how_they_count(tmp_path: Path) -> None:
     ]
 
 
+def test_legal_numbers_keep_their_zeros(tmp_path: Path) -> None:
+    section = level(1, "Section %1.%2", "decimalZero", "<w:isLgl/>")
+    lists = kind(0, level(0, "Article %1.", "upperRoman"), section) + of_kind(1, 0)
+    body = item("Rent") + item("It is 800.", at=1)
+    assert read(document(tmp_path, body, lists)) == ["Article I. Rent", "Section 1.01 It is 800."]
+
+
 def test_what_was_deleted_or_moved_is_not_counted(tmp_path: Path) -> None:
-    gone = "".join(item("", more=f"<w:rPr><w:{change}/></w:rPr>") for change in ("del", "moveFrom"))
+    marks = [f"<w:rPr><w:{change}/></w:rPr>" for change in ("del", "moveFrom")]
     before = f"<w:pPrChange><w:pPr>{chosen(1, 1)}</w:pPr></w:pPrChange>"
-    body = item("One") + gone + item("Two", more=before)
-    assert read(document(tmp_path, body, CLAUSES + of_kind(1, 7))) == ["1. One", "2. Two"]
+    body = item("One") + "".join(item("", more=mark) for mark in marks) + item("Two", more=before)
+    # The end of a paragraph was deleted: it goes on in the next one.
+    body += (
+        item("Three, and", more=marks[0]) + item("", more=marks[0]) + item("more") + item("Four")
+    )
+    assert read(document(tmp_path, body, CLAUSES + of_kind(1, 7))) == [
+        *("1. One", "2. Two", "3. Three, and", "more", "4. Four"),
+    ]
+
+
+def test_headers_have_numbers_of_their_own(tmp_path: Path) -> None:
+    space = f'xmlns:w="{made.WORD}"'
+    relations = (
+        '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        '<Relationship Type="x/header" Target="1.xml"/>'
+        '<Relationship Type="x/header" Target="2.xml"/></Relationships>'
+    )
+    header = f"<w:hdr {space}>{item('Draft')}</w:hdr>"
+    more = {
+        "word/_rels/document.xml.rels": relations,
+        **dict.fromkeys(("word/1.xml", "word/2.xml"), header),
+        "word/numbering.xml": f"<w:numbering {space}>{CLAUSES + of_kind(1, 7)}</w:numbering>",
+    }
+    path = made.docx(tmp_path / "a.docx", item("One") + item("Two"), more)
+    assert read(path) == ["1. Draft", "1. One", "2. Two"]
+
+
+def test_a_column_may_hold_only_numbers(tmp_path: Path) -> None:
+    rows = (
+        f"<w:tr><w:tc>{item('')}</w:tc><w:tc>{made.paragraph(text)}</w:tc></w:tr>"
+        for text in ("Rent", "Oars")
+    )
+    body = f"<w:tbl>{''.join(rows)}</w:tbl>" + made.paragraph("End")
+    path = document(tmp_path, body, CLAUSES + of_kind(1, 7))
+    assert read(path) == ["1.\tRent\n2.\tOars\nEnd"]
+
+
+def test_a_long_number_does_not_make_a_small_file_a_large_text(tmp_path: Path) -> None:
+    lists = kind(0, level(0, "x" * 100_000 + "%1")) + of_kind(1, 0)
+    assert len(read(document(tmp_path, item("One"), lists))[0]) < 200
 
 
 def test_a_list_may_be_defined_by_a_style(tmp_path: Path) -> None:
     link = '<w:abstractNum w:abstractNumId="1"><w:numStyleLink w:val="mine"/></w:abstractNum>'
     styles = f'<w:style w:styleId="mine"><w:pPr>{chosen(1, None)}</w:pPr></w:style>'
     lists = CLAUSES + link + of_kind(1, 7) + of_kind(2, 1) + of_kind(3, 99)
-    body = item("One", 2) + item("Half", 2, 1) + item("None", 3)
-    assert read(document(tmp_path, body, lists, styles)) == ["1. One", "1.1 Half", "None"]
+    body = item("One", 2) + item("Half", 2, 1) + item("Two", 1) + item("None", 3)
+    assert read(document(tmp_path, body, lists, styles)) == ["1. One", "1.1 Half", "2. Two", "None"]

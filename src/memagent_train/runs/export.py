@@ -20,6 +20,7 @@ from memagent.models.policy import FILE, Policy, ReadingSettings
 from memagent.replacing import replacing
 from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
 from memagent_engines.transformers.sampler import end_ids, window_of
+from memagent_engines.vllm import largest_rank
 from memagent_train.agents import TOOLS
 from memagent_train.config.toml import Table, read_toml
 from memagent_train.data.games import list_games
@@ -36,8 +37,6 @@ from memagent_train.sessions import SessionSettings
 PROMPTS, README = "prompts.toml", "README.md"
 SAMPLED = {"do_sample": True, "temperature": 0.7, "top_p": 0.95}
 """The published system's sampling at inference."""
-LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""That vLLM can be told as the highest."""
 CHECKED = 8
 """Ids of the prompt used to compare an export with the original."""
 
@@ -242,7 +241,7 @@ def _readme(
     kind, served = "A policy", ". --served-model-name policy"
     if rank is not None:
         kind = "An adapter"
-        most = next((most for most in LORA_RANKS if most >= rank), rank)
+        most = largest_rank(rank)
         served = f"{base} --enable-lora --max-lora-rank {most} --lora-modules policy=."
     parts = [
         f"# {kind} trained with memagent-train\n\nTrained from {base} in {target.checkpoint.step} steps.\n",
@@ -267,12 +266,17 @@ def _readme(
             for name in OPTIONS
             if name in agent and agent[name] != usual[name]
         ]
-        own = "transformers:." if rank is None else "smol:."
-        only = "" if rank is None else ", if it was trained from `smol`,"
+        alone = (
+            f"Without a server, memagent runs it in its own process and reads them from `{FILE}`:\n"
+        )
+        own = "transformers:."
+        if rank is not None:
+            alone = f"If it was trained from `smol`, no server is needed; `{FILE}` has the sizes:\n"
+            own = "smol:."
         parts += [
             "It was trained with the wording in `prompts.toml` and these sizes, so use the same ones:\n",
             f"```\nmemagent ask DOCUMENT QUESTION --model vllm:policy --prompts {PROMPTS} {' '.join(given)}\n```\n",
-            f"Without a server, memagent runs it in its own process{only} and reads them from `{FILE}`:\n",
+            alone,
             f"```\nmemagent ask DOCUMENT QUESTION --model {own}\n```\n",
         ]
     else:

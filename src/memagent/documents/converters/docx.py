@@ -11,7 +11,13 @@ from xml.etree.ElementTree import Element, iterparse
 from memagent.documents.converters import Passage
 from memagent.documents.converters.archive import Archive
 from memagent.documents.converters.html import RAISED
-from memagent.documents.converters.numbering import WordLists, show_number, value_of
+from memagent.documents.converters.numbering import (
+    WordLists,
+    is_on,
+    number_of,
+    show_number,
+    value_of,
+)
 
 _MARKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^"}
 """The last one is an exponent in an equation."""
@@ -25,11 +31,11 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _HIDDEN = {"moveFrom", "tabs", f"{_MC}Fallback"}
 """Moved from here, where tabs would stop, and the same again for old programs."""
 _HEADINGS = ("heading", "title")
-_RULES = ("styles", "numbering")
+_RULES = ("styles", "numbering", "settings")
 """Parts without text, whose elements say what paragraphs are."""
 _PARTS = ("header", "footer", "document", "footnotes", "endnotes", "comments")
 _NOTES = {"footnote": "decimal", "endnote": "lowerRoman"}
-"""How Word numbers them."""
+"""How Word numbers them, unless the settings say otherwise. Those of a section are not looked at."""
 _log = logging.getLogger(__name__)
 
 
@@ -42,12 +48,19 @@ class _Known:
     lists: WordLists = field(default_factory=WordLists)
     notes: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in _NOTES})
     """Numbers by kind and id, in the order of the text."""
+    formats: dict[str, str] = field(default_factory=_NOTES.copy)
+    starts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_NOTES, 1))
+
+    def refer(self, kind: str, note: str) -> str:
+        """The number of a note, to which the text refers."""
+        number = show_number(self.starts[kind] + len(self.notes[kind]), self.formats[kind])
+        return self.notes[kind].setdefault(note, number)
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """Headers and footers, paragraphs in order, notes, comments. A row of a table is a line, separated by tabs.
 
-    Numbers of lists and headings are those that Word shows.
+    Lists, headings and notes have the numbers that Word shows; digits stand for words (`First`) and signs (`*`).
 
     Raises like `Archive.member`.
     """
@@ -66,6 +79,7 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
                 if kind in _RULES:
                     _take_rules(events, known)
                     continue
+                known.lists.begin()
                 for passage in _paragraphs(events, known, name):
                     if kind not in ("header", "footer"):
                         yield passage
@@ -92,7 +106,12 @@ def _take_rules(events: Iterator[tuple[str, Element]], known: _Known) -> None:
     w = root.tag.partition("}")[0] + "}"
     for event, element in events:
         tag = element.tag.removeprefix(w)
-        if event == "end" and tag in ("style", "abstractNum", "num"):
+        kind = tag.removesuffix("Pr")
+        if event == "end" and kind in _NOTES and kind != tag:
+            known.formats[kind] = value_of(element, "numFmt", w) or known.formats[kind]
+            start = number_of(value_of(element, "numStart", w))
+            known.starts[kind] = known.starts[kind] if start is None else start
+        elif event == "end" and tag in ("style", "abstractNum", "num"):
             known.lists.add(element, w)
             named = (value_of(element, "name", w) or "").lower()
             if tag == "style" and named.startswith(_HEADINGS):
@@ -106,7 +125,7 @@ def _paragraphs(
     """A part's text."""
     rows: list[list[str]] = []
     open_elements: list[Element] = []
-    note: Element | None = None
+    note = "", ""
     hidden, w = 0, ""
     for event, element in events:
         w = w or element.tag.partition("}")[0] + "}"  # Strict Open XML has another namespace
@@ -114,7 +133,8 @@ def _paragraphs(
         if event == "start":
             open_elements.append(element)
             hidden += tag in _HIDDEN
-            note = element if tag in _NOTES else note
+            if tag in _NOTES:
+                note = tag, element.get(f"{w}id", "")
             if tag == "tr" and not hidden:
                 rows.append([])
             elif tag == "tc" and rows and not hidden:
@@ -132,8 +152,12 @@ def _paragraphs(
             if tag == "tr":
                 text = "\t".join(rows.pop())
             else:
-                number, text = known.lists.count(element, w), _text(element, w, known.notes, note)
-                text = number + text if text.strip() else text
+                text = _text(element, w, known, note)
+                number = known.lists.count(element, w, empty=not text.strip())
+                if text.strip():
+                    text = number + text
+                elif rows and number:  # a column of numbers
+                    text = number.strip()
             if rows:
                 rows[-1][-1:] = [" ".join(filter(None, [*rows[-1][-1:], text]))]
             elif tag == "tr":
@@ -147,11 +171,10 @@ def _paragraphs(
             open_elements[-1].clear()  # the tree would grow with the document
 
 
-def _text(
-    paragraph: Element, w: str, notes: dict[str, dict[str, str]], note: Element | None
-) -> str:
+def _text(paragraph: Element, w: str, known: _Known, note: tuple[str, str]) -> str:
     """Its text, with that of equations, whose namespace ends in `/math`, and numbers of notes; `note` is around it."""
     text, raised, before = "", False, False
+    gone = {e for deleted in paragraph.iter(f"{w}del") for e in deleted.iter()}
     for e in paragraph.iter():
         tag, said = e.tag.removeprefix(w).rpartition("/math}")[2], e.text or ""
         if tag == "r":
@@ -162,11 +185,11 @@ def _text(
             signs = _SYMBOLS.get(e.get(f"{w}font", ""), {})
             text += signs.get(int(e.get(f"{w}char", "0"), 16) % 256, "\ufffd")
         elif (kind := tag.removesuffix("Reference")) in _NOTES and kind != tag:
-            if e.get(f"{w}customMarkFollows", "0") in ("0", "false", "off"):
-                number = show_number(1 + len(notes[kind]), _NOTES[kind])
-                text += f"^{notes[kind].setdefault(e.get(f'{w}id', ''), number)}"
-        elif (kind := tag.removesuffix("Ref")) in _NOTES and kind != tag and note is not None:
-            text += f"^{notes[kind].get(note.get(f'{w}id', ''), '')}"
+            if e not in gone and not is_on(e.get(f"{w}customMarkFollows", "0")):
+                text += f"^{known.refer(kind, e.get(f'{w}id', ''))}"
+        elif (kind := tag.removesuffix("Ref")) in _NOTES and kind != tag:
+            number = known.notes[kind].get(note[1]) if kind == note[0] else None
+            text += "" if number is None else f"^{number}"
         elif tag == "t":
             text += f"^{said}" if raised and not before and RAISED.match(said) else said
         else:

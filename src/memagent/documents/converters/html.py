@@ -34,9 +34,24 @@ _OPEN = re.compile("<[a-zA-Z/!?]")
 """Begins a tag or a comment, which lasts until a `>` at least."""
 _COMMENT_END = re.compile(r"--!?\s*>")
 _LISTS = {"dir", "menu", "ol", "ul"}
-_KINDS = {"a": "lowerAlpha", "A": "upperAlpha", "i": "lowerRoman", "I": "upperRoman"}
-"""Of the numbers of an `ol`, by its type."""
-_NOT_NUMBERED = re.compile(r"(?:^|;)\s*list-style(?:-type)?\s*:[^;]*\bnone\b", re.IGNORECASE)
+_FORMATS: dict[str, str | None] = {
+    "1": "decimal",
+    "A": "upperAlpha",
+    "I": "upperRoman",
+    "a": "lowerAlpha",
+    "i": "lowerRoman",
+    "decimal": "decimal",
+    "decimal-leading-zero": "decimalZero",
+    "lower-alpha": "lowerAlpha",
+    "lower-latin": "lowerAlpha",
+    "lower-roman": "lowerRoman",
+    "upper-alpha": "upperAlpha",
+    "upper-latin": "upperAlpha",
+    "upper-roman": "upperRoman",
+    **dict.fromkeys(("circle", "disc", "none", "square")),
+}
+"""Of numbers, by an element's `type` and style; None if there are none."""
+_LIST_STYLE = re.compile(r"(?:^|;)\s*list-style(?:-type)?\s*:([^;]*)", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\n\r\f]+")
 RAISED = re.compile(r"\s*[-+−–\d]")
 """A superscript that would read as part of the number before it; ordinals don't (`1st`)."""
@@ -45,7 +60,7 @@ RAISED = re.compile(r"\s*[-+−–\d]")
 @dataclass
 class _List:
     tag: str
-    kind: str | None
+    format: str | None
     """Of its numbers; None if it has none."""
     next: int
     step: int
@@ -64,6 +79,7 @@ class _Reader(HTMLParser):
         self._heading = False
         self._raised = False  # a superscript begins
         self._lists: list[_List] = []
+        self._listed = Counter[str]()  # tags of these
         self._numbers: list[
             tuple[int, str]
         ] = []  # depths and numbers of items whose text comes next
@@ -99,7 +115,7 @@ class _Reader(HTMLParser):
             self._hidden = tag
             self._inside.clear()
         elif tag == "li" and self._lists:
-            self._begin_item(_number(given.get("value")))
+            self._begin_item(given)
 
     def handle_endtag(self, tag: str) -> None:
         if self._hidden:
@@ -109,11 +125,11 @@ class _Reader(HTMLParser):
                 return
             self._hidden = ""
         self._open[tag] -= self._open[tag] > 0
-        self._raised &= tag != "sup"
+        self._raised &= tag != "sup" and (tag != "a" or self._open["sup"] > 0)
         if tag == "li" or tag in _LISTS:
             self._drop_numbers()
-            if self._lists and self._lists[-1].tag == tag:
-                self._lists.pop()
+        if tag in _LISTS:
+            self._end_list(tag)
         if _BLOCK.fullmatch(tag):
             self._bound(tag)
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
@@ -130,7 +146,9 @@ class _Reader(HTMLParser):
                 text = f"^{text.lstrip()}"
             if self._numbers:
                 numbers = "".join(number for _, number in self._numbers)
-                text = numbers + (text if self._verbatim else text.lstrip())
+                said = text if self._verbatim else text.lstrip()
+                # Pages whose style hides numbers may have them in the text.
+                text = said if said.startswith(numbers.rstrip()) else numbers + said
                 self._numbers.clear()
             self._raised = False
         if self._line or self._said or self._verbatim:
@@ -154,17 +172,23 @@ class _Reader(HTMLParser):
         start, backwards = _number(given.get("start")), "reversed" in given
         # Backwards, it begins with the number of its items, which aren't read yet.
         numbered = tag == "ol" and not self._open["nav"] and (start is not None or not backwards)
-        if _NOT_NUMBERED.search(given.get("style") or ""):
-            numbered = False
-        kind = _KINDS.get(given.get("type") or "", "decimal") if numbered else None
+        kind = _format(given, "decimal" if numbered else None)
         self._lists.append(_List(tag, kind, 1 if start is None else start, -1 if backwards else 1))
+        self._listed[tag] += 1
 
-    def _begin_item(self, value: int | None) -> None:
-        one = self._lists[-1]
+    def _end_list(self, tag: str) -> None:
+        while self._listed[tag]:  # it ends with what it is in, too
+            last = self._lists.pop().tag
+            self._listed[last] -= 1
+            if last == tag:
+                return
+
+    def _begin_item(self, given: dict[str, str | None]) -> None:
+        one, value = self._lists[-1], _number(given.get("value"))
         one.next = one.next if value is None else value
         self._drop_numbers()
-        if one.kind is not None:
-            self._numbers.append((len(self._lists), f"{show_number(one.next, one.kind)}. "))
+        if (kind := _format(given, one.format)) is not None:
+            self._numbers.append((len(self._lists), f"{show_number(one.next, kind)}. "))
         one.next += one.step
 
     def _drop_numbers(self) -> None:
@@ -199,6 +223,13 @@ class _Reader(HTMLParser):
         if not self._verbatim:
             text = re.sub(r" ?([\t\n]) ?", r"\1", re.sub(" +", " ", text))
         return text if self._verbatim or self._begun else text.lstrip(" \n")
+
+
+def _format(given: dict[str, str | None], usual: str | None) -> str | None:
+    """That of the numbers of a list or item with these attributes."""
+    styled = _LIST_STYLE.search(given.get("style") or "")
+    words = [given.get("type") or "", *(styled[1].lower().split() if styled else ())]
+    return next((_FORMATS[word] for word in reversed(words) if word in _FORMATS), usual)
 
 
 def _is_note(link: dict[str, str | None]) -> bool:

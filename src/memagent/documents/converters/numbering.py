@@ -13,6 +13,8 @@ _ROMAN = (
 _LEVELS = range(9)
 MOST_BASES = 20
 """Styles that are based on one another; some files say circles."""
+MOST_CHARS = 100
+"""Of a number: a long one would make a small file a large text."""
 _SPACES = {"nothing": "", "space": " ", "tab": " "}
 
 
@@ -47,22 +49,21 @@ class _Level:
     text: str
     """Of the number: `%1.%2` has the counts of the first two levels."""
     above: int
-    """It begins again after an item of one of so many levels above it."""
+    """It begins again after an item of one of the first so many levels; 0: never."""
     legal: bool
-    """Whether all counts are in digits."""
+    """Whether letters and Roman numerals become digits."""
     after: str
     style: str | None
     """Whose paragraphs are on this level."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _List:
-    kind: str
-    """The `abstractNum` that counts its items."""
+    counter: str
+    """The `abstractNum` that counts its items, with those of other lists."""
     levels: dict[int, _Level]
     starts: dict[int, int]
-    """By level, where it begins once more."""
-    begun: bool = False
+    """By level, where its first item begins again."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,19 @@ class WordLists:
 
     def __init__(self) -> None:
         self._styles: dict[str, _Style] = {}
-        self._kinds: dict[str, tuple[dict[int, _Level], str | None]] = {}
+        self._counters: dict[str, tuple[dict[int, _Level], str | None]] = {}
         """Levels of each `abstractNum`, or the style that has its list."""
         self._lists: dict[str, _List] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from the start: headers and notes have numbers of their own."""
         self._counts = defaultdict[str, dict[int, int]](dict)
         """By `abstractNum` and level."""
+        self._begun = set[tuple[str, int]]()
+        """Lists and levels that had an item."""
+        self._joined = False
+        """Whether the mark at the end of the paragraph before was deleted."""
 
     def add(self, element: Element, w: str) -> None:
         """Takes note of a `style`, `abstractNum` or `num`, before anything is counted; `w`: the namespace in braces."""
@@ -94,23 +103,30 @@ class WordLists:
             self._styles[element.get(f"{w}styleId", "")] = style
         elif tag == "abstractNum":
             link = value_of(element, "numStyleLink", w)
-            self._kinds[element.get(f"{w}abstractNumId", "")] = _levels(element, w), link
+            self._counters[element.get(f"{w}abstractNumId", "")] = _levels(element, w), link
         elif tag == "num":
             starts: dict[int, int] = {}
             levels: dict[int, _Level] = {}
             for change in element.iterfind(f"{w}lvlOverride"):
                 levels |= _levels(change, w)
-                if (start := _number(value_of(change, "startOverride", w))) is not None:
-                    starts[_number(change.get(f"{w}ilvl")) or 0] = start
-            kind = value_of(element, "abstractNumId", w) or ""
-            self._lists[element.get(f"{w}numId", "")] = _List(kind, levels, starts)
+                if (start := number_of(value_of(change, "startOverride", w))) is not None:
+                    starts[number_of(change.get(f"{w}ilvl")) or 0] = start
+            counter = value_of(element, "abstractNumId", w) or ""
+            self._lists[element.get(f"{w}numId", "")] = _List(counter, levels, starts)
 
-    def count(self, paragraph: Element, w: str) -> str:
-        """What stands before the text of this paragraph, the next one of the document: `2.1 `, mostly nothing."""
+    def count(self, paragraph: Element, w: str, *, empty: bool) -> str:
+        """What stands before the text of this paragraph, the next one of the part: `2.1 `, mostly nothing."""
+        joined, self._joined = self._joined, False
         properties = paragraph.find(f"{w}pPr")
-        if properties is None or any(
-            properties.find(f"{w}rPr/{w}{gone}") is not None for gone in ("del", "moveFrom")
-        ):
+        if properties is None:
+            return ""
+        changes = (properties.find(f"{w}rPr/{w}{gone}") for gone in ("del", "moveFrom"))
+        if any(change is not None for change in changes):
+            if empty:
+                self._joined = joined
+                return ""
+            self._joined = True
+        if joined:
             return ""
         styles = self._bases(value_of(properties, "pStyle", w))
         number, usual = self._of_styles(styles)
@@ -118,34 +134,36 @@ class WordLists:
         if (own := properties.find(f"{w}numPr")) is not None:
             chosen, level = _choice(own, w)
             number = chosen or number
-        if (found := self._lists.get(number or "")) is None:
+        if number is None or (found := self._lists.get(number)) is None:
             return ""
-        levels = self._levels_of(found)
+        counter, levels = self._resolve(found)
         if level is None:
             # Word looks at the level that a style says only if no level says the style.
             of_style = {one.style: n for n, one in levels.items()}
             level = next((of_style[style] for style in styles if style in of_style), usual) or 0
         if (at := levels.get(level)) is None:
             return ""
-        counts = self._step(found, levels, level)
+        counts = self._counts[counter]
+        if level in found.starts and (number, level) not in self._begun:
+            counts.pop(level, None)
+        self._begun.add((number, level))
+        self._step(counts, found, levels, level)
 
         def show(match: re.Match[str]) -> str:
             of = int(match[1]) - 1
             kind = levels[of].kind if of in levels else "none"
             if kind == "none" or of not in counts:
                 return ""
-            return show_number(counts[of], "decimal" if at.legal else kind)
+            digits = at.legal and kind != "decimalZero"
+            return show_number(counts[of], "decimal" if digits else kind)
 
         text = "" if at.kind == "bullet" else re.sub("%([1-9])", show, at.text)
         return text and text + at.after
 
-    def _step(self, found: _List, levels: dict[int, _Level], level: int) -> dict[int, int]:
-        """Counts an item; returns the counts by level."""
-        counts = self._counts[found.kind]
-        if not found.begun:
-            found.begun = True
-            for one in found.starts:
-                counts.pop(one, None)
+    def _step(
+        self, counts: dict[int, int], found: _List, levels: dict[int, _Level], level: int
+    ) -> None:
+        """Counts an item."""
         for one in range(level + 1):
             if one not in counts:
                 start = levels[one].start if one in levels else 1
@@ -155,7 +173,6 @@ class WordLists:
         for below in [n for n in counts if n > level]:
             if below not in levels or level < levels[below].above:
                 del counts[below]
-        return counts
 
     def _bases(self, style: str | None) -> list[str]:
         """A style and those that it is based on."""
@@ -173,28 +190,31 @@ class WordLists:
             next((one.level for one in said if one.level is not None), None),
         )
 
-    def _levels_of(self, found: _List) -> dict[int, _Level]:
-        levels, link = self._kinds.get(found.kind, ({}, None))
+    def _resolve(self, found: _List) -> tuple[str, dict[int, _Level]]:
+        """Which `abstractNum` counts a list's items, and its levels."""
+        counter = found.counter
+        levels, link = self._counters.get(counter, ({}, None))
         if not levels and link is not None:
             number, _ = self._of_styles(self._bases(link))
-            other = self._lists.get(number or "")
-            levels = {} if other is None else self._kinds.get(other.kind, ({}, None))[0]
-        return levels | found.levels
+            if (other := self._lists.get(number or "")) is not None:
+                counter = other.counter
+                levels, _ = self._counters.get(counter, ({}, None))
+        return counter, levels | found.levels
 
 
 def _levels(parent: Element, w: str) -> dict[int, _Level]:
     found: dict[int, _Level] = {}
     for level in parent.iterfind(f"{w}lvl"):
-        at = _number(level.get(f"{w}ilvl"))
+        at = number_of(level.get(f"{w}ilvl"))
         if at is None or at not in _LEVELS:
             continue
-        above, legal = _number(value_of(level, "lvlRestart", w)), level.find(f"{w}isLgl")
+        above = number_of(value_of(level, "lvlRestart", w))
         found[at] = _Level(
-            start=_number(value_of(level, "start", w)) or 0,
+            start=number_of(value_of(level, "start", w)) or 0,
             kind=value_of(level, "numFmt", w) or "decimal",
-            text=value_of(level, "lvlText", w) or "",
+            text=(value_of(level, "lvlText", w) or "")[:MOST_CHARS],
             above=at if above is None else above,
-            legal=legal is not None and legal.get(f"{w}val", "1") not in ("0", "false", "off"),
+            legal=(legal := level.find(f"{w}isLgl")) is not None and is_on(legal.get(f"{w}val")),
             after=_SPACES.get(value_of(level, "suff", w) or "tab", " "),
             style=value_of(level, "pStyle", w),
         )
@@ -203,7 +223,7 @@ def _levels(parent: Element, w: str) -> dict[int, _Level]:
 
 def _choice(numbering: Element, w: str) -> tuple[str | None, int | None]:
     """The list and level of a `numPr`."""
-    level = _number(value_of(numbering, "ilvl", w))
+    level = number_of(value_of(numbering, "ilvl", w))
     return value_of(numbering, "numId", w), level if level in _LEVELS else None
 
 
@@ -213,5 +233,11 @@ def value_of(parent: Element, tag: str, w: str) -> str | None:
     return None if child is None else child.get(f"{w}val")
 
 
-def _number(text: str | None) -> int | None:
+def is_on(value: str | None) -> bool:
+    """What an attribute means that says whether something is the case."""
+    return value not in ("0", "false", "off")
+
+
+def number_of(text: str | None) -> int | None:
+    """An attribute's integer; None if it isn't one."""
     return int(text) if text is not None and re.fullmatch(r"-?\d{1,9}", text.strip()) else None
