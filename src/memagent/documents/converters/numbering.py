@@ -49,7 +49,7 @@ class _Level:
     text: str
     """Of the number: `%1.%2` has the counts of the first two levels."""
     above: int
-    """It begins again after an item of one of the first so many levels; 0: never."""
+    """Number of levels, from the first, whose items make it begin again."""
     legal: bool
     """Whether letters and Roman numerals become digits."""
     after: str
