@@ -24,7 +24,7 @@ def tables(folders: Sequence[Path]) -> str:
     """
     lengths: dict[int, dict[tuple[str, str], list[float | None]]] = {}
     for folder in folders:
-        for record in read_records(folder):
+        for record in sorted(read_records(folder), key=lambda record: record.system):
             arm = f"{folder.name} `{record.system}`"
             lengths.setdefault(record.length, defaultdict(list))[arm, record.task].append(
                 record.score

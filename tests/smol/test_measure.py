@@ -130,8 +130,8 @@ def test_a_table_has_arms_or_tasks_down_whichever_are_more(tmp_path: Path) -> No
         [""],
         ["4K", "changes_16"],
         ["---", "---"],
-        ["a `memory-gate`", "0.500 [0.215, 0.785] (n=8)"],
         [f"a `{BM25}`", "1.000 [0.676, 1.000] (n=8)"],
+        ["a `memory-gate`", "0.500 [0.215, 0.785] (n=8)"],
     ]
     b = records_of(tmp_path / "b", 0.0, "short")
     assert (

@@ -77,7 +77,10 @@ def test_needles(cells: str, system: str) -> None:
 
 @pytest.mark.parametrize(
     "folders",
-    ["imitation grpo more rejection truncated untrained search", "ruler ruler-search"],
+    [
+        "imitation grpo more rejection truncated untrained search notes notes-nano",
+        "ruler ruler-search",
+    ],
 )
 def test_tables(folders: str) -> None:
     page = (RESULTS / "README.md").read_text(encoding="utf-8")
@@ -144,12 +147,14 @@ def test_answers() -> None:
 
 def test_the_demo_task_of_nano() -> None:
     (cell,) = CELLS["notes"]
-    smol, nano = (
-        scores(read_records(RESULTS / arm), cell, MEMORY_GATE) for arm in ("notes", "notes-nano")
+    smol, nano, bm25 = (
+        scores(read_records(RESULTS / arm), cell, system)
+        for arm, system in (("notes", MEMORY_GATE), ("notes-nano", MEMORY_GATE), ("search", "bm25"))
     )
     models = " ".join((ROOT / "docs" / "models.md").read_text(encoding="utf-8").split())
-    assert f"answers {sum(smol):.0f} right, `nano` {sum(nano):.0f}." in models
-    assert len(smol) == len(nano) == 12
+    found = f"`nano` {sum(nano):.0f}, and BM25 without a model {sum(bm25):.0f}."
+    assert f"answers {sum(smol):.0f} right, {found}" in models
+    assert len(bm25) == len(smol) == len(nano) == 12
 
 
 def test_hazards() -> None:
