@@ -12,15 +12,14 @@ from typing import Any, cast
 
 from memagent.documents import Document
 from memagent.errors import RunMismatch
-from memagent.texts import LINE_END, STOPS, words
+from memagent.texts import ITEM, LINE_END, STOPS, words
 
 MIN_SCORE = 0.5
 """At least half of a sentence's words, weighted by rarity, have to be in its quote."""
 # A stop with white space after it ends a sentence, and so does an empty line.
 _LATIN = rf"(?<![{STOPS}])[{STOPS}]++[\"'”’»)\]]*+(?=\s|\Z)"
 _END = rf"{_LATIN}|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
-_NUMBER = r"\d{1,3}(?:\.\d{1,3})*+|x{0,3}(?:ix|iv|v?i{0,3})|X{0,3}(?:IX|IV|V?I{0,3})|[A-Za-z]"
-_ITEM = rf"[ \t]*+(?:[-*+•–][ \t]++)?+(?:(?!\.)(?:{_NUMBER})\.(?=[ \t]++\S)[ \t]*+)++"
+_ITEM = rf"[ \t]*+(?:[-*+•–][ \t]++)?+(?:(?!\.)(?:{ITEM})\.(?=[ \t]++\S)[ \t]*+)++"
 """Numbers of items, and initials: they belong to what comes after them."""
 _SAID = rf"(?:\n{_ITEM}|(?!{_END})[\s\S])"
 _SENTENCE = re.compile(rf"(?:{_ITEM}{_SAID}*+|{_SAID}++)(?:{_END})?\s*+|(?:{_END})\s*+")

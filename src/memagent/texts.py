@@ -23,6 +23,8 @@ MESSAGE_CHARS = 2000
 LINE_END = r"(?>\r\n|\r|\n)(?![a-zß-öø-ÿα-ωа-я])"
 """A line that continues in lower case is wrapped text."""
 
+ITEM = r"\d{1,3}(?:\.\d{1,3})*+|x{0,3}(?:ix|iv|v?i{0,3})|X{0,3}(?:IX|IV|V?I{0,3})|[A-Za-z]"
+"""The number of an item before its full stop, which ends no sentence, or an initial; Roman ones may be empty."""
 STOPS = ".!?…।॥؟۔"  # they end a sentence if white space follows
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS

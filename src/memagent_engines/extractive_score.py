@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from memagent.texts import ITEM
 from memagent.tokens.byte_bound import ByteBound
 
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -17,6 +18,7 @@ _SENTENCE_END = re.compile(
     r"(?<![.!?…])[.!?…]++[\"'”’»)\]_]*+\s+|(?<![。！？])[。！？]++[”’」』）]*+\s*"
 )
 _OPENING = "\"'“‘«([_—- "
+_ITEM = re.compile(rf"[-*+•–(]?\s*(?:{ITEM})")
 _SHORTENED = (
     "mr mrs ms dr st prof rev gen col capt lt sgt jr sr mme mlle messrs vs etc no vol fig cf"
 )
@@ -50,6 +52,8 @@ def _ends_sentence(paragraph: str, end: re.Match[str]) -> bool:
         return False
     if paragraph[end.start()] != ".":
         return True
+    if _ITEM.fullmatch(paragraph, 0, end.start()):
+        return False
     before = paragraph[max(0, end.start() - 12) : end.start()].rpartition(" ")[2].lstrip(_OPENING)
     return not (len(before) == 1 and before.isalpha()) and before.lower() not in _ABBREVIATIONS
 

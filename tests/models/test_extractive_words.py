@@ -15,6 +15,10 @@ from memagent_engines.extractive_score import clip, sentences, stem
         ("hard\nwrapped\n  line\n\nnext", ["hard wrapped line", "next"]),
         ("他来了。她走了！", ["他来了。", "她走了！"]),
         ("", []),
+        (
+            "1. He left.\n\nIV. She slept. 5.\n\n- 2. Eat",
+            ["1. He left.", "IV. She slept.", "5.", "- 2. Eat"],
+        ),
         (" \n \n ", []),
     ],
 )
