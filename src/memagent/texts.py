@@ -24,7 +24,7 @@ LINE_END = r"(?>\r\n|\r|\n)(?![a-zß-öø-ÿα-ωа-я])"
 """A line that continues in lower case is wrapped text."""
 
 ITEM = r"\d{1,3}(?:\.\d{1,3})*+|x{0,3}(?:ix|iv|v?i{0,3})|X{0,3}(?:IX|IV|V?I{0,3})|[A-Za-z]"
-"""The number of an item before its full stop, which ends no sentence, or an initial; Roman ones may be empty."""
+"""An item's number or an initial: the full stop after it ends no sentence. May match nothing."""
 STOPS = ".!?…।॥؟۔"  # they end a sentence if white space follows
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS

@@ -257,10 +257,8 @@ def _readme(
     if plays:
         parts.append(_playing(settings, window, served=native or rank is not None))
     elif prompts:
-        usual, agent = (
-            ReadingSettings().model_dump(),
-            agent | ({"window": window} if window else {}),
-        )
+        usual = ReadingSettings().model_dump()
+        agent |= {"window": window} if window else {}
         given = [
             f"--{name.replace('_', '-')} {agent[name]}"
             for name in OPTIONS

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 from memagent.documents.base import PIECE_CHARS
 from memagent.documents.converters import Passage
-from memagent.documents.converters.numbering import show_number
+from memagent.documents.converters.numbering import number_of, show_number
 from memagent.errors import BinaryDocument
 
 MAX_MARKUP = 8_000_000
@@ -80,9 +80,8 @@ class _Reader(HTMLParser):
         self._raised = False  # a superscript begins
         self._lists: list[_List] = []
         self._listed = Counter[str]()  # tags of these
-        self._numbers: list[
-            tuple[int, str]
-        ] = []  # depths and numbers of items whose text comes next
+        self._numbers: list[tuple[int, str]] = []
+        """Of items whose text comes next, with the depth of their lists."""
         self._line: list[str] = []
         self._said = False  # the line, or its last cell, has text
         self._ended = False  # its block has ended, but a cell may follow
@@ -169,7 +168,7 @@ class _Reader(HTMLParser):
         return end + 3
 
     def _begin_list(self, tag: str, given: dict[str, str | None]) -> None:
-        start, backwards = _number(given.get("start")), "reversed" in given
+        start, backwards = number_of(given.get("start")), "reversed" in given
         # Backwards, it begins with the number of its items, which aren't read yet.
         numbered = tag == "ol" and not self._open["nav"] and (start is not None or not backwards)
         kind = _format(given, "decimal" if numbered else None)
@@ -184,7 +183,7 @@ class _Reader(HTMLParser):
                 return
 
     def _begin_item(self, given: dict[str, str | None]) -> None:
-        one, value = self._lists[-1], _number(given.get("value"))
+        one, value = self._lists[-1], number_of(given.get("value"))
         one.next = one.next if value is None else value
         self._drop_numbers()
         if (kind := _format(given, one.format)) is not None:
@@ -192,7 +191,7 @@ class _Reader(HTMLParser):
         one.next += one.step
 
     def _drop_numbers(self) -> None:
-        """Of items of this list, or of lists in it, that had no text."""
+        """Forgets the numbers of items of this list, and of lists in it, that had no text."""
         while self._numbers and self._numbers[-1][0] >= len(self._lists):
             self._numbers.pop()
 
@@ -226,7 +225,7 @@ class _Reader(HTMLParser):
 
 
 def _format(given: dict[str, str | None], usual: str | None) -> str | None:
-    """That of the numbers of a list or item with these attributes."""
+    """The format of the numbers of a list or item with these attributes."""
     styled = _LIST_STYLE.search(given.get("style") or "")
     words = [given.get("type") or "", *(styled[1].lower().split() if styled else ())]
     return next((_FORMATS[word] for word in reversed(words) if word in _FORMATS), usual)
@@ -235,11 +234,6 @@ def _format(given: dict[str, str | None], usual: str | None) -> str | None:
 def _is_note(link: dict[str, str | None]) -> bool:
     """Whether a link is a note's number, which books raise by their style."""
     return "noteref" in f"{link.get('epub:type')} {link.get('role')}"
-
-
-def _number(text: str | None) -> int | None:
-    found = re.match(r"\s*([-+]?\d{1,9})", text or "")
-    return int(found[1]) if found else None
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:

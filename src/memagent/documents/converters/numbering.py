@@ -12,14 +12,14 @@ _ROMAN = (
 )
 _LEVELS = range(9)
 MOST_BASES = 20
-"""Styles that are based on one another; some files say circles."""
+"""Longest chain of styles that are based on one another: some files have circles."""
 MOST_CHARS = 100
-"""Of a number: a long one would make a small file a large text."""
+"""Longest number: without a limit, a small file could become a huge text."""
 _SPACES = {"nothing": "", "space": " ", "tab": " "}
 
 
 def show_number(number: int, kind: str) -> str:
-    """A number in a format of Word's (`lowerRoman`), or in HTML's letters (`lowerAlpha`); in digits if it has no other.
+    """Formats a number as Word does (`lowerRoman`), or in HTML's letters (`lowerAlpha`); unknown kinds give digits.
 
     Word counts a to z, aa, bb; HTML a to z, aa, ab.
     """
@@ -85,7 +85,7 @@ class WordLists:
         self.begin()
 
     def begin(self) -> None:
-        """Counts from the start: headers and notes have numbers of their own."""
+        """Starts a part: headers, text and notes are counted separately."""
         self._counts = defaultdict[str, dict[int, int]](dict)
         """By `abstractNum` and level."""
         self._begun = set[tuple[str, int]]()
@@ -115,7 +115,7 @@ class WordLists:
             self._lists[element.get(f"{w}numId", "")] = _List(counter, levels, starts)
 
     def count(self, paragraph: Element, w: str, *, empty: bool) -> str:
-        """What stands before the text of this paragraph, the next one of the part: `2.1 `, mostly nothing."""
+        """Counts the next paragraph of a part; returns what Word shows before its text, such as `2.1 `, or nothing."""
         joined, self._joined = self._joined, False
         properties = paragraph.find(f"{w}pPr")
         if properties is None:
@@ -234,7 +234,7 @@ def value_of(parent: Element, tag: str, w: str) -> str | None:
 
 
 def is_on(value: str | None) -> bool:
-    """What an attribute means that says whether something is the case."""
+    """Whether an on/off attribute is on, as it is without a value."""
     return value not in ("0", "false", "off")
 
 
