@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers.cache_utils import DynamicLayer
+from torch.nn.utils.rnn import pad_sequence
+from transformers.cache_utils import Cache, DynamicLayer
 
 ROOM = 64
 """Tokens that a buffer has room for beyond those that fill it."""
@@ -43,6 +45,20 @@ class RoomyLayer(DynamicLayer):
         """Keeps the rows with these indices, in their order."""
         super().batch_select_indices(indices)
         self._buffers = None
+
+
+def gather(places: Sequence[tuple[Cache, int]]) -> Cache:
+    """A cache of B rows, each the row with this index of a cache; shorter ones end in zeros."""
+    gathered = Cache(layer_class_to_replicate=RoomyLayer)
+    for at in range(len(places[0][0])):
+        layers: list[Any] = [(cache.layers[at], row) for cache, row in places]
+        pairs = [(layer.keys[row], layer.values[row]) for layer, row in layers]
+        keys, values = (
+            pad_sequence([row.transpose(0, 1) for row in rows], True).transpose(1, 2)
+            for rows in zip(*pairs, strict=True)
+        )
+        gathered.update(keys, values, at)
+    return gathered
 
 
 def _enlarge(old: torch.Tensor | None, new: torch.Tensor, room: int) -> torch.Tensor:

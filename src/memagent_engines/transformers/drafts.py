@@ -15,7 +15,7 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from memagent_engines.transformers.batching import Request
-from memagent_engines.transformers.cache import RoomyLayer
+from memagent_engines.transformers.cache import RoomyLayer, gather
 from memagent_engines.transformers.drawing import draw, padded, uniform
 
 NGRAMS = (6, 5, 4, 3, 2)
@@ -25,6 +25,9 @@ WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 PASS = 16
 """Cost of a pass over several ids, in passes over one: measured with a model of 135M weights on
 two CPU cores; GPUs have more headroom."""
+READ = 4096
+"""Maximum ids per pass over several prompts: larger tensors get fresh pages from the system at every operation. In
+bfloat16 on a CPU, 16 prompts of 300 to 900 ids took 20% to 27% less time than in one pass, of 600 to 750 5% to 16%."""
 LOGITS = 2**24
 """Maximum logits per pass (64 MiB)."""
 MEMORY = 0.8
@@ -131,15 +134,14 @@ def draw_replies(
 ) -> list[tuple[list[int], list[float]]]:
     """Draws B replies with one sampling from a model in eval mode that `draws`; returns their ids and log-probs.
 
-    A prompt shared by several requests is processed once, and rows leave the batch at their end. If `drafting`, each
+    A prompt shared by several requests is read once, and rows leave the batch at their end. If `drafting`, each
     further pass covers the last id of a row and its draft. Wrong draft ids are cut from the cache, or masked if they
     were right for another row.
     """
     rows = [_Row(request) for request in batch]
     forward: Any = model
-    cache, device = Cache(layer_class_to_replicate=RoomyLayer), model.device
-    vocabulary = model.config.get_text_config().vocab_size
-    mask_BS = _read_prompts(model, cache, [row.text for row in rows], pad)
+    vocabulary, device = model.config.get_text_config().vocab_size, model.device
+    cache, mask_BS = _read_prompts(model, [row.text for row in rows], pad)
     width, going, fed = 1, rows, [[ord(row.text[-1])] for row in rows]
     while True:
         ids_BW = torch.tensor([[*ids, *[pad] * (width - len(ids))] for ids in fed], device=device)
@@ -182,25 +184,32 @@ def draw_replies(
 
 
 def _read_prompts(
-    model: PreTrainedModel, cache: Cache, prompts: Sequence[str], pad: int
-) -> torch.Tensor:
-    """Fills the cache with all ids of B prompts but the last; returns their `(B, S)` mask.
+    model: PreTrainedModel, prompts: Sequence[str], pad: int
+) -> tuple[Cache, torch.Tensor]:
+    """A cache with all ids of B prompts but the last, and its `(B, S)` mask.
 
-    Padding comes last, where causal attention never looks, so the pass needs no mask: in bfloat16 on a CPU, attention
-    without one takes less than half the time. Only the passes after it must hide the padding. The last ids are fed
-    later, because prompts end at different places and only the next id's logits are wanted.
+    Prompts of similar length share a pass. Padding comes last, where causal attention never looks, so these passes need
+    no mask: in bfloat16 on a CPU, attention without one takes less than half the time. Only the passes after them must
+    hide the padding. The last ids are fed later, because prompts end at different places and only the next id's logits
+    are wanted.
     """
     forward: Any = model
-    alone = list(dict.fromkeys(prompts))
-    read = padded([[*map(ord, prompt[:-1])] for prompt in alone], pad, model.device, "right")
-    ids_PS, mask_PS = read["input_ids"], read["attention_mask"]
-    at_B = torch.tensor([alone.index(prompt) for prompt in prompts], device=model.device)
-    if ids_PS.shape[1]:
+    waiting = sorted(dict.fromkeys(prompts), key=len)
+    places = dict[str, tuple[Cache, int]]()
+    while waiting:
+        count = max(READ // len(waiting[-1]), 1)
+        waiting, part = waiting[:-count], waiting[-count:]
+        cache = Cache(layer_class_to_replicate=RoomyLayer)
+        # Of a prompt of one id nothing is left: it gets a masked one, so that every cache has all layers.
+        ids = [[*map(ord, prompt[:-1] or chr(pad))] for prompt in part]
+        ids_PS = padded(ids, pad, model.device, "right")["input_ids"]
         with torch.no_grad():
             forward(input_ids=ids_PS, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        if len(alone) < len(prompts):
-            cache.batch_select_indices(at_B)
-    return mask_PS[at_B]
+        places |= {prompt: (cache, row) for row, prompt in enumerate(part)}
+    cache = gather([places[prompt] for prompt in prompts])
+    lengths_B1 = torch.tensor([[len(prompt) - 1] for prompt in prompts], device=model.device)
+    mask_BS = torch.arange(cache.get_seq_length(), device=model.device) < lengths_B1
+    return cache, mask_BS.long()
 
 
 def _draft(rows: Sequence[_Row], most: int) -> int:

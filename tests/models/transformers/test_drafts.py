@@ -168,6 +168,23 @@ def test_a_prompt_that_several_have_is_read_once(monkeypatch: pytest.MonkeyPatch
         assert row.logprobs == pytest.approx(other.logprobs, abs=1e-4)
 
 
+def test_prompts_are_read_in_passes_of_similar_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sampling = policy(), Sampling(temperature=1.0, top_p=1.0)
+    prompts = [[7] * 40, [9, 8, 7], [4], [5] * 20, [9, 8, 7], [6] * 21]
+    plain = undrafted(model, prompts, [12] * 6, monkeypatch, sampling)
+    monkeypatch.setattr(drafts, "READ", 50)
+    read: list[tuple[int, ...]] = []
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: read.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    replies = reply(model, prompts, [12] * 6, sampling)
+    assert read[:3] == [(1, 39), (2, 20), (2, 2)]
+    assert read[3][0] == 6
+    assert [row.ids for row in replies] == [row.ids for row in plain]
+    for row, other in zip(plain, replies, strict=True):
+        assert row.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
 def test_half_precision_is_not_drafted_but_replies_still_leave_the_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
