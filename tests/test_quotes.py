@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from tests.documents import made
+from tests.formats import made
 from tests.growth import growth
 
 from memagent import MemoryAgent, Result, ScriptedModel, open_document

@@ -1,7 +1,5 @@
 """Output that is there as a whole or not at all."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 from collections.abc import Generator

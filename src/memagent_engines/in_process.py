@@ -1,7 +1,5 @@
 """What models in an engine in this process share: calls, ids, adapters, new weights."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """Low-rank adapters as peft writes them: their settings."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

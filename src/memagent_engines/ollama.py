@@ -4,8 +4,6 @@ Checked against Ollama's source of August 2026 (`api/types.go`, `server/routes.g
 `llm/llama_server.go`), not against a running server.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast

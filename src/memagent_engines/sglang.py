@@ -4,8 +4,6 @@ For when a part of SGLang fails, it kills the process that holds it, with all ch
 for signals, and replaces the handlers of logging. Checked with SGLang 0.5.23 on a CPU.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import multiprocessing

@@ -3,8 +3,6 @@
 Checked with vLLM 0.32 on a CPU.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The folders with the files that a client may ask about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

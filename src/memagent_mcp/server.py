@@ -1,7 +1,5 @@
 """The tools of the server: ask a document, summarise it, extract rows, read more of it, list the runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial

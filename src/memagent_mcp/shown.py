@@ -1,7 +1,5 @@
 """What tools return: of bounded size, with what is needed to read on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any, Literal

@@ -6,8 +6,6 @@ from memagent_serve import Settings, make_app
 app = make_app(open_model("vllm:Qwen/Qwen3-4B"), Settings(keys=("...",)))   # an ASGI application
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """The ASGI application: routes, errors, and what is opened and closed with it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator

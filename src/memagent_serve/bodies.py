@@ -1,7 +1,5 @@
 """Request bodies: read within a size and a time, and unpacked to look inside."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The form of `/v1/chat/completions`."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

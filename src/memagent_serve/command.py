@@ -1,7 +1,5 @@
 """`memagent serve`: the endpoint as a command."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What all routes share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What differs between chat completions and responses: how requests are read, and answers written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Who may ask, and how many at once: in front of everything but `/health`."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 

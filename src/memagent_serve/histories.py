@@ -1,7 +1,5 @@
 """Long histories, kept within the window by a `SummaryBuffer` that remembers what it summarised."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -12,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from memagent import ChatRequest, Completion, Sampling, SummaryBuffer, Usage
+from memagent import Sampling, SummaryBuffer, Usage
 from memagent.errors import CompactionFailed, ConfigError, ContextOverflow
-from memagent.models import ChatModel, Wrapper
+from memagent.models import ChatModel, Limits, UsageLimit
 from memagent.prompts.session import SessionPrompts
 from memagent.threads import in_background
 from memagent_serve.states import States
@@ -41,20 +39,6 @@ class Shortened:
     """By this request."""
     state: Mapping[str, Any]
     """With which a history continues that begins with these messages."""
-
-
-class Spending(Wrapper):
-    """Adds up what calls cost."""
-
-    def __init__(self, inner: ChatModel) -> None:
-        super().__init__(inner)
-        self.usage = Usage()
-
-    async def complete(self, request: ChatRequest) -> Completion:
-        """Passes the request on."""
-        completion = await self.inner.complete(request)
-        self.usage += completion.usage
-        return completion
 
 
 class Histories:
@@ -101,13 +85,13 @@ class Histories:
             MemagentError: what `SummaryBuffer.feed` raises.
         """
         digests = await asyncio.to_thread(self._digests, given, owner)
-        model = Spending(self._model)
+        model = UsageLimit(self._model, Limits())
 
         async def feed(buffer: SummaryBuffer) -> list[Any]:
             try:
                 return await buffer.feed(messages, tools=tools)
             except BaseException:
-                if model.usage.calls:  # a request that is dropped or fails has paid for summaries
+                if model.spent.calls:  # a request that is dropped or fails has paid for summaries
                     with suppress(ConfigError):  # of a second buffer, which took nothing
                         await self._keep_fed(buffer, digests)
                 raise
@@ -145,12 +129,12 @@ class Histories:
                 await in_background(buffer.compact(force=True))  # on the loop on which it was fed
             return await buffer.feed(messages, tools=tools)  # once more, so that its state knows
 
-        return await self._use(feed, Spending(self._model), window, window, state)
+        return await self._use(feed, UsageLimit(self._model, Limits()), window, window, state)
 
     async def _use(
         self,
         feed: Callable[[SummaryBuffer], Awaitable[list[Any]]],
-        model: Spending,
+        model: UsageLimit,
         context: int,
         window: int,
         state: Mapping[str, Any] | None,
@@ -203,8 +187,8 @@ class Histories:
         return digests
 
 
-def _shortened(sent: list[Any], buffer: SummaryBuffer, model: Spending) -> Shortened:
+def _shortened(sent: list[Any], buffer: SummaryBuffer, model: UsageLimit) -> Shortened:
     state = buffer.state()
     results = [result for turn in state["context"]["turns"] for result in turn["results"] if result]
     clipped = sum(result["handle"] is not None and not result["fixed"] for result in results)
-    return Shortened(sent, buffer.summaries, clipped, model.usage, state)
+    return Shortened(sent, buffer.summaries, clipped, model.spent, state)

@@ -1,7 +1,5 @@
 """Items of responses: as messages and back, and a conversation packed into one item."""
 
-from __future__ import annotations
-
 import base64
 import json
 import uuid

@@ -1,7 +1,5 @@
 """Answers of a model that takes no bytes: one in this process, or Ollama's."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the endpoint says about itself (`/openapi.json`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import memagent

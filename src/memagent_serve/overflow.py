@@ -1,7 +1,5 @@
 """What becomes of a request that exceeds the window: readings, notes and summaries."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

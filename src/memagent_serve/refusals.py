@@ -1,7 +1,5 @@
 """Errors as OpenAI's clients read them, and memagent's errors in that form."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar

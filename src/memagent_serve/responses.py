@@ -1,7 +1,5 @@
 """The form of `/v1/responses`, and `/v1/responses/compact`."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid

@@ -1,7 +1,5 @@
 """A route of either form: what fits passes as bytes, the rest is read or summarised first."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """The endpoint on a socket: uvicorn, with a time for request heads."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

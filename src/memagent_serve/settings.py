@@ -1,7 +1,5 @@
 """What an endpoint is started with."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address

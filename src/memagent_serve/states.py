@@ -1,7 +1,5 @@
 """The states of shortened histories, kept in a file so that an endpoint that was restarted continues them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

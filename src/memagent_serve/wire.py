@@ -1,7 +1,5 @@
 """Responses that take long: given up when the client leaves, and kept alive while there is nothing to say."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """What is trained: an async function of a model and a sample, such as the memory agent or your own."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Converts our settings to TRL's arguments."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

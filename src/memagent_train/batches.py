@@ -2,8 +2,6 @@
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

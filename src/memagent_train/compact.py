@@ -8,8 +8,6 @@ of JSON. Here a tool is its signature, a call one line, and a result a line that
     -> Row 3, column 4 holds 17. the user
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 
 # ruff: noqa: N803  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

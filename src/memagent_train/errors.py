@@ -12,8 +12,6 @@ MemagentError
     └── CheckpointMismatch    the folder holds a run with other settings; a StoreError too
 """
 
-from __future__ import annotations
-
 from memagent.errors import ConfigError, MemagentError, StoreError
 
 

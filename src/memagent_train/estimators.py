@@ -9,8 +9,6 @@ importance sampling (Ionides 2008; for rollout engines Yao et al. 2025, fengyao.
 
 # ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The figures logged for a step's rollouts, and the errors for a batch of which nothing is left."""
 
-from __future__ import annotations
-
 import logging
 import statistics
 from collections import Counter, defaultdict

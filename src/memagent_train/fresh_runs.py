@@ -1,7 +1,5 @@
 """The runs of rollouts: kept for `memagent show`, or only while they take."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 

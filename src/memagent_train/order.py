@@ -1,7 +1,5 @@
 """Which samples a step rolls out: a function of the seed and the step, so that a resumed run continues in order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

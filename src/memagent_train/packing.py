@@ -3,8 +3,6 @@
 A token attends to those of its own row only, by a mask of U x U that transformers' models take as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What trainers of TRL do besides training, switched off."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

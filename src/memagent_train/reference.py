@@ -1,7 +1,5 @@
 """The reference of the KL term: the policy at the start of training."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, cast
 

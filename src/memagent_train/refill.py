@@ -1,7 +1,5 @@
 """Dynamic sampling: groups without a signal are dropped, and others rolled out instead (DAPO, arXiv 2503.14476)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

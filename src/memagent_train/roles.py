@@ -1,7 +1,5 @@
 """Names for the roles that one policy plays in a rollout, and which of them are trained."""
 
-from __future__ import annotations
-
 from contextvars import ContextVar
 from dataclasses import dataclass
 

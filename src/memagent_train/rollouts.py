@@ -1,7 +1,5 @@
 """The data of training: rollouts of samples, and their rows of token ids."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Log-probabilities of rows' responses, without the work for prompts, padding, or what rows share."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The tool agent as what is trained: each rollout plays one game."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import replace

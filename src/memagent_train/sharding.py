@@ -1,7 +1,5 @@
 """Gradients of several passes: when processes exchange them, and in which precision."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace

@@ -6,8 +6,6 @@ TRL's loss, optimizer, distribution and checkpoints are used unchanged; their in
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast

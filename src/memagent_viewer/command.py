@@ -1,7 +1,5 @@
 """What `memagent show` does with `--html` and `--live`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a text differs from the one before: operations that rebuild it, and that a reader can be shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 

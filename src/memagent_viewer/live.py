@@ -1,7 +1,5 @@
 """Serves the page of a run to this machine only, up to date while it is running."""
 
-from __future__ import annotations
-
 import secrets
 import sys
 import threading

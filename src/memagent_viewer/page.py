@@ -4,8 +4,6 @@ Texts of documents, tools and models stand in it only as compressed data, and it
 runs that script and no other.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

@@ -1,7 +1,5 @@
 """A run that reads a document, as data for the page: where chunks are from, and how each one changed the memories."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A tool session as data for the page: messages, steps with their calls, and what each compaction took away."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any

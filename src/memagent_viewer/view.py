@@ -1,7 +1,5 @@
 """A stored run as data for the page, brought up to date as often as wanted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

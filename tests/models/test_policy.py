@@ -108,11 +108,11 @@ def test_a_folder_without_the_file_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("window = 0", ("window = 0",)),
-        ("window = 'large'", ("window = 'large'",)),
-        ("widnow = 9", ("widnow = 9", "known keys", "chunk_tokens")),
-        ("gate = 'ajar'", ("gate = 'ajar'",)),
-        ("[sampling]\ntemperature = nan", ("sampling.temperature = nan",)),
+        ("window = 0", ("window must be greater than 0, got 0",)),
+        ("window = 'large'", ("window must be a valid integer, got 'large'",)),
+        ("widnow = 9", ("no setting 'widnow'; did you mean 'window'?",)),
+        ("gate = 'ajar'", ("gate must be 'off', 'update', ", "got 'ajar'")),
+        ("[sampling]\ntemperature = nan", ("sampling.temperature must be ", "got nan")),
         ("window =", ("cannot be read",)),
         ("window = '\xff'", ("cannot be read",)),
         ("prompts = 3", ("prompts = 3",)),

@@ -302,8 +302,8 @@ def expected_chars(document: Document) -> int | None:
     """
     if document.path is None or document.size is None:
         return None
-    from memagent.documents.converters import FILES, TEXTS, suffix_of
     from memagent.documents.formats import PDF
+    from memagent_formats import FILES, TEXTS, suffix_of
 
     size, path = document.size, Path(document.path)
     try:

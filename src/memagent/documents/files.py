@@ -13,11 +13,11 @@ from glob import iglob
 from pathlib import Path
 from typing import cast
 
-from memagent.documents.converters import Passage, convert_file, convert_text
 from memagent.documents.filters import text_of
 from memagent.documents.streams import IterableSource, blocks
 from memagent.errors import BinaryDocument, DocumentNotFound, EmptyDocument, MemagentError
 from memagent.texts import expand, name_error
+from memagent_formats import Passage, convert_file, convert_text
 
 KEPT = 2**23
 """Characters whose lines can be told apart: readers work on what was read before, but not long before. A chunk for a

@@ -160,10 +160,9 @@ class RowLoop(MemoryLoop):
         """Puts the rows that the run doesn't have among the effects to commit, and returns them."""
         fresh, log = list[WrittenRow](), self._log
         for row in rows:
-            # Fields of dicts may be in any order; earlier versions stored the line as it is.
+            # Fields of dicts may be in any order.
             seen = _name_seen(json.dumps(json.loads(row.line), sort_keys=True))
-            effects = map(partial(log.store.effect, log.run_id), (seen, _name_seen(row.line)))
-            if seen in also or any(effects):
+            if seen in also or log.store.effect(log.run_id, seen):
                 continue
             number = was.rows + len(fresh)
             also[seen] = {"row": number}

@@ -159,8 +159,8 @@ class UsageLimit(Metered):
         super().__init__(inner)
         self.limits = limits
         self._lock = threading.Lock()
-        self._spent = spent or Usage()
-        spent = self._spent
+        self.spent = spent = spent or Usage()
+        """So far, with what was spent before."""
         # Whatever became of a call, it counts when the run is resumed.
         self._calls = spent.calls + spent.retries + spent.discarded + spent.repeated
         self._started: float | None = None
@@ -172,13 +172,13 @@ class UsageLimit(Metered):
             self._calls += 1
         completion = await super().complete(request)
         with self._lock:
-            self._spent += completion.usage
+            self.spent += completion.usage
         return completion
 
     def _check(self) -> None:
         now = time.monotonic()
         self._started = now if self._started is None else self._started
-        limits, spent = self.limits, self._spent
+        limits, spent = self.limits, self.spent
         tokens = spent.prompt_tokens + spent.completion_tokens + spent.retry_tokens
         for name, used, limit in (
             ("calls", self._calls, limits.calls),

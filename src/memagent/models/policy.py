@@ -10,6 +10,7 @@ from memagent.chunking import Cuts
 from memagent.errors import ConfigError
 from memagent.messages import Leaf, Sampling
 from memagent.prompts import Gate, PromptSet
+from memagent.texts import describe_problem
 
 Degenerate = Literal["retry", "keep", "take"]
 FILE = "memagent.toml"
@@ -70,11 +71,8 @@ class Policy(ReadingSettings):
         try:
             return cls.model_validate(fields)
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
-            known = ", ".join(cls.model_fields)
             raise ConfigError(
-                f"{str(file)!r}, {key} = {first.get('input')!r}: {first['msg']} (known keys: {known})"
+                f"{str(file)!r}: {describe_problem(error, cls.model_fields)}"
             ) from error
 
     def reading(self, window: int | None = None) -> dict[str, Any]:

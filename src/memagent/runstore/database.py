@@ -25,7 +25,6 @@ class Database:
     """
 
     def __init__(self, path: Path | None, *, durable: bool) -> None:
-        self.path = path
         self._where = f"the run store {str(path)!r}" if path else "the temporary run store"
         self._mutex = threading.RLock()
         self._pid = os.getpid()

@@ -153,8 +153,6 @@ class ToolPlan(Plan):
         """See `Plan.binding`."""
         # What a resumed run may have more of; the window is in the budget.
         free = {"working_context", "max_summaries", "max_steps"}
-        if self.settings.reply_tokens is None:  # runs of earlier versions have no such entry
-            free.add("reply_tokens")
         return {
             "questions": [self.task],
             "model": self.model.name,

@@ -79,7 +79,12 @@ class ChatTemplate:
                 **self.special_tokens,
             )
         except Exception as error:  # a template is code, which may raise anything
-            raise TokenizerError(explain_refusal(messages, tools, error)) from error
+            roles = [message.role for message in messages]
+            plain = not tools and not any(m.role == "tool" or m.tool_calls for m in messages)
+            remedy = "use a prompt set whose roles the model supports" if plain else TEXT_PROTOCOL
+            raise TokenizerError(
+                f"the chat template cannot render messages of the roles {roles!r}: {error}; {remedy}"
+            ) from error
 
 
 def to_template(message: Message) -> dict[str, Any]:
@@ -93,16 +98,6 @@ def to_template(message: Message) -> dict[str, Any]:
     if message.tool_call_id is not None:
         fields["tool_call_id"] = message.tool_call_id
     return fields
-
-
-def explain_refusal(
-    messages: Sequence[Message], tools: Sequence[ToolSpec], error: Exception
-) -> str:
-    """The error message for a template that can't render messages."""
-    roles = [message.role for message in messages]
-    plain = not tools and not any(m.role == "tool" or m.tool_calls for m in messages)
-    remedy = "use a prompt set whose roles the model supports" if plain else TEXT_PROTOCOL
-    return f"the chat template cannot render messages of the roles {roles!r}: {error}; {remedy}"
 
 
 def unseen(tools: Sequence[ToolSpec]) -> str:

@@ -1,7 +1,5 @@
 """A cache of keys and values that grows in place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

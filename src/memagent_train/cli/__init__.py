@@ -1,7 +1,5 @@
 """The `memagent-train` command: `main` runs it. Exit codes are memagent's (`memagent.cli.exits`)."""
 
-from __future__ import annotations
-
 from memagent.cli import launch
 
 __all__ = ["main"]

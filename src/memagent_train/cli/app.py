@@ -1,7 +1,5 @@
 """All commands in one app."""
 
-from __future__ import annotations
-
 import warnings
 
 from memagent.cli.session import make_app

@@ -1,7 +1,5 @@
 """`memagent-train export`: a policy to serve elsewhere, trajectories for other trainers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

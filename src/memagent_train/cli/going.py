@@ -1,7 +1,5 @@
 """What the training commands share: how they end, and how to resume them."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

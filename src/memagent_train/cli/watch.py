@@ -1,7 +1,5 @@
 """Shows the progress of a training, on a terminal or as lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import IO, Any
 

@@ -1,7 +1,5 @@
 """All keys of a settings class, and suggestions for mistyped ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, get_args
 

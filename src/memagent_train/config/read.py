@@ -1,7 +1,5 @@
 """Settings from a TOML file and `--set key=value`, validated; every error names its file, key and value."""
 
-from __future__ import annotations
-
 import json
 import math
 import tomllib

@@ -1,7 +1,5 @@
 """The general sections of a training's settings: model, adapter, evaluation, logs, resources."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

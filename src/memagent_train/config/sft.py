@@ -1,7 +1,5 @@
 """All settings of a warm start on traces, as in one TOML file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self

@@ -1,7 +1,5 @@
 """Reads TOML with clear errors."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """All settings of a training by reinforcement learning, as in one TOML file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, get_args

@@ -1,7 +1,5 @@
 """Reads a document, a question and its answers from a row of a user's table."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

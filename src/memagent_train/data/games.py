@@ -1,7 +1,5 @@
 """Tool games as samples: each names its game, and deals it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import Any, cast

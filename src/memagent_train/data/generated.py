@@ -1,7 +1,5 @@
 """Tasks that generate their samples: RULER's, the tracking tasks, and user-defined ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 

@@ -1,7 +1,5 @@
 """JSON lines of any size: only the offsets of lines are kept in memory."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Which questions a model can answer without the document: reads the file that `no_context.py` writes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How many samples an epoch has from each source, and the order of sources."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from random import Random

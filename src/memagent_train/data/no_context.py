@@ -1,7 +1,5 @@
 """Finds questions that a model answers without reading: they would reward a policy for prior knowledge."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """HotpotQA's and SQuAD's questions, their paragraphs hidden among others at new places for every sample and round."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Mapping

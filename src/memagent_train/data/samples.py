@@ -1,7 +1,5 @@
 """A sample of training data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The section `[data]` of a training run: the samples, and the sources' shares."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Where samples come from: the protocol of a source, and what all kinds share."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

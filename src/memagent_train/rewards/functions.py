@@ -1,7 +1,5 @@
 """A user's reward function, given as `module:function`; async ones are awaited here."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Step rewards for a memory agent's gate: keep the memory exactly if a chunk adds nothing."""
 
-from __future__ import annotations
-
 from memagent.tasks import Sample
 from memagent_train.rollouts import Rollout
 

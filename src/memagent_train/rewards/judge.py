@@ -1,7 +1,5 @@
 """A model as the judge of answers."""
 
-from __future__ import annotations
-
 import asyncio
 
 from memagent.errors import ConfigError

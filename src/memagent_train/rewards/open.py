@@ -1,7 +1,5 @@
 """The verifier of rollouts: assigns each its reward, or the reason why it has none."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A user's function in separate processes, where it can't block the rollouts, exceed its time, or crash them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Rewards that are scores: the benchmarks', by name, and Eq. 7 with a cap."""
 
-from __future__ import annotations
-
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample
 from memagent.texts import nearest

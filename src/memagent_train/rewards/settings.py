@@ -1,7 +1,5 @@
 """The section `[reward]` of a training run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

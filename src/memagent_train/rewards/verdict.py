@@ -1,7 +1,5 @@
 """The verdict of a reward on one answer, and how a user function's return value is read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

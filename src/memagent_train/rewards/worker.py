@@ -1,7 +1,5 @@
 """The code that runs in a process of the reward pool. It imports the user's function, and nothing heavy itself."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 

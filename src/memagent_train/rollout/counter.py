@@ -1,7 +1,5 @@
 """Counts what a rollout model sends: texts with its tokenizer, prompts exactly as sent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from memagent.messages import Message, ToolSpec

@@ -1,7 +1,5 @@
 """vLLM's and SGLang's engines in this process as a sampler, with weights loaded from a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

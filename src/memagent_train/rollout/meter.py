@@ -1,7 +1,5 @@
 """An engine's utilisation: idle share, tokens per second, conversations in flight."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Generator

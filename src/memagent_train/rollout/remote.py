@@ -1,7 +1,5 @@
 """Samplers with weights of their own. Nothing here imports torch."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

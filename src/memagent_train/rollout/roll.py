@@ -1,7 +1,5 @@
 """`roll`: many rollouts on one event loop, and their rewards."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

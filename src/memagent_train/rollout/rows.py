@@ -1,7 +1,5 @@
 """Turns the calls of one rollout into rows of ids to train on."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 

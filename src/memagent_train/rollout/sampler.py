@@ -1,7 +1,5 @@
 """Draws tokens from the policy: the protocol that all engines follow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Servers as a sampler: token ids in, token ids out, and weights loaded from a folder."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The requests that servers of each kind take: ids in, ids and log-probabilities out, new weights and adapters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Settings of rollouts."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator

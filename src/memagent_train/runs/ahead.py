@@ -1,7 +1,5 @@
 """Rollouts of the next step, made by a server while the current step trains."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -4,8 +4,6 @@
 are noticed too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

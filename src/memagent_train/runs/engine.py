@@ -1,7 +1,5 @@
 """The engine of a run, as named in the settings, and its weights."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -7,8 +7,6 @@ Fragmentation, buffers of collectives, and the runtime (1 to 3 GiB) are not incl
 taken off.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """`evaluate`: answers held-out or training samples with a policy, outside a training."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections import defaultdict

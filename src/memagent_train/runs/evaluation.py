@@ -1,7 +1,5 @@
 """Evaluates a policy on held-out samples: means by length, with 95% intervals."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`export`: writes a trained policy and its trajectories for other programs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass

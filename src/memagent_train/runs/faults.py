@@ -1,7 +1,5 @@
 """Translates errors of torch and the file system to ours."""
 
-from __future__ import annotations
-
 import errno
 import re
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """The folder of a run: its settings, checkpoints and logs, held by one training at a time."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Collection, Generator, Mapping

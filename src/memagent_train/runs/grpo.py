@@ -1,7 +1,5 @@
 """`train`: a whole training by reinforcement learning, or the rest of one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Evaluations during a training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

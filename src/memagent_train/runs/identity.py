@@ -1,7 +1,5 @@
 """What a run learns from besides settings and data: own code, the chat template, and its first weights."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names of rollouts and their groups."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection

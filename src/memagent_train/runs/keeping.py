@@ -1,7 +1,5 @@
 """What a running training saves: metrics of each step, and complete checkpoints."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """`metrics.jsonl`: a line of figures per step."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 `{group_id, rollout_id, traj_idx, prompt_ids, response_ids, loss_mask, spans, logprobs, reward, is_final, overlong}`
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

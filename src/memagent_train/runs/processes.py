@@ -1,7 +1,5 @@
 """The processes that train together: a single one, or as many as `accelerate launch` started."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

@@ -1,7 +1,5 @@
 """The progress of a training in words: the reward, the time left."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The provenance of a training: code, packages and machine, without secrets or host names."""
 
-from __future__ import annotations
-
 import json
 import platform
 from datetime import UTC, datetime

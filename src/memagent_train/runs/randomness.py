@@ -1,7 +1,5 @@
 """Random numbers of a training, apart from those of the program that calls it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a training checks before it begins, and a dry run in its place: the agent up to its first call."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Where metrics are sent in addition to the run's folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Agents on an engine: rolls out samples, in training and evaluation."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress

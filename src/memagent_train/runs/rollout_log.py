@@ -1,7 +1,5 @@
 """`rollouts/step-00012.parquet`: all conversations of a step's rollouts, one per row, as ids and text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """`warm_start`: supervised fine-tuning on traces with TRL's SFTTrainer, as a start for reinforcement learning."""
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Shapes and weight counts of models, from a config.json or a table, never from the hub."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

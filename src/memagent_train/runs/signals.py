@@ -1,7 +1,5 @@
 """A signal ends a training at once: the last complete checkpoint is already on disk."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

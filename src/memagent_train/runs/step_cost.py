@@ -1,7 +1,5 @@
 """A rough estimate of a training step: rollouts, conversations, tokens and memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The policy to evaluate or export: a run's checkpoint, or a model as transformers writes it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Traces for a policy to imitate, as the rows of ids that it would have seen and sampled itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One session of a training: its parts, and how they interact from step to step."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`python -m memagent_train.smoke`; see `command`."""
 
-from __future__ import annotations
-
 from memagent.cli import launch
 
 

@@ -1,7 +1,5 @@
 """Uninformative rewards: whatever a training learns from them isn't due to its rewards."""
 
-from __future__ import annotations
-
 import random
 
 from memagent.tasks import Sample

@@ -1,7 +1,5 @@
 """The expert that the policy imitates: a program that reads like a memory agent should, but sometimes forgets."""
 
-from __future__ import annotations
-
 import random
 
 from memagent.messages import ChatRequest

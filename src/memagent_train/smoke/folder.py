@@ -1,7 +1,5 @@
 """The folder of a smoke training, as a user might prepare it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A model small enough to train on a CPU in minutes."""
 
-from __future__ import annotations
-
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 

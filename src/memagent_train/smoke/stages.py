@@ -1,7 +1,5 @@
 """The stages of a smoke training: what `memagent-train sft`, `export`, `grpo` and `eval` do, one after the other."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The relay: a value occurs once, at the start of a document, and is asked for at its end."""
 
-from __future__ import annotations
-
 import random
 
 from memagent.errors import ConfigError

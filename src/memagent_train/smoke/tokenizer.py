@@ -1,7 +1,5 @@
 """A tokenizer of 64 words, for a model that must learn its language in a minute."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 

@@ -8,10 +8,10 @@ from email.message import Message
 from pathlib import Path
 from typing import Any, cast
 
-from memagent.documents.converters import Passage, html
 from memagent.documents.decoding import decode, fitting
 from memagent.errors import BinaryDocument, DecodingError
 from memagent.texts import words
+from memagent_formats import Passage, html
 
 _log = logging.getLogger(__name__)
 HEADERS = ("From", "To", "Cc", "Date", "Subject")

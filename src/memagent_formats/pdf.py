@@ -9,9 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from memagent.documents.converters import Passage
 from memagent.errors import BinaryDocument, ConfigError
 from memagent.texts import name_extra, plural
+from memagent_formats import Passage
 
 _log = logging.getLogger(__name__)
 _CLEAN = str.maketrans({"\r": None, "\ufffe": None, "\x02": None, "\0": " "})

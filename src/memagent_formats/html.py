@@ -8,9 +8,9 @@ from html import unescape
 from html.parser import HTMLParser
 
 from memagent.documents.base import PIECE_CHARS
-from memagent.documents.converters import Passage
-from memagent.documents.converters.numbering import number_of, show_number
 from memagent.errors import BinaryDocument
+from memagent_formats import Passage
+from memagent_formats.numbering import number_of, show_number
 
 MAX_MARKUP = 8_000_000
 """Characters of a tag, comment or script that isn't closed: all of it is kept."""

@@ -5,9 +5,9 @@ from collections.abc import Generator, Iterator
 from html import unescape
 from io import IncrementalNewlineDecoder
 
-from memagent.documents.converters import Passage
-from memagent.documents.converters.lines import lines_of
 from memagent.errors import BinaryDocument
+from memagent_formats import Passage
+from memagent_formats.lines import lines_of
 
 _TIMES = re.compile(r"\s*((?:\d+:)?\d{1,2}:\d{1,2})[.,:]\d{1,3}\s*-->.*\s*")
 _VOICE = re.compile(r"<v(?:\.[^ >]*)?\s+([^>]+)>")

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
-from memagent.documents.converters import Passage, html
-from memagent.documents.converters.archive import Archive
 from memagent.documents.decoding import decode
 from memagent.documents.filters import BLOCK_BYTES
 from memagent.errors import BinaryDocument
+from memagent_formats import Passage, html
+from memagent_formats.archive import Archive
 
 _log = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.documents import made
+from tests.formats import made
 from tests.growth import growth
 
 from memagent import open_document
-from memagent.documents.converters import docx, html
-from memagent.documents.converters.numbering import show_number
 from memagent.documents.files import FileSource
+from memagent_formats import docx, html
+from memagent_formats.numbering import show_number
 
 
 def read(path: Path) -> list[str]:

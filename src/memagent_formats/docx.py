@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 from xml.etree.ElementTree import Element, iterparse
 
-from memagent.documents.converters import Passage
-from memagent.documents.converters.archive import Archive
-from memagent.documents.converters.html import RAISED
-from memagent.documents.converters.numbering import (
+from memagent_formats import Passage
+from memagent_formats.archive import Archive
+from memagent_formats.html import RAISED
+from memagent_formats.numbering import (
     WordLists,
     is_on,
     number_of,

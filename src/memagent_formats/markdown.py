@@ -3,8 +3,8 @@
 import re
 from collections.abc import Generator, Iterator
 
-from memagent.documents.converters import Passage
-from memagent.documents.converters.lines import lines_of
+from memagent_formats import Passage
+from memagent_formats.lines import lines_of
 
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+)")
 _CLOSING = re.compile(r"(?:^|[ \t])#+$")

@@ -17,11 +17,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.documents import made
+from tests.formats import made
 from tests.growth import growth
 
 from memagent import MemoryAgent, ScriptedModel, open_document
-from memagent.documents.converters import docx, html
 from memagent.documents.files import FileSource, FilesSource, list_files
 from memagent.documents.streams import IterableSource
 from memagent.errors import (
@@ -35,6 +34,7 @@ from memagent.run.result import Result
 from memagent.tasks.origin import machine
 from memagent.threads import run_sync
 from memagent_bench.perf.process import python
+from memagent_formats import docx, html
 
 
 def read(source: Path | Sequence[Path], **options: Any) -> tuple[str, list[tuple[str, str]]]:
