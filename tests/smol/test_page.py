@@ -44,35 +44,22 @@ def test_arms(row: str, arm: str, system: str) -> None:
     assert f"| {row} | {' | '.join(cells)} |" in PAGE
 
 
-@pytest.mark.parametrize(
-    ("arm", "system"),
-    [
+@pytest.mark.parametrize("length", ["4K", "64K"])
+@pytest.mark.parametrize(("tasks", "many"), [("all", 13), ("needles", 8)])
+def test_ruler(length: str, tasks: str, many: int) -> None:
+    cells = [cell for cell in CELLS[f"ruler-{length.lower()}"] if cell.task in RULER]
+    cells = [cell for cell in cells if tasks == "all" or cell.task.startswith("niah_")]
+    shown: list[str] = []
+    for arm, system in (
         ("ruler", MEMORY_GATE),
         ("ruler", BM25),
         ("ruler", "direct-left"),
         ("ruler-search", "bm25"),
-    ],
-)
-def test_ruler(arm: str, system: str) -> None:
-    records = read_records(RESULTS / arm)
-    found = [scores(records, cell, system) for cell in CELLS["ruler-4k"] if cell.task in RULER]
-    one = estimate(found)
-    assert one.n == 13 * 20
-    assert f"{one.mean:.3f}** [" in PAGE or f"{one.mean:.3f} [" in PAGE
-    assert f"[{one.low:.3f}, {one.high:.3f}]" in PAGE
-
-
-@pytest.mark.parametrize("cells", ["ruler-4k", "ruler-64k"])
-@pytest.mark.parametrize("system", [MEMORY_GATE, BM25])
-def test_needles(cells: str, system: str) -> None:
-    needles = [cell for cell in CELLS[cells] if cell.task.startswith("niah_")]
-    records, found = read_records(RESULTS / "ruler"), read_records(RESULTS / "ruler-search")
-    one = estimate([scores(records, cell, system) for cell in needles])
-    assert len(needles) == 8
-    shown = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}] at {cells[6:].upper()}"
-    page = " ".join(PAGE.split())
-    assert shown + (f" (n={one.n})" if system == MEMORY_GATE else "") in page
-    assert all(scores(found, cell, "bm25") == [1.0] * cell.samples for cell in needles)
+    ):
+        one = estimate([scores(read_records(RESULTS / arm), cell, system) for cell in cells])
+        shown.append(f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]")
+    assert len(cells) == many
+    assert f"| {length} | {tasks} | {' | '.join(shown)} |" in PAGE
 
 
 @pytest.mark.parametrize(
