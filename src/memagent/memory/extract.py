@@ -160,9 +160,10 @@ class RowLoop(MemoryLoop):
         """Puts the rows that the run doesn't have among the effects to commit, and returns them."""
         fresh, log = list[WrittenRow](), self._log
         for row in rows:
-            # Fields of dicts may be in any order.
+            # Fields of dicts may be in any order; earlier versions stored the line as it is.
             seen = _name_seen(json.dumps(json.loads(row.line), sort_keys=True))
-            if seen in also or log.store.effect(log.run_id, seen):
+            effects = map(partial(log.store.effect, log.run_id), (seen, _name_seen(row.line)))
+            if seen in also or any(effects):
                 continue
             number = was.rows + len(fresh)
             also[seen] = {"row": number}
