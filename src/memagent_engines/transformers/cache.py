@@ -46,7 +46,10 @@ class RoomyLayer(DynamicLayer):
 
 
 def gather(places: Sequence[tuple[Cache, int]]) -> Cache:
-    """A cache of B rows, each the row with this index of a cache; shorter ones end in zeros."""
+    """A cache of B rows, each the row with this index of a cache; shorter ones end in zeros.
+
+    The caches lose each layer when it is copied, so that only one is there twice.
+    """
     gathered = Cache(layer_class_to_replicate=RoomyLayer)
     for at in range(len(places[0][0])):
         layers: list[Any] = [(cache.layers[at], row) for cache, row in places]
@@ -56,6 +59,8 @@ def gather(places: Sequence[tuple[Cache, int]]) -> Cache:
             for rows in zip(*pairs, strict=True)
         )
         gathered.update(keys, values, at)
+        for cache, _ in places:
+            cache.layers[at] = RoomyLayer()
     return gathered
 
 
