@@ -44,7 +44,7 @@ def test_arms(row: str, arm: str, system: str) -> None:
     assert f"| {row} | {' | '.join(cells)} |" in PAGE
 
 
-@pytest.mark.parametrize("length", ["4K", "64K"])
+@pytest.mark.parametrize("length", ["4K", "16K", "64K"])
 @pytest.mark.parametrize(("tasks", "many"), [("all", 13), ("needles", 8)])
 def test_ruler(length: str, tasks: str, many: int) -> None:
     cells = [cell for cell in CELLS[f"ruler-{length.lower()}"] if cell.task in RULER]
