@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "memagent"
 
@@ -86,6 +88,15 @@ def test_texts_name_no_folder_of_a_machine() -> None:
 
 def test_package_says_that_it_is_typed() -> None:
     assert (PACKAGE / "py.typed").is_file()
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.parent.name for path in (ROOT / "src").glob("*/__init__.py"))
+)
+def test_any_package_can_be_imported_first(name: str) -> None:
+    code = f"import {name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_importing_memagent_loads_no_heavy_library() -> None:

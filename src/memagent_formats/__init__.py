@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from memagent.documents.formats import PDF
 from memagent.errors import BinaryDocument
 
 
@@ -46,11 +45,12 @@ def convert_file(
     path: Path, start: bytes, name: str, *decoding: str | None
 ) -> Generator[Passage] | None:
     """Converts another format, known by the suffix, or first bytes; `decoding`: the encoding and error mode given."""
+    from memagent.documents.formats import PDF  # its package imports this one
+
     kind = "pdf" if PDF.search(start[:1024]) else FILES.get(suffix_of(path))
     if kind and start.startswith(b"\x1f\x8b"):
         raise BinaryDocument(f"{name!r} is compressed: unpack it first (gunzip {name})")
-    other = kind in ("docx", "epub") and not start.startswith(b"PK")
-    if kind is None or other:
+    if kind is None or (kind in ("docx", "epub") and not start.startswith(b"PK")):
         return None
     return import_module(f"{__name__}.{kind}").read(path, name, *decoding)
 
