@@ -31,6 +31,7 @@ PAGE = (ROOT / "docs" / "smol.md").read_text(encoding="utf-8")
         ("imitation, then rejection sampling", "rejection", MEMORY_GATE),
         ("imitation, asked once with the newest text", "truncated", "direct-left"),
         ("imitation, then rewards, asked once with BM25's best sentences", "grpo", BM25),
+        ("untrained, asked once with BM25's best sentences", "untrained", BM25),
         ("imitation, then rewards, asked once with the newest text", "grpo", "direct-left"),
         ("no model: the question's words as a pattern", "search", "regex"),
         ("no model: BM25's best sentences", "search", "bm25"),
