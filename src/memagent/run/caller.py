@@ -1,5 +1,6 @@
 """Messages in, usable reply out: handles a call's room, seed, retries and cost, and commits it if the run has a log."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -246,4 +247,5 @@ def digest_prompt(messages: tuple[Message, ...]) -> str:
 
 def seed_of(run_seed: int, key: str, attempt: int) -> int:
     """The engine's seed for one call: 31 bits, the same in every process and after every resume."""
-    return int(digest(f"{run_seed}:{key}:{attempt}", 4), 16) & 0x7FFFFFFF
+    raw = hashlib.blake2b(f"{run_seed}:{key}:{attempt}".encode(), digest_size=4).digest()
+    return int.from_bytes(raw) & 0x7FFFFFFF
