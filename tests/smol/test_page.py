@@ -189,6 +189,8 @@ def test_questions_without_an_answer() -> None:
         scores(read_records(RESULTS / arm), cell, MEMORY_GATE)
         for arm in ("imitation", "more", "grpo")
     )
+    assert sum(scores(read_records(RESULTS / "untrained"), cell, UNTRAINED)) == 0
+    assert "The untrained model never does." in " ".join(PAGE.split())
     fewer = paired_difference([[x - y for x, y in zip(after, before, strict=True)]])
     said = f"in {sum(before):.0f} cases and more imitation in {sum(more):.0f}, rewards in {sum(after):.0f}"
     assert said in " ".join(PAGE.split())
