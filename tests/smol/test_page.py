@@ -63,6 +63,14 @@ def test_ruler(length: str, tasks: str, many: int) -> None:
     assert f"| {length} | {tasks} | {' | '.join(shown)} |" in PAGE
 
 
+def test_needles_beyond_64k() -> None:
+    records, cell = read_records(RESULTS / "ruler"), CELLS["256k"][0]
+    assert cell.task == "niah_single_2"
+    right = {sum(scores(records, cell, system)) for system in (MEMORY_GATE, BM25)}
+    assert right == {2.0}
+    assert f"has\n  2 of {cell.samples} needles right, as many as BM25's sentences" in PAGE
+
+
 @pytest.mark.parametrize(
     "folders",
     [
