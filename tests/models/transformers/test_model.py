@@ -220,7 +220,7 @@ def test_a_folder_brings_its_settings_and_a_name_none(tmp_path: Path) -> None:
     (tmp_path / "memagent.toml").write_text("window = 90")
     assert policy_of(TransformersModel(tmp_path)).window == 90
     (tmp_path / "memagent.toml").write_text("window = 0")
-    with pytest.raises(ConfigError, match=r"memagent\.toml.*window = 0"):
+    with pytest.raises(ConfigError, match=r"memagent\.toml.*window must be greater than 0, got 0"):
         TransformersModel(tmp_path)
     assert policy_of(TransformersModel("Qwen/Qwen3-0.6B")).reading() == {}
 
