@@ -33,10 +33,10 @@ class FunctionModel:
         # wishes: leave them out where the model cannot. What fails is raised as a `ModelError`.
         messages = [message.model_dump() for message in request.messages]
         text = await asyncio.to_thread(self._generate, messages)
-        prompt, said = self._counter.count_messages(request.messages), self._counter.count(text)
+        prompt, reply = self._counter.count_messages(request.messages), self._counter.count(text)
         return Completion(
             text=text or "none",
-            usage=Usage(calls=1, prompt_tokens=prompt, completion_tokens=said),
+            usage=Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply),
         )
 
     async def counter(self) -> TokenCounter:

@@ -122,8 +122,8 @@ class OpenBenchmark:
             MemagentError: see `Runner.run`.
         """
         bench, folder = self.benchmark, self.folder
-        done, facts = await in_thread(_read_known, folder.path, bench.grid.suite)
-        jobs = list(bench.grid.jobs(done))
+        keys, facts = await in_thread(_read_known, folder.path, bench.grid.suite)
+        jobs = list(bench.grid.jobs(keys))
         if not jobs:
             return Summary()
         meter = Meter(await self._limit())
@@ -134,8 +134,8 @@ class OpenBenchmark:
         forecast = await bench.forecast(self.plan)
         every = [job for several in jobs for job in several]
         shares = await self.plan.counting(forecast.shares, every)
-        before = sum(map(len, bench.grid.jobs())) - len(every)
-        watcher = watch(Board(_weights(every, shares), before, meter))
+        finished_count = sum(map(len, bench.grid.jobs())) - len(every)
+        watcher = watch(Board(_weights(every, shares), finished_count, meter))
         runner = Runner(
             *(bench.grid, systems, folder, meter, await provenance(bench.model, self.plan)),
             watcher=watcher,
@@ -165,14 +165,14 @@ def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
         plan: of a nominal question. The runs of a system with a separate model have another model or window.
     """
     total, shared = folder.spent, (plan.model.name, plan.counter.name, plan.budget.window)
-    kept: set[str] = set()
+    run_ids: set[str] = set()
     for run in folder.store.runs():
-        kept.add(run.id)
+        run_ids.add(run.id)
         bound = run.binding
         if (bound["model"], bound["counter"], bound["budget"]["window"]) == shared:
             total += folder.store.usage(run.id)
     for record in every_record(folder.path):
-        if record.run_id not in kept:
+        if record.run_id not in run_ids:
             total += record.usage
     return total
 

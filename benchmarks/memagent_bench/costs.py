@@ -89,8 +89,8 @@ class Forecast:
             return Cost()
         if asks == "once":
             prompt = frames["answer"] + budget.question + JOINT_SLACK + tokens
-            most = prompt if system == ONE_SHOT else budget.window - budget.output
-            return Cost(1, min(prompt, most), budget.output)
+            limit = prompt if system == ONE_SHOT else budget.window - budget.output
+            return Cost(1, min(prompt, limit), budget.output)
         chunks = -(-tokens // budget.chunk)
         each = frames["update"] + budget.question + JOINT_SLACK
         if system == MapReduce.name:

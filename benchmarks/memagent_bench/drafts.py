@@ -51,11 +51,11 @@ class Draft:
             self._give(self._taken)
             self._taken = 0
 
-    def _weigh(self, made: asyncio.Future[Made]) -> None:
+    def _weigh(self, future: asyncio.Future[Made]) -> None:
         """Reserves only the room that it really needs."""
-        if made.cancelled() or made.exception() is not None or not self._left:
+        if future.cancelled() or future.exception() is not None or not self._left:
             return
-        more = self._taken - len(made.result().sample.context)
+        more = self._taken - len(future.result().sample.context)
         if more > 0:
             self._taken -= more
             self._give(more)
@@ -122,8 +122,8 @@ class Drafts:
 
     def _compare(self, job: Job, facts: Facts) -> None:
         """Data may differ even if the options don't: found in another folder, or made by another version."""
-        if said := list_differences(self._known.get(job.cell, facts), facts):
+        if changes := list_differences(self._known.get(job.cell, facts), facts):
             raise RunMismatch(
-                f"the records of {job.task!r} at {job.length} were made with different data: {said}. Use the same "
+                f"the records of {job.task!r} at {job.length} were made with different data: {changes}. Use the same "
                 f"data and version to continue, or another --out"
             )

@@ -55,10 +55,10 @@ class Filler:
         """Tokens of the first n units, joined."""
         if n <= 0:
             return 0
-        rounds, rest = divmod(n, len(self._units))
-        self._count(units=len(self._units) if rounds else rest)
-        whole = rounds * self._sums[-1] if rounds else 0
-        return whole + self._sums[rest] + self.edge
+        rounds, remainder = divmod(n, len(self._units))
+        self._count(units=len(self._units) if rounds else remainder)
+        full_tokens = rounds * self._sums[-1] if rounds else 0
+        return full_tokens + self._sums[remainder] + self.edge
 
     def within(self, tokens: int) -> int:
         """Most units whose joined text takes at most `tokens`; 0 where not even one does."""
@@ -66,15 +66,15 @@ class Filler:
         self._count(tokens=room)
         if room < self._sums[-1]:
             return max(0, bisect_right(self._sums, room) - 1)
-        rounds, rest = divmod(room, self._sums[-1])
-        return rounds * len(self._units) + bisect_right(self._sums, rest) - 1
+        rounds, remainder = divmod(room, self._sums[-1])
+        return rounds * len(self._units) + bisect_right(self._sums, remainder) - 1
 
     def take(self, start: int, stop: int) -> list[str]:
         """Units from `start` to before `stop`, in order, wrapping around after the last."""
         size, n = len(self._units), max(0, stop - start)
-        found = list(self._units[start % size : start % size + n])
-        whole, rest = divmod(n - len(found), size)
-        return found + list(self._units) * whole + list(self._units[:rest])
+        units = list(self._units[start % size : start % size + n])
+        rounds, remainder = divmod(n - len(units), size)
+        return units + list(self._units) * rounds + list(self._units[:remainder])
 
     def rounds(self, n: int) -> int:
         """How often the first n units go through the pool; 1 where nothing is repeated."""
@@ -95,9 +95,9 @@ class Filler:
         """Whether units are counted with the joiner before them, or (a sign takes the line end) after."""
         count, joiner = self._counter.count, self.joiner
         first, second = self._units[0], self._units[-1]
-        whole = count(first + joiner + second)
-        before = count(first) + count(joiner + second)
-        return before == whole or count(first + joiner) + count(second) != whole
+        joint = count(first + joiner + second)
+        split = count(first) + count(joiner + second)
+        return split == joint or count(first + joiner) + count(second) != joint
 
     def _count(self, *, units: int = 0, tokens: int = 0) -> None:
         with self._lock:

@@ -123,11 +123,11 @@ def check_folder(path: Path, binding: Binding) -> None:
     """
     file = path / SETTINGS
     try:
-        before = _read(file) if file.exists() else None
+        old_binding = _read(file) if file.exists() else None
     except OSError as error:
         raise StoreReadOnly(f"cannot read {str(file)!r}: {error.strerror}") from error
-    if before is not None:
-        _compare(before, binding, path)
+    if old_binding is not None:
+        _compare(old_binding, binding, path)
 
 
 def binding_of(
@@ -219,19 +219,19 @@ def _write(file: Path, text: str) -> None:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        whole: Any = json.loads(file.read_bytes())
-        if whole["format"] != FORMAT:
+        data: Any = json.loads(file.read_bytes())
+        if data["format"] != FORMAT:
             raise StoreCorrupt(
-                f"{str(file)!r} has format {whole['format']!r}, not {FORMAT}: use another --out"
+                f"{str(file)!r} has format {data['format']!r}, not {FORMAT}: use another --out"
             )
-        return cast("dict[str, Any]", dict(whole["settings"]))
+        return cast("dict[str, Any]", dict(data["settings"]))
     except (ValueError, KeyError, TypeError) as error:
         raise StoreCorrupt(f"{str(file)!r} is damaged ({error}): use another --out") from error
 
 
 def _compare(before: Binding, now: Binding, path: Path) -> None:
-    if said := list_differences(before, now):
+    if changes := list_differences(before, now):
         raise RunMismatch(
-            f"the records in {str(path)!r} were made with different settings: {said}. Use the same ones to continue "
+            f"the records in {str(path)!r} were made with different settings: {changes}. Use the same ones to continue "
             f"(you may add tasks, lengths, systems and samples), or another --out"
         )

@@ -81,6 +81,6 @@ class Grid:
                 samples = self.counts.get((task, length), self.samples)
                 for index in range(self.first, self.first + samples):
                     every = [Job(self.suite, task, length, index, name) for name in self.systems]
-                    left = [job for job in every if job.key not in done]
-                    if left:
-                        yield left
+                    jobs = [job for job in every if job.key not in done]
+                    if jobs:
+                        yield jobs

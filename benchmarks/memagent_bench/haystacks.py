@@ -101,9 +101,9 @@ class Drawn:
         units: list[str] = self._units[order].tolist()
         cost = int(self._costs[order].sum())
         # Hardly ever is one to go, and one long text is searched sooner than many short ones.
-        whole = self.filler.joiner.join(units)
+        hay = self.filler.joiner.join(units)
         for text in without:
-            for unit in [unit for unit in units if text in unit] if text in whole else []:
+            for unit in [unit for unit in units if text in unit] if text in hay else []:
                 units.remove(unit)
                 cost -= self.filler.cost(unit)
         return units, cost
@@ -120,11 +120,11 @@ def _count_fitting(costs: NDArray[np.int64], room: int) -> int:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, on one line each, without paragraphs that hold none (titles, tables of contents)."""
-    found: list[str] = []
+    parts: list[str] = []
     for paragraph in _PARAGRAPH.split(text):
         if _ENDS.search(paragraph):
-            found += [part for part in _BREAK.split(" ".join(paragraph.split())) if part]
-    return found
+            parts += [part for part in _BREAK.split(" ".join(paragraph.split())) if part]
+    return parts
 
 
 @lru_cache(maxsize=2)

@@ -20,8 +20,8 @@ def parse_length(text: str) -> int:
     Raises:
         ConfigError: it isn't a positive length, or is too large for a sample.
     """
-    found = re.fullmatch(r"([0-9]{1,12})([km]?)", text.strip().lower())
-    length = int(found[1]) * _UNITS[found[2]] if found else 0
+    match = re.fullmatch(r"([0-9]{1,12})([km]?)", text.strip().lower())
+    length = int(match[1]) * _UNITS[match[2]] if match else 0
     if not 0 < length <= MAX_LENGTH:
         raise ConfigError(
             f"{text!r} is not a length in tokens: write a number such as 8192, 8k or 1m, at most "

@@ -39,11 +39,11 @@ class Numbered:
 
     def more(self, n: int) -> int:
         """Tokens that the numbers 1 to n take on top of n times the number 1."""
-        blocks, rest = divmod(n, _BLOCK)
+        blocks, remainder = divmod(n, _BLOCK)
         while len(self._sums) <= blocks:
             start = (len(self._sums) - 1) * _BLOCK
             self._sums.append(self._sums[-1] + self._extra(start, start + _BLOCK))
-        return self._sums[blocks] + self._extra(n - rest, n)
+        return self._sums[blocks] + self._extra(n - remainder, n)
 
     def text(self, words: NDArray[Any]) -> str:
         """The list of these words (an array of str)."""

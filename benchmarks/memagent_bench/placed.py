@@ -29,15 +29,15 @@ class Placed:
         """The document, and first character and one past the last one of each text."""
         parts: list[str] = []
         spans: list[tuple[int, int]] = []
-        done = at = 0
+        start = at = 0
         for cut, text in zip(self.cuts, self.texts, strict=True):
-            if done < cut:
-                parts.append(joiner.join(self.units[done:cut]))
+            if start < cut:
+                parts.append(joiner.join(self.units[start:cut]))
                 at += len(parts[-1]) + len(joiner)
-                done = cut
+                start = cut
             spans.append((at, at + len(text)))
             parts.append(text)
             at += len(text) + len(joiner)
-        if done < len(self.units):
-            parts.append(joiner.join(self.units[done:]))
+        if start < len(self.units):
+            parts.append(joiner.join(self.units[start:]))
         return joiner.join(parts), spans

@@ -39,22 +39,24 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
     Raises:
         ConfigError: a file can't be read, a line isn't a prediction, or a scorer is unknown.
     """
-    found: dict[int | None, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
+    scores_by_length: dict[int | None, dict[str, list[float | None]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     names: dict[tuple[int | None, str], dict[str, None]] = defaultdict(dict)
     for path in files:
         for _, line, task, name in read_lines(path, PredictionLine, scorer):
             names[line.max_length, task][name] = None
             text = line.prediction
-            found[line.max_length][task].append(
+            scores_by_length[line.max_length][task].append(
                 None if text is None else SCORERS[name](text, line.outputs)
             )
-    if not found:
+    if not scores_by_length:
         raise ConfigError(
             "these files contain no predictions: name files of JSON lines with prediction and outputs"
         )
     rows: list[Scored] = []
-    for length in sorted(found, key=lambda length: length or 0):
-        tasks = found[length]
+    for length in sorted(scores_by_length, key=lambda length: length or 0):
+        tasks = scores_by_length[length]
         rows += [
             Scored(task, length, tuple(names[length, task]), estimate([scores]))
             for task, scores in tasks.items()

@@ -88,7 +88,7 @@ def _row(records: Sequence[Record], limits: Limits | None) -> Row:
     for record in records:
         by_task[record.task].append(record.score)
     share = PER / sum(record.tokens for record in records)
-    shown = [record.shown for record in records if record.status is Status.ANSWERED]
+    shares = [record.shown for record in records if record.status is Status.ANSWERED]
     seconds = [PER * record.seconds / record.tokens for record in records if not record.resumed]
     usage = sum((record.usage for record in records), Usage())
     price = None if limits is None else limits.price(usage)
@@ -97,7 +97,7 @@ def _row(records: Sequence[Record], limits: Limits | None) -> Row:
         length=records[0].length,
         score=estimate(by_task.values()),
         tasks={task: estimate([scores]) for task, scores in by_task.items()},
-        shown=statistics.mean(shown) if shown else None,
+        shown=statistics.mean(shares) if shares else None,
         prompt_tokens=usage.prompt_tokens * share,
         completion_tokens=usage.completion_tokens * share,
         seconds=statistics.median(seconds) if seconds else None,
@@ -125,10 +125,10 @@ def verdict(records: Sequence[Record]) -> str:
         elif any(high < 0 for _, high in against):
             worse.append(length)
     if better and better == [length for length in lengths if length >= better[0]]:
-        before = [length for length in lengths if length < better[0]]
-        if not before:
+        short_lengths = [length for length in lengths if length < better[0]]
+        if not short_lengths:
             return f"memory pays off from {show_length(better[0])} tokens, the shortest length measured"
-        return f"memory pays off beyond {show_length(before[-1])} tokens"
+        return f"memory pays off beyond {show_length(short_lengths[-1])} tokens"
     if not lengths:
         return "none yet: no sample has replies from all systems"
     longest = lengths[-1]
@@ -163,5 +163,5 @@ def _difference(
         strata[task].append(mine[task, index] - other[task, index])
     if not strata:
         return -1.0, 1.0
-    found = paired_difference(strata.values())
-    return found.low, found.high
+    interval = paired_difference(strata.values())
+    return interval.low, interval.high

@@ -29,13 +29,13 @@ SEED = 0
 
 def supporting(questions: list[dict[str, Any]]) -> list[str]:
     """The supporting sentences, each once."""
-    found: list[str] = []
+    texts: list[str] = []
     for question in questions:
         paragraphs: dict[str, list[str]] = dict(question["context"])
         for title, number in question["supporting_facts"]:
             sentences: list[str] = paragraphs.get(title) or []
-            found += sentences[number : number + 1]  # some facts of the data set name no sentence
-    return [sentence for sentence in dict.fromkeys(map(str.strip, found)) if sentence]
+            texts += sentences[number : number + 1]  # some facts of the data set name no sentence
+    return [sentence for sentence in dict.fromkeys(map(str.strip, texts)) if sentence]
 
 
 def document(questions: list[dict[str, Any]]) -> str:
@@ -53,8 +53,8 @@ def reword(sentence: str, share: float, words: list[str], draw: random.Random) -
 
 def is_right(quote: Quote, wanted: str) -> bool:
     """Whether a quote and the sentence it should find contain one another: splitters differ at `Mr.`"""
-    said, wanted = (" ".join(text.split()) for text in (quote.text, wanted))
-    return bool(said) and (said in wanted or wanted in said)
+    passage, wanted = (" ".join(text.split()) for text in (quote.text, wanted))
+    return bool(passage) and (passage in wanted or wanted in passage)
 
 
 def measure(questions: list[dict[str, Any]]) -> list[tuple[str, ...]]:
@@ -70,12 +70,12 @@ def measure(questions: list[dict[str, Any]]) -> list[tuple[str, ...]]:
             _quote(text, [reword(sentence, share, words, draw) for sentence in sentences])
             for sentences in (wanted, absent)
         )
-        found = [(q, s) for q, s in zip(quotes, wanted, strict=True) if q.text]
-        right, false = sum(is_right(*pair) for pair in found), sum(bool(q.text) for q in others)
+        pairs = [(q, s) for q, s in zip(quotes, wanted, strict=True) if q.text]
+        right, false = sum(is_right(*pair) for pair in pairs), sum(bool(q.text) for q in others)
         lines.append(
             (
                 f"{share:.0%}",
-                f"{right / max(1, len(found)):.3f}",
+                f"{right / max(1, len(pairs)):.3f}",
                 f"{right / len(wanted):.3f}",
                 f"{false / len(absent):.3f}",
                 f"{len(wanted)} + {len(absent)}",
@@ -86,9 +86,9 @@ def measure(questions: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 def _quote(text: str, notes: list[str]) -> list[Quote]:
     """The best quote of each note, which may be split into several sentences."""
-    found = iter(run_sync(align(open_document(text, name="paragraphs"), notes)))
+    quotes = iter(run_sync(align(open_document(text, name="paragraphs"), notes)))
     sizes = [len({part.strip() for part in split(note)} - {""}) for note in notes]
-    groups = [list(islice(found, size)) for size in sizes]
+    groups = [list(islice(quotes, size)) for size in sizes]
     return [max(group, key=lambda quote: (quote.score, len(quote.sentence))) for group in groups]
 
 
@@ -97,11 +97,11 @@ def main() -> None:
     parser = page_parser(__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--questions", type=int, default=200)
-    given = parser.parse_args()
-    questions = json.loads(content(given.file))
+    arguments = parser.parse_args()
+    questions = json.loads(content(arguments.file))
     head = ("words replaced", "precision", "recall", "found, but not there", "n")
-    table = markdown([head, *measure(questions[: given.questions])])
-    show(f"{machine()}\n\n{table}\n", "python -m memagent_bench.quoting", given.write)
+    table = markdown([head, *measure(questions[: arguments.questions])])
+    show(f"{machine()}\n\n{table}\n", "python -m memagent_bench.quoting", arguments.write)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class RecordFile:
             StoreReadOnly: the file cannot be written for another reason.
         """
         line = _line(record)
-        before = os.fstat(self._file.fileno()).st_size
+        size = os.fstat(self._file.fileno()).st_size
         try:
             written = self._file.write(line)
             while written < len(line):
@@ -111,7 +111,7 @@ class RecordFile:
             os.fsync(self._file.fileno())
         except OSError as error:
             # Half a line in the middle of the file would make all of it unreadable.
-            os.ftruncate(self._file.fileno(), before)
+            os.ftruncate(self._file.fileno(), size)
             kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreReadOnly
             raise kind(f"cannot write {str(self.path)!r}: {error.strerror}") from error
 

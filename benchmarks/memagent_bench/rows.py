@@ -56,12 +56,12 @@ def make_paper(tokens: int, seed: int, counter: TokenCounter) -> Paper:
     numbers = draw.sample(range(10_000, 100_000), max(1, tokens // EVERY))
     rows = {(number, draw.randrange(10, 10_000)) for number in numbers}
     mentions = [*rows, *draw.sample(sorted(rows), len(rows) // 5)]
-    said = [f"Invoice {number} is over {total} euros." for number, total in mentions]
-    room = tokens - sum(map(filler.cost, said))
+    notes = [f"Invoice {number} is over {total} euros." for number, total in mentions]
+    room = tokens - sum(map(filler.cost, notes))
     sentences = filler.take(0, filler.within(room))
-    places = sorted(draw.sample(range(len(sentences) + 1), len(said)), reverse=True)
-    draw.shuffle(said)
-    for place, sentence in zip(places, said, strict=True):
+    places = sorted(draw.sample(range(len(sentences) + 1), len(notes)), reverse=True)
+    draw.shuffle(notes)
+    for place, sentence in zip(places, notes, strict=True):
         sentences.insert(place, sentence)
     return Paper(" ".join(sentences), frozenset(rows))
 
@@ -74,11 +74,11 @@ def play(counter: TokenCounter) -> ScriptedModel:
         memory = "" if parts["memory"] == parts["empty_memory"] else parts["memory"]
         if request.kind == "answer":
             return memory or "none"
-        found = _WRITTEN.findall(parts["chunk"])
+        invoices = _WRITTEN.findall(parts["chunk"])
         if WHAT in parts["question"]:
-            rows = [f'{{"number": {number}, "total": {total}}}' for number, total in found]
+            rows = [f'{{"number": {number}, "total": {total}}}' for number, total in invoices]
             return "\n".join(rows) or "[]"
-        noted = [f"{number}: {total}" for number, total in found]
+        noted = [f"{number}: {total}" for number, total in invoices]
         lines = list(dict.fromkeys([*memory.splitlines(), *noted]))
         while counter.count("\n".join(lines)) > request.max_tokens:
             del lines[0]
@@ -123,9 +123,9 @@ def measure(
     papers = [make_paper(tokens, seed, counter) for seed in range(documents)]
     lines: list[tuple[str, ...]] = []
     for extracts in (False, True):
-        found = [read(model, paper, extracts=extracts) for paper in papers]
-        recalls = [reading.recall for reading in found]
-        seconds = [reading.seconds for reading in found]
+        readings = [read(model, paper, extracts=extracts) for paper in papers]
+        recalls = [reading.recall for reading in readings]
+        seconds = [reading.seconds for reading in readings]
         lines.append(
             (
                 f"{tokens // K:,}K",
@@ -134,9 +134,9 @@ def measure(
                 f"{len(papers[0].rows):,}",
                 f"{documents}",
                 f"{sum(recalls) / documents:.3f} ({min(recalls):.3f} to {max(recalls):.3f})",
-                f"{sum(reading.wrong for reading in found)}",
-                f"{sum(reading.invalid for reading in found)}",
-                f"{sum(reading.calls for reading in found) / documents:,.0f}",
+                f"{sum(reading.wrong for reading in readings)}",
+                f"{sum(reading.invalid for reading in readings)}",
+                f"{sum(reading.calls for reading in readings) / documents:,.0f}",
                 f"{min(seconds):.1f} to {max(seconds):.1f}",
             )
         )
@@ -150,18 +150,18 @@ def main() -> None:
     parser.add_argument(
         "--smol", action="store_true", help="measure smol too, on one short document"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     counter = length_counter(None)
     head = ("tokens", "model", "way", "rows", "n", "found", "wrong", "invalid", "calls", "s")
     lines = [
         line
         for tokens in LENGTHS
-        for line in measure(play(counter), tokens, given.documents, counter)
+        for line in measure(play(counter), tokens, arguments.documents, counter)
     ]
-    if given.smol:
+    if arguments.smol:
         lines += measure(open_model("smol"), LENGTHS[0], 1, counter)
     text = f"{machine()}; n documents\n\n{markdown([head, *lines])}\n"
-    show(text, "python -m memagent_bench.rows --smol", given.write)
+    show(text, "python -m memagent_bench.rows --smol", arguments.write)
 
 
 if __name__ == "__main__":

@@ -120,18 +120,18 @@ class Runner:
     async def _do(self, job: Job, draft: Draft) -> None:
         """One job, from the making of its sample to its record."""
         try:
-            made = await draft.get()
+            case = await draft.get()
         except (ConfigError, DocumentError) as error:
             reasons = self._summary.impossible.setdefault(job.cell, {})
             reasons[job.index] = str(error)
             self._watcher.drop(job, str(error))
         else:
-            await self._measure(job, made)
+            await self._measure(job, case)
         finally:
             draft.leave()
             self._turns.release()
 
-    async def _measure(self, job: Job, made: Made) -> None:
+    async def _measure(self, job: Job, case: Made) -> None:
         run_id = job.run_id(self._folder.digest)
         resumed = await in_thread(self._folder.store.find, run_id) is not None
         account = self._open[run_id] = self._meter.open()
@@ -139,7 +139,7 @@ class Runner:
         started, begun = datetime.now(UTC), time.monotonic()
         failure: Exception | None = None
         try:
-            outcome = await self._answer(job, made, run_id)
+            outcome = await self._answer(job, case, run_id)
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a system raises, the other samples go on
@@ -149,7 +149,7 @@ class Runner:
             self._summary.cut += 1
             return
         record = record_of(
-            *(job, made, outcome),
+            *(job, case, outcome),
             seconds=time.monotonic() - begun,
             resumed=resumed,
             started=started.isoformat(timespec="milliseconds"),
@@ -160,21 +160,21 @@ class Runner:
         self._watcher.end(job, record)
         self._note(record, failure)
 
-    async def _answer(self, job: Job, made: Made, run_id: str) -> Outcome:
-        outcome = await self._systems[job.system].answer(made.sample, run_id)
+    async def _answer(self, job: Job, case: Made, run_id: str) -> Outcome:
+        outcome = await self._systems[job.system].answer(case.sample, run_id)
         if not isinstance(cast("object", outcome), Outcome):  # a system may be anybody's
             raise TypeError(f"{job.system!r} returned {outcome!r:.80}, which is not an Outcome")
         return outcome
 
     async def _note_failure(self, error: Exception, run_id: str, account: Account) -> Outcome:
         store = self._folder.store
-        kept = await in_thread(store.find, run_id) is not None
+        has_run = await in_thread(store.find, run_id) is not None
         return Outcome(
             answer=None,
             status=Status.FAILED,
             detail=f"{type(error).__name__}: {error}",
-            run_id=run_id if kept else None,
-            usage=await in_thread(store.usage, run_id) if kept else account.usage,
+            run_id=run_id if has_run else None,
+            usage=await in_thread(store.usage, run_id) if has_run else account.usage,
         )
 
     def _note(self, record: Record, failure: Exception | None) -> None:
@@ -197,6 +197,6 @@ class Runner:
 
 def _pick_first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """What ended the session: an error of memagent's before one that nobody foresaw."""
-    found = errors.subgroup(MemagentError) or errors
-    first = found.exceptions[0]
+    group = errors.subgroup(MemagentError) or errors
+    first = group.exceptions[0]
     return _pick_first(first) if isinstance(first, BaseExceptionGroup) else first  # pyright: ignore[reportUnknownArgumentType]

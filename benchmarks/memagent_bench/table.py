@@ -91,10 +91,10 @@ def means(records: Sequence[Record], asked: Mapping[int, Collection[str]]) -> li
     ]
 
 
-def _keep_alike(asked: Collection[str], tasks: Collection[str]) -> set[str]:
+def _keep_alike(candidates: Collection[str], tasks: Collection[str]) -> set[str]:
     """Of the tasks that were asked for, the controls where these are controls, and else the others."""
     controls = any(task.endswith(CONTROL) for task in tasks)
-    return {task for task in asked if task.endswith(CONTROL) is controls}
+    return {task for task in candidates if task.endswith(CONTROL) is controls}
 
 
 def lines(found: Sequence[Mean]) -> list[str]:

@@ -103,9 +103,9 @@ class Board:
         """How much of this session's work is done, 0 to 1, by tokens."""
         if self.ended == len(self.weights):
             return 1.0
-        whole = sum(self.weights.values())
-        left = sum(pace.left for pace in self._count_open().values())
-        return min(1 - left / whole, 0.999) if whole else 0.0
+        total = sum(self.weights.values())
+        open_tokens = sum(pace.left for pace in self._count_open().values())
+        return min(1 - open_tokens / total, 0.999) if total else 0.0
 
     @property
     def elapsed(self) -> float:
@@ -139,9 +139,9 @@ class Board:
         paces = {system: replace(pace) for system, pace in self._paces.items()}
         now = self._clock()
         for job, (account, begun) in list(self._open.items()):  # drawn by another thread
-            if done := min(account.tokens, NEARLY * self.weights.get(job, 0.0)):
+            if tokens := min(account.tokens, NEARLY * self.weights.get(job, 0.0)):
                 pace = paces[job.system]
-                pace.left, pace.done = pace.left - done, pace.done + done
+                pace.left, pace.done = pace.left - tokens, pace.done + tokens
                 pace.seconds += now - begun
         return paces
 
@@ -191,11 +191,11 @@ class SilentWatcher:
     def drop(self, job: Job, why: str) -> None:
         """Its sample can't be made. Reported at once, not after hours, and once per cell or reason."""
         self.board.end(job, None)
-        said: set[Cell | tuple[str, str]] = {job.cell, (job.task, why)}
-        if not said & self._said:
+        keys: set[Cell | tuple[str, str]] = {job.cell, (job.task, why)}
+        if not keys & self._said:
             where = f"sample {job.index} of {job.task} at {show_length(job.length)} cannot be made:"
             say(where, why, style="yellow")
-        self._said |= said
+        self._said |= keys
 
 
 class PlainWatcher(SilentWatcher):

@@ -46,11 +46,11 @@ class Pipe:
         files = [item for item in __files__ or () if item.get("type") == "file"]
         # Titles, tags and searches (`__task__`) are made of the chat alone.
         if files and not __task__:
-            *before, last = body["messages"]
+            *history, last = body["messages"]
             texts = [await read_file(item, __user__ or {}) for item in files]
             # Open WebUI has put what it found in the files into the last message; this is what the user wrote.
-            asked = (__metadata__ or {}).get("base_user_prompt")
-            request["messages"] = [*before, with_documents(last, texts, asked)]
+            question = (__metadata__ or {}).get("base_user_prompt")
+            request["messages"] = [*history, with_documents(last, texts, question)]
             # Open WebUI's own tools would fill most of a small window, and a reading calls none.
             request.pop("tools", None)
         async with AsyncExitStack() as stack:
@@ -70,8 +70,8 @@ class Pipe:
                 f"or give this function's valves its address"
             ) from None
         if reply.is_error:
-            said = (await reply.aread()).decode(errors="replace")
-            raise RuntimeError(f"memagent serve answered {reply.status_code}: {said:.500}")
+            text = (await reply.aread()).decode(errors="replace")
+            raise RuntimeError(f"memagent serve answered {reply.status_code}: {text:.500}")
         return reply
 
     def _client(self) -> httpx.AsyncClient:
@@ -87,17 +87,17 @@ async def read_file(item: dict[str, Any], user: dict[str, Any]) -> str:
     from open_webui.models.users import UserModel
     from open_webui.utils.access_control.files import has_access_to_file
 
-    found = await Files.get_file_by_id(item["id"])
-    if found is None or not (
+    file = await Files.get_file_by_id(item["id"])
+    if file is None or not (
         user.get("role") == "admin"
-        or found.user_id == user["id"]
-        or await has_access_to_file(found.id, "read", UserModel(**user))
+        or file.user_id == user["id"]
+        or await has_access_to_file(file.id, "read", UserModel(**user))
     ):
         raise RuntimeError(f"the file {item.get('name')!r} is not there, or not yours")
-    text = (found.data or {}).get("content")
+    text = (file.data or {}).get("content")
     if not text:
-        raise RuntimeError(f"Open WebUI found no text in {found.filename!r}: attach another file")
-    return f"{found.filename}\n\n{text}"
+        raise RuntimeError(f"Open WebUI found no text in {file.filename!r}: attach another file")
+    return f"{file.filename}\n\n{text}"
 
 
 def with_documents(message: dict[str, Any], texts: list[str], asked: str | None) -> dict[str, Any]:
@@ -114,19 +114,19 @@ async def forward(
     reply: httpx.Response, stack: AsyncExitStack, emit: Emitter | None
 ) -> AsyncGenerator[str]:
     """The events of the answer as they come; the comments between them are shown as its status."""
-    shown = ""
+    status = ""
 
     async def show(done: bool) -> None:
-        if emit and shown:
-            data = {"description": shown, "done": done}
+        if emit and status:
+            data = {"description": status, "done": done}
             await emit({"type": "status", "data": data})
 
     async with stack:
         async for line in reply.aiter_lines():
             if line.startswith(":") and line != ": at work":
-                shown = line.rpartition(": ")[2]
+                status = line.rpartition(": ")[2]
                 await show(done=False)
             elif line.startswith("data:") and line != "data: [DONE]":
                 await show(done=True)
-                shown = ""
+                status = ""
                 yield line

@@ -119,14 +119,14 @@ def perform(folder: Path, name: str, *, seed: int, large: bool = False) -> None:
     arm = ARMS[name]
     start, base = make_start(arm.start, large=large), folder / arm.start
     _prepare(base, start, seed=seed)
-    found = (
+    evaluations = (
         _imitate(folder, start, seed)
         if name == MORE
         else _reinforce(base, folder / name, arm, start, seed)
     )
     out = folder / name
     figures = {
-        "right": found,
+        "right": evaluations,
         "kept": kept_shares(out, base / WARM),
         "overlong": overlong_share(out),
     }
@@ -166,11 +166,11 @@ def _prepare(base: Path, start: Start, *, seed: int) -> None:
 
 def _reinforce(base: Path, out: Path, arm: Arm, start: Start, seed: int) -> dict[str, Any]:
     """Evaluations by step: mean reward, ends of the 95% interval, n."""
-    given = [f"optimizer.seed={seed}", f"data.seed={seed}", *start.play, *arm.settings]
-    config = load_train(base / arm.file, given)
+    overrides = [f"optimizer.seed={seed}", f"data.seed={seed}", *start.play, *arm.settings]
+    config = load_train(base / arm.file, overrides)
     trained = train(config, out, watch=PlainWatcher)
     (length,) = map(str, config.evaluation.lengths)
-    return {str(step): found[length] for step, found in trained.evaluations.items()}
+    return {str(step): evaluation[length] for step, evaluation in trained.evaluations.items()}
 
 
 def _imitate(folder: Path, start: Start, seed: int) -> dict[str, Any]:
@@ -178,12 +178,15 @@ def _imitate(folder: Path, start: Start, seed: int) -> dict[str, Any]:
     traces = folder / "more.parquet"
     if not traces.exists():
         record(folder, traces.name, start, seed=ANOTHER + seed)
-    given = [f"model.path={folder / WARM}", f"optimizer.seed={ANOTHER + seed}"]
-    given += [f'traces.source=[{{kind="rollouts",path="{traces}",min_reward=0.0}}]', *start.imitate]
-    warm_start(load_sft(folder / SFT, given), folder / MORE, watch=PlainWatcher)
+    overrides = [f"model.path={folder / WARM}", f"optimizer.seed={ANOTHER + seed}"]
+    overrides += [
+        f'traces.source=[{{kind="rollouts",path="{traces}",min_reward=0.0}}]',
+        *start.imitate,
+    ]
+    warm_start(load_sft(folder / SFT, overrides), folder / MORE, watch=PlainWatcher)
     exported = folder / MORE / "exported"
     export(folder / MORE, exported)
-    found: dict[str, Any] = {}
+    evaluations: dict[str, Any] = {}
     for step, path in enumerate((folder / WARM, exported)):
         config = load_train(
             folder / GRPO,
@@ -191,6 +194,11 @@ def _imitate(folder: Path, start: Start, seed: int) -> dict[str, Any]:
         )
         settings = config.evaluation
         (cell,) = evaluate(Target(config.model), config, lengths=settings.columns, n=settings.n)
-        one = cell.estimate
-        found[str(step)] = {"mean": one.mean, "low": one.low, "high": one.high, "n": one.n}
-    return found
+        result = cell.estimate
+        evaluations[str(step)] = {
+            "mean": result.mean,
+            "low": result.low,
+            "high": result.high,
+            "n": result.n,
+        }
+    return evaluations

@@ -75,18 +75,20 @@ def _cells(files: Sequence[Path]) -> Iterator[str]:
     Args:
         files: figures of each seed.
     """
-    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    seeds = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     yield str(len(files))
     for end in (min, max):
-        yield _spread([right[end(right, key=int)] for right in (one["right"] for one in found)])
-    steps = zip(*(one["kept"] for one in found), strict=False)
+        yield _spread(
+            [right[end(right, key=int)] for right in (figures["right"] for figures in seeds)]
+        )
+    steps = zip(*(figures["kept"] for figures in seeds), strict=False)
     yield ", ".join(f"{mean(step):.2f}" for step in steps if None not in step) or "-"
-    shares = [one["overlong"] for one in found if one["overlong"] is not None]
+    shares = [figures["overlong"] for figures in seeds if figures["overlong"] is not None]
     yield f"{mean(shares):.2f}" if shares else "-"
 
 
-def _spread(found: Sequence[dict[str, float]]) -> str:
-    if len(found) == 1:
-        return "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**found[0])
-    means = [one["mean"] for one in found]
+def _spread(estimates: Sequence[dict[str, float]]) -> str:
+    if len(estimates) == 1:
+        return "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**estimates[0])
+    means = [estimate["mean"] for estimate in estimates]
     return f"{mean(means):.3f} ({min(means):.3f}-{max(means):.3f})"

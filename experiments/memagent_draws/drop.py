@@ -48,6 +48,6 @@ async def play(model: ChatModel, sample: Sample) -> Outcome:
 @cache
 def _agent() -> SessionFunction:
     folder = resources.files("memagent_draws")
-    given = tomllib.loads(folder.joinpath(GRPO).read_text(encoding="utf-8"))["agent"]["tools"]
-    given |= {"prompts": str(folder.joinpath(given["prompts"])), "max_summaries": 0}
-    return SessionFunction(SessionSettings(**{**given, "working_context": WIDE}), None, None)
+    settings = tomllib.loads(folder.joinpath(GRPO).read_text(encoding="utf-8"))["agent"]["tools"]
+    settings |= {"prompts": str(folder.joinpath(settings["prompts"])), "max_summaries": 0}
+    return SessionFunction(SessionSettings(**{**settings, "working_context": WIDE}), None, None)

@@ -47,21 +47,21 @@ class Expert:
 
     def reply(self, prompt: str) -> str:
         """A call, the answer, or a summary: one word."""
-        said = [message.split() for message in prompt.split(self._tokenizer.eos_token)]
-        task = next(words for words in said if "ask" in words)
+        messages = [message.split() for message in prompt.split(self._tokenizer.eos_token)]
+        task = next(words for words in messages if "ask" in words)
         values = KINDS[task[task.index("ask") + 1]]
-        known = next((word for word in _seen(said, task) if word in values), NOTHING)
-        last = said[-2]
+        value = next((word for word in _seen(messages, task) if word in values), NOTHING)
+        last = messages[-2]
         if SUM_UP in last:
             forgets = random.Random(f"{self._seed}:{prompt}").random() < self._forgets
-            return NOTHING if forgets else known
-        return known if LAST in last else CALL
+            return NOTHING if forgets else value
+        return value if LAST in last else CALL
 
 
-def _seen(said: Sequence[Sequence[str]], task: Sequence[str]) -> Iterator[str]:
+def _seen(messages: Sequence[Sequence[str]], task: Sequence[str]) -> Iterator[str]:
     """The words of results and of the last summary."""
     if NOTE in task:
         yield task[task.index(NOTE) + 1]
-    for words in said:
+    for words in messages:
         if words[1:2] == ["->"]:
             yield from words

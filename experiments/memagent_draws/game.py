@@ -29,10 +29,10 @@ class Draws:
         kind = chance.choice(list(KINDS))
         self.value = chance.choice(KINDS[kind])
         others = [word for other in KINDS if other != kind for word in KINDS[other]]
-        shown = chance.randrange(difficulty)
+        place = chance.randrange(difficulty)
         self._cards: list[str] = []
         for number in range(difficulty):
-            words = [self.value] if number == shown else []
+            words = [self.value] if number == place else []
             words += chance.choices(others, k=OTHERS)
             words += chance.choices(FILLER, k=WORDS - len(words))
             chance.shuffle(words)

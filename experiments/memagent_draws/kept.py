@@ -31,8 +31,8 @@ def count_kept(file: Path, tokenizer: PreTrainedTokenizerBase) -> Kept:
         file: `rollouts/step-*.parquet` of a training.
         tokenizer: of the policy.
     """
-    found = [kept for row in read_rollouts(file) for kept in _summaries(row, tokenizer)]
-    return Kept(sum(found), len(found))
+    outcomes = [outcome for row in read_rollouts(file) for outcome in _summaries(row, tokenizer)]
+    return Kept(sum(outcomes), len(outcomes))
 
 
 def kept_shares(folder: Path, policy: Path) -> list[float | None]:
@@ -66,6 +66,6 @@ def _summaries(row: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> Itera
     for span in row["spans"]:
         if span["kind"] == "summary" and not span["rejected"]:
             start, end = (len(row["prompt_ids"]) + span[at] for at in ("start", "end"))
-            seen = [word for word in words(0, start) if word in values]
-            if seen:
-                yield words(start, end)[:1] == seen[:1]
+            mentions = [word for word in words(0, start) if word in values]
+            if mentions:
+                yield words(start, end)[:1] == mentions[:1]

@@ -115,12 +115,12 @@ def _play(folder: Path, start: Start, tokenizer: Any, seed: int) -> list[Rollout
     config = load_train(folder / GRPO, [f"data.seed={UNTRAINED + seed}", *start.play])
     expert = Expert(tokenizer, window=start.window, forgets=FORGETS, seed=seed)
     data = open_data(config.data, counter=load_counter(folder / START))
-    asked = [
+    requests = [
         RolloutRequest(data.sample(index), f"game-{index}", f"expert-{index}", index)
         for index in range(start.games)
     ]
     playing = roll(
-        asked,
+        requests,
         model=RolloutModel(expert, tokenizer),
         agent=load_agent(config.agent, store=None),
         verifier=open_rewards(config.reward),

@@ -31,8 +31,8 @@ def follow(
         from memagent_nano import readings
 
         new = readings.follow(folder, policy)
-        whole = readings.keep(new, out)
-        typer.echo(f"{out}: {plural(len(new), 'document')} of {folder}, {len(whole)} in all")
+        trials = readings.keep(new, out)
+        typer.echo(f"{out}: {plural(len(new), 'document')} of {folder}, {len(trials)} in all")
 
 
 @app.command()
@@ -56,14 +56,14 @@ def predict(
 
         if out.exists():
             raise ConfigError(f"{str(out)!r} is there: what was said before is not said again")
-        top, asked = parse_length(longest), parse_lengths(lengths)
+        top, targets = parse_length(longest), parse_lengths(lengths)
         parts = [part.strip() for part in samples.split(",")]
         many = [int(part) for part in parts if part.isascii() and part.isdecimal() and int(part)]
-        if not len(asked) == len(parts) == len(many):
+        if not len(targets) == len(parts) == len(many):
             raise ConfigError(
-                f"--samples {samples!r}: give a number for each of the {len(asked)} lengths, such as 60,12"
+                f"--samples {samples!r}: give a number for each of the {len(targets)} lengths, such as 60,12"
             )
-        wanted = dict(zip(asked, many, strict=True))
+        wanted = dict(zip(targets, many, strict=True))
         hazards, forecasts = survival.predict(readings.read(file), wanted, longest=top)
         survival.write(hazards, forecasts, out)
         typer.echo(f"{tables.hazards(hazards)}\n\n{tables.forecasts(forecasts, [])}")
@@ -81,12 +81,12 @@ def lengths(
     with report_end():
         from memagent_nano import plots, readings, survival, tables
 
-        found, forecasts = readings.read(file), survival.read(said) if said else []
-        points = survival.points(found)
+        trials, forecasts = readings.read(file), survival.read(said) if said else []
+        points = survival.points(trials)
         plots.survival(points, forecasts, out / "survival.png")
-        plots.depths(found, out / "depths.png")
+        plots.depths(trials, out / "depths.png")
         typer.echo(tables.forecasts(forecasts, points))
-        if hazards := survival.hazards(found):
+        if hazards := survival.hazards(trials):
             typer.echo(f"\n{tables.hazards(hazards)}")
 
 
@@ -120,8 +120,8 @@ def controls(
         from memagent_nano.controls import controls
 
         for (task, length), shares in controls(folder, model).items():
-            for memory, found in shares.items():
-                typer.echo(f"{task:12} {length:8} {memory:8} {_interval(found)}")
+            for memory, share in shares.items():
+                typer.echo(f"{task:12} {length:8} {memory:8} {_interval(share)}")
 
 
 @app.command()
@@ -138,8 +138,8 @@ def cross(
 
         place = place_of(size, out, seed)
         policies = [place.find_trained(stage) for stage in (writer, answerer)]
-        for memory, found in cross(place.size, *policies).items():
-            typer.echo(f"{memory:26} {_interval(found)}")
+        for memory, share in cross(place.size, *policies).items():
+            typer.echo(f"{memory:26} {_interval(share)}")
 
 
 @app.command()
@@ -165,5 +165,5 @@ def ship(
         typer.echo(f"{title_of(place, stage)} is in {to}")
 
 
-def _interval(found: Mapping[str, float]) -> str:
-    return f"{found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}] n={found['n']}"
+def _interval(share: Mapping[str, float]) -> str:
+    return f"{share['mean']:.3f} [{share['low']:.3f}, {share['high']:.3f}] n={share['n']}"

@@ -51,12 +51,12 @@ def train(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs: J
 
         stages = arms(size)
         places = places_of(size, out, seeds)
-        asked = _with_earlier(places, stages, _choose(stages, only))
-        missing = [one for one in asked if not is_done(*one)]
-        there = len(asked) - len(missing)
-        typer.echo(f"{out}: {plural(len(missing), 'stage')} to train, {there} there already")
+        pairs = _with_earlier(places, stages, _choose(stages, only))
+        missing = [pair for pair in pairs if not is_done(*pair)]
+        count = len(pairs) - len(missing)
+        typer.echo(f"{out}: {plural(len(missing), 'stage')} to train, {count} there already")
         make(places[0], {stage.lessons for _, stage in missing}, say=typer.echo)
-        perform_all([_training(*one) for one in missing], jobs=jobs, say=typer.echo)
+        perform_all([_training(*pair) for pair in missing], jobs=jobs, say=typer.echo)
 
 
 @app.command()
@@ -69,17 +69,17 @@ def measure(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs:
         stages = arms(size)
         names = [name for name in _choose(stages, only) if only or name in ABOUT]
         places = places_of(size, out, seeds)
-        asked = [(place, name) for name in names for place in _of(places, name)]
-        found = [(place, name) for place, name in asked if is_done(place, stages[name])]
-        if not found:
+        pairs = [(place, name) for name in names for place in _of(places, name)]
+        policies = [(place, name) for place, name in pairs if is_done(place, stages[name])]
+        if not policies:
             raise ConfigError(f"{str(out)!r} has no policy to measure: train it first")
-        if lacking := [one for one in asked if one not in found]:
-            left_out = ", ".join(title_of(*one) for one in lacking)
+        if lacking := [pair for pair in pairs if pair not in policies]:
+            left_out = ", ".join(title_of(*pair) for pair in lacking)
             typer.echo(f"not trained yet, left out: {left_out}")
-        missing = [one for one in found if not is_measured(*one)]
-        there = len(found) - len(missing)
-        typer.echo(f"{out}: {len(missing)} policies to measure, {there} measured already")
-        perform_all([_measuring(*one) for one in missing], jobs=jobs, say=typer.echo)
+        missing = [pair for pair in policies if not is_measured(*pair)]
+        count = len(policies) - len(missing)
+        typer.echo(f"{out}: {len(missing)} policies to measure, {count} measured already")
+        perform_all([_measuring(*pair) for pair in missing], jobs=jobs, say=typer.echo)
 
 
 @app.command()
@@ -97,15 +97,15 @@ def report(
         from memagent_nano import plots, results, tables
 
         places = places_of(size, out, seeds)
-        found = results.merge([*map(results.read, known or ()), results.gather(places)])
-        if not found.measured:
+        outcome = results.merge([*map(results.read, known or ()), results.gather(places)])
+        if not outcome.measured:
             raise ConfigError(
                 f"nothing was measured in {str(out)!r}: give the command `measure` first"
             )
-        results.write(found, out / "results.json")
-        if found.curves:
-            plots.learning(found, out / "learning.png")
-        for table in tables.make_tables(found, size_of(size)).values():
+        results.write(outcome, out / "results.json")
+        if outcome.curves:
+            plots.learning(outcome, out / "learning.png")
+        for table in tables.make_tables(outcome, size_of(size)).values():
             typer.echo(f"{table}\n")
 
 
@@ -172,19 +172,19 @@ def _with_earlier(
     places: list[Place], stages: dict[str, Stage], wanted: Sequence[str]
 ) -> list[tuple[Place, Stage]]:
     """The stages and those before them, up to ones that are there, in an order in which they can be done."""
-    found: set[tuple[int, str]] = set()
+    keys: set[tuple[int, str]] = set()
     for name in wanted:
         for place in _of(places, name):
             at = name
             while at:
-                own = places[0] if at in TRUNK else place
-                found.add((own.seed, at))
-                at = "" if is_done(own, stages[at]) else stages[at].after
+                owner = places[0] if at in TRUNK else place
+                keys.add((owner.seed, at))
+                at = "" if is_done(owner, stages[at]) else stages[at].after
     return [
         (place, stage)
         for stage in stages.values()
         for place in _of(places, stage.name)
-        if (place.seed, stage.name) in found
+        if (place.seed, stage.name) in keys
     ]
 
 

@@ -62,23 +62,24 @@ def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float
         ConfigError: the folder has fewer than two answered samples of a cell.
         StoreError: it has no records or no runs.
     """
-    found: dict[Cell, dict[str, dict[str, float]]] = {}
+    shares: dict[Cell, dict[str, dict[str, float]]] = {}
     for cell, held in sorted(_read_held(folder).items()):
         if len(held) < 2:
             raise ConfigError(
                 f"{cell[0]} at {cell[1]} in {str(folder)!r} has {len(held)} answered sample: "
                 f"memories are swapped between at least 2"
             )
-        asked = {
-            OWN: [one.memory for one in held],
+        memories = {
+            OWN: [sample.memory for sample in held],
             BLANK: [""] * len(held),
-            SWAPPED: [one.memory for one in (*held[1:], held[0])],
+            SWAPPED: [sample.memory for sample in (*held[1:], held[0])],
         }
         questions = [
-            Asked(one.record.question, one.record.outputs, one.record.scorer) for one in held
+            Asked(sample.record.question, sample.record.outputs, sample.record.scorer)
+            for sample in held
         ]
-        found[cell] = asyncio.run(score_memories(policy, questions, asked))
-    return found
+        shares[cell] = asyncio.run(score_memories(policy, questions, memories))
+    return shares
 
 
 def _read_held(folder: Path) -> dict[Cell, list[Held]]:
@@ -88,14 +89,14 @@ def _read_held(folder: Path) -> dict[Cell, list[Held]]:
         for record in read_records(folder)
         if record.system == SYSTEM and record.status is Status.ANSWERED
     ]
-    found: defaultdict[Cell, list[Held]] = defaultdict(list)
+    cells: defaultdict[Cell, list[Held]] = defaultdict(list)
     with open_runs(folder) as store:
         for record in sorted(answered, key=lambda record: record.index):
             memory = ""
             for event in store.events(record.run_id or ""):
                 memory = memory_after(event, memory)
-            found[record.task, record.length].append(Held(record, memory))
-    return found
+            cells[record.task, record.length].append(Held(record, memory))
+    return cells
 
 
 async def score_memories(
@@ -104,17 +105,17 @@ async def score_memories(
     """Mean score of the answers from each list of memories, one for each question, greedily; 95% interval, and n."""
     model, prompts = TransformersModel(policy), PromptSet.load(PROMPTS)
 
-    async def score_answer(asked: Asked, memory: str) -> float:
-        shown = memory or prompts.empty_memory
+    async def score_answer(sample: Asked, memory: str) -> float:
+        text = memory or prompts.empty_memory
         request = ChatRequest(
-            messages=prompts.render("answer", question=asked.question, memory=shown),
+            messages=prompts.render("answer", question=sample.question, memory=text),
             max_tokens=ROOM,
             sampling=GREEDY,
             kind="answer",
-            parts={"question": asked.question, "memory": shown},
+            parts={"question": sample.question, "memory": text},
         )
         reply = await model.complete(request)
-        return SCORERS[asked.scorer](reply.text, asked.outputs)
+        return SCORERS[sample.scorer](reply.text, sample.outputs)
 
     try:
         return {
@@ -126,5 +127,5 @@ async def score_memories(
 
 
 def _share(scores: Sequence[float]) -> dict[str, float]:
-    found = estimate([scores])
-    return {"mean": found.mean, "low": found.low, "high": found.high, "n": found.n}
+    share = estimate([scores])
+    return {"mean": share.mean, "low": share.low, "high": share.high, "n": share.n}

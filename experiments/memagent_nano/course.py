@@ -91,8 +91,8 @@ def arms(size: str) -> dict[str, Stage]:
         _imitate("echo", "new", "echoes", lengths.echo, CONSTANT),
         _imitate("copy", "echo", "copies", lengths.copy),
         *(
-            _imitate(name, before, f"copies-{number}", lengths.settle, FINE)
-            for number, (before, name) in enumerate(pairwise(TRUNK[TRUNK.index("copy") :]), start=1)
+            _imitate(name, parent, f"copies-{number}", lengths.settle, FINE)
+            for number, (parent, name) in enumerate(pairwise(TRUNK[TRUNK.index("copy") :]), start=1)
         ),
     ]
     begun = stages[-1].name
@@ -121,9 +121,9 @@ def _rejection(start: str, length: tuple[int, int]) -> list[Stage]:
     stages: list[Stage] = []
     for number in range(1, ROUNDS + 1):
         name = f"{start}-right" if number == ROUNDS else f"{start}-right-{number}"
-        one = _imitate(name, start, ROLLOUTS, (steps // (2 * ROUNDS), rows), FINE)
+        stage = _imitate(name, start, ROLLOUTS, (steps // (2 * ROUNDS), rows), FINE)
         after = stages[-1].name if stages else start
-        stages.append(replace(one, after=after, first=(number - 1) * DOCUMENTS))
+        stages.append(replace(stage, after=after, first=(number - 1) * DOCUMENTS))
     return stages
 
 

@@ -33,11 +33,16 @@ def cross(size: Size, writer: Path, answerer: Path, *, n: int = N) -> dict[str, 
     """
     samples = list(documents(size, n, SEED))
     questions = [sample.question for sample in samples]
-    own = asyncio.run(_memories(size, writer, samples, questions))
-    other = asyncio.run(_memories(size, writer, samples, [*questions[1:], questions[0]]))
-    asked = [Asked(one.question, one.outputs, "number_match") for one in samples]
-    memories = {OWN: own, ELSE: other, SWAPPED: [*own[1:], own[0]], BLANK: [""] * n}
-    return asyncio.run(score_memories(answerer, asked, memories))
+    own_memories = asyncio.run(_memories(size, writer, samples, questions))
+    other_memories = asyncio.run(_memories(size, writer, samples, [*questions[1:], questions[0]]))
+    targets = [Asked(document.question, document.outputs, "number_match") for document in samples]
+    memories = {
+        OWN: own_memories,
+        ELSE: other_memories,
+        SWAPPED: [*own_memories[1:], own_memories[0]],
+        BLANK: [""] * n,
+    }
+    return asyncio.run(score_memories(answerer, targets, memories))
 
 
 async def _memories(
@@ -45,5 +50,7 @@ async def _memories(
 ) -> list[str]:
     async with reader(size, TransformersModel(policy)) as agent:
         pairs = zip(samples, questions, strict=True)
-        results = await asyncio.gather(*(agent.aask(one.context, asked) for one, asked in pairs))
+        results = await asyncio.gather(
+            *(agent.aask(sample.context, question) for sample, question in pairs)
+        )
         return [result.memory for result in results]

@@ -83,22 +83,23 @@ class Expert:
         """The entries that the answer to a question may hang on, as far as they all tell."""
         kind, who = self._parse_question(question)
         if kind == COINS:
-            return [one for one in entries if one[0] == who and one[1].isdigit()]
+            return [entry for entry in entries if entry[0] == who and entry[1].isdigit()]
         masters = [what for name, what in entries if name == who and not what.isdigit()]
         return [
-            one
-            for one in entries
-            if (one[0] == who and not one[1].isdigit()) or (one[0] in masters and one[1].isdigit())
+            entry
+            for entry in entries
+            if (entry[0] == who and not entry[1].isdigit())
+            or (entry[0] in masters and entry[1].isdigit())
         ]
 
     def notes(self, chunk: str) -> list[Entry]:
         """The notes of a chunk in order."""
-        found = [
+        matches = [
             (match.start(), (match["who"], match["what"]))
             for pattern in self._notes
             for match in pattern.finditer(chunk)
         ]
-        return [note for _, note in sorted(found)]
+        return [note for _, note in sorted(matches)]
 
     def _parse_question(self, question: str) -> tuple[str, str]:
         """Kind of the question, and the one whom it names."""
@@ -124,8 +125,8 @@ def _patterns(sentences: Sequence[str], who: str, what: str = "") -> list[re.Pat
 def with_entry(entries: Sequence[Entry], new: Entry) -> list[Entry]:
     """The entries and a new one at the end, without what it makes outdated."""
     who, what = new
-    kept = [one for one in entries if (one[0], one[1].isdigit()) != (who, what.isdigit())]
-    return [*kept, new]
+    others = [entry for entry in entries if (entry[0], entry[1].isdigit()) != (who, what.isdigit())]
+    return [*others, new]
 
 
 def read_memory(memory: str) -> list[Entry]:

@@ -37,20 +37,20 @@ def gate(size: Size, policy: Path, *, n: int = N) -> dict[str, dict[str, float]]
     read = traces(size, "relevant", policy, -(-n // FEWEST), HELD_OUT)
     lessons = [("", lesson) for lesson in copies(size, n, HELD_OUT)]
     lessons += [("read-", lesson) for lesson in islice(read, n)]
-    prompts = [said for _, (said, _) in lessons]
+    prompts = [prompt for _, (prompt, _) in lessons]
     replies = asyncio.run(reply_to(policy, prompts, size.memory_tokens + 8))
     right: dict[str, list[bool]] = {}
-    for (prefix, (said, wanted)), reply in zip(lessons, replies, strict=True):
-        right.setdefault(prefix + _kind(said, wanted), []).append(reply.strip() == wanted)
-    return {kind: share_of(found) for kind, found in sorted(right.items())}
+    for (prefix, (prompt, wanted)), reply in zip(lessons, replies, strict=True):
+        right.setdefault(prefix + _kind(prompt, wanted), []).append(reply.strip() == wanted)
+    return {kind: share_of(hits) for kind, hits in sorted(right.items())}
 
 
 async def reply_to(policy: Path, prompts: Sequence[str], max_tokens: int) -> list[str]:
     """What a policy replies greedily."""
     model = TransformersModel(policy)
 
-    async def complete(said: str) -> str:
-        message = Message(role="user", content=said)
+    async def complete(prompt: str) -> str:
+        message = Message(role="user", content=prompt)
         request = ChatRequest(messages=(message,), max_tokens=max_tokens, sampling=GREEDY)
         return (await model.complete(request)).text
 
@@ -68,8 +68,8 @@ def share_of(found: Sequence[bool]) -> dict[str, float]:
     return {"share": share, "low": low, "high": high, "n": n}
 
 
-def _kind(said: str, wanted: str) -> str:
+def _kind(prompt: str, wanted: str) -> str:
     """What a lesson asks for."""
-    if said.rstrip().endswith("Answer:"):
+    if prompt.rstrip().endswith("Answer:"):
         return "answer"
-    return "copy" if memory_of(said) == wanted else "change"
+    return "copy" if memory_of(prompt) == wanted else "change"

@@ -51,10 +51,10 @@ def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:
     with reader(size, TransformersModel(policy)) as agent:
         samples = documents(size, count, SEED, lengths=size.longer, spread=SPREAD)
         for conversation in conversations(agent, samples):
-            said, reply = (message.content for message in conversation.messages)
-            yield said, reply
+            prompt, reply = (message.content for message in conversation.messages)
+            yield prompt, reply
             if conversation.kind == "update":
-                yield gate_lesson(said, reply)
+                yield gate_lesson(prompt, reply)
 
 
 def gate_lesson(said: str, reply: str) -> Lesson:

@@ -38,41 +38,41 @@ def measure_kept(
         line before.
     """
     expert = teacher(size, "random", 0)
-    shown: list[tuple[str, str]] = []
+    lessons: list[tuple[str, str]] = []
     notes: list[list[Entry]] = []
-    for said, reply in traces(size, "random", policy, documents, SEED):
-        if said.rstrip().endswith("Answer:"):
+    for prompt, reply in traces(size, "random", policy, documents, SEED):
+        if prompt.rstrip().endswith("Answer:"):
             continue
-        told = [*read_memory(memory_of(said)), *expert.notes(said.split("\nText:", 1)[1])]
-        if len(_drop_outdated(told)) > size.kept:
-            shown.append((said, reply))
-            notes.append(told)
-    found: dict[str, list[bool]] = {kind: [] for kind in KINDS}
-    replies = asyncio.run(reply_to(policy, [said for said, _ in shown], size.memory_tokens))
-    for (said, by_chance), told, reply in zip(shown, notes, replies, strict=True):
-        needed = expert.list_needed(_question(said), _drop_outdated(told))
-        for entry in _drop_outdated(told):
-            asked = entry in needed
-            found[ASKED if asked else OTHER].append(entry in read_memory(reply))
-            found[CHANCE[0] if asked else CHANCE[1]].append(entry in read_memory(by_chance))
-        for kind, was in _blemishes(read_memory(reply), told):
-            found[kind].append(was)
-    return {kind: share_of(was) for kind, was in found.items()}
+        entries = [*read_memory(memory_of(prompt)), *expert.notes(prompt.split("\nText:", 1)[1])]
+        if len(_drop_outdated(entries)) > size.kept:
+            lessons.append((prompt, reply))
+            notes.append(entries)
+    hits: dict[str, list[bool]] = {kind: [] for kind in KINDS}
+    replies = asyncio.run(reply_to(policy, [prompt for prompt, _ in lessons], size.memory_tokens))
+    for (prompt, by_chance), entries, reply in zip(lessons, notes, replies, strict=True):
+        needed = expert.list_needed(_question(prompt), _drop_outdated(entries))
+        for entry in _drop_outdated(entries):
+            relevant = entry in needed
+            hits[ASKED if relevant else OTHER].append(entry in read_memory(reply))
+            hits[CHANCE[0] if relevant else CHANCE[1]].append(entry in read_memory(by_chance))
+        for kind, was in _blemishes(read_memory(reply), entries):
+            hits[kind].append(was)
+    return {kind: share_of(was) for kind, was in hits.items()}
 
 
-def _question(said: str) -> str:
-    return said.split("\n", 1)[0].removeprefix("Question: ")
+def _question(prompt: str) -> str:
+    return prompt.split("\n", 1)[0].removeprefix("Question: ")
 
 
-def _drop_outdated(told: Sequence[Entry]) -> list[Entry]:
+def _drop_outdated(notes: Sequence[Entry]) -> list[Entry]:
     """Without what is outdated."""
     entries: list[Entry] = []
-    for entry in told:
+    for entry in notes:
         entries = with_entry(entries, entry)
     return entries
 
 
-def _blemishes(entries: Sequence[Entry], told: Sequence[Entry]) -> Iterator[tuple[str, bool]]:
+def _blemishes(entries: Sequence[Entry], notes: Sequence[Entry]) -> Iterator[tuple[str, bool]]:
     for place, entry in enumerate(entries):
-        yield MADE_UP, entry not in told
+        yield MADE_UP, entry not in notes
         yield AGAIN, entry in entries[:place]

@@ -113,14 +113,14 @@ def traces(
     expert = ScriptedModel(teacher(size, keep, seed), window=size.window, counter=counter)
     with reader(size, expert) as agent:
         for conversation in conversations(agent, samples):
-            said, reply = conversation.messages
-            yield said.content, reply.content
+            prompt, reply = conversation.messages
+            yield prompt.content, reply.content
 
 
 def conversations(agent: MemoryAgent, samples: Iterator[Sample]) -> Iterator[Conversation]:
     """What an agent and its model say while it reads documents, some side by side. Blocks."""
-    while some := list(islice(samples, AT_ONCE)):
-        for result in asyncio.run(_read(agent, some)):
+    while batch := list(islice(samples, AT_ONCE)):
+        for result in asyncio.run(_read(agent, batch)):
             yield from result.trajectory.conversations
 
 
@@ -176,9 +176,9 @@ def teacher(size: Size, keep: Keep, seed: int) -> Expert:
 def write(lessons: Iterable[Lesson], file: Path) -> None:
     """Writes them as `memagent-train sft` reads them, all or nothing."""
     with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
-        for said, reply in lessons:
+        for prompt, reply in lessons:
             messages = [
-                {"role": "user", "content": said},
+                {"role": "user", "content": prompt},
                 {"role": "assistant", "content": reply},
             ]
             opened.write(json.dumps({"messages": messages}) + "\n")
@@ -190,31 +190,33 @@ def _prompts() -> PromptSet:
 
 
 async def _read(agent: MemoryAgent, samples: Sequence[Sample]) -> list[Result]:
-    return await asyncio.gather(*(agent.aask(one.context, one.question) for one in samples))
+    return await asyncio.gather(
+        *(agent.aask(sample.context, sample.question) for sample in samples)
+    )
 
 
 def _make_answer(
     rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, expert: Expert
 ) -> Lesson:
     """A question about the first of the people, and its answer from a memory that mostly holds it."""
-    kind, known = _answerable(rng, people, memory, size)
+    kind, entries = _answerable(rng, people, memory, size)
     question = rng.choice(TRAINED.questions[kind]).format(who=people[0])
-    said = _prompts().render("answer", question=question, memory=write_memory(known))[0]
-    return said.content, expert.answer(question, known)
+    message = _prompts().render("answer", question=question, memory=write_memory(entries))[0]
+    return message.content, expert.answer(question, entries)
 
 
 def _make_update(
     rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, question: str
 ) -> Lesson:
     """A text of notes that fit the memory, or of a sentence of a book, and the memory after it."""
-    told = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
-    told = told[: size.entries - len(memory)]
-    parts = [_say(rng, note) for note in told]
+    entries = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
+    entries = entries[: size.entries - len(memory)]
+    parts = [_say(rng, note) for note in entries]
     for _ in range(rng.choice((0, 1)) if parts else 1):
         parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING))[:LONG])
     text, chunk = write_memory(memory), " ".join(parts)
-    said = _prompts().render("update", question=question, memory=text, chunk=chunk)[0]
-    return said.content, write_memory([*memory, *told])
+    message = _prompts().render("update", question=question, memory=text, chunk=chunk)[0]
+    return message.content, write_memory([*memory, *entries])
 
 
 def _answerable(

@@ -107,5 +107,5 @@ def pieces(tokenizer: Path) -> list[str]:
     from tokenizers import Tokenizer
 
     backend = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    said = (backend.decode([i]) for i in range(backend.get_vocab_size()))
-    return [text for text in said if text.strip() and "\ufffd" not in text]
+    texts = (backend.decode([i]) for i in range(backend.get_vocab_size()))
+    return [text for text in texts if text.strip() and "\ufffd" not in text]

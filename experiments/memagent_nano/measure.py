@@ -67,17 +67,19 @@ class Cell:
 
 def cells(size: Size) -> Iterator[Cell]:
     """What every arm is measured on."""
-    own = size.lengths[-1]
+    length = size.lengths[-1]
     for family in TRAINED:
-        yield Cell(family, own, 200)
-        yield Cell(family, own, 200, temperature=ROLLOUTS)
+        yield Cell(family, length, 200)
+        yield Cell(family, length, 200, temperature=ROLLOUTS)
         for times, n in LONGER.items():
-            yield Cell(family, times * own, n)
-        yield from (Cell(family, max(LONGER) * own, LONGER[max(LONGER)], notes=few) for few in FEW)
+            yield Cell(family, times * length, n)
+        yield from (
+            Cell(family, max(LONGER) * length, LONGER[max(LONGER)], notes=few) for few in FEW
+        )
         for new in ("names", "wording", "books"):
-            yield Cell(family, own, 100, new)
+            yield Cell(family, length, 100, new)
     for family in NEW:
-        yield Cell(family, own, 100)
+        yield Cell(family, length, 100)
 
 
 def answers(place: Place, stage: str, cell: Cell) -> Path:

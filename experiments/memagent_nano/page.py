@@ -31,15 +31,15 @@ def tables_of(folder: Path) -> dict[str, str]:
     Raises:
         ConfigError: a file cannot be read, or holds something else.
     """
-    found = tables.make_tables(results.read(folder / "pico.json"), PICO)
+    texts = tables.make_tables(results.read(folder / "pico.json"), PICO)
     of_trunks = tables.make_tables(results.read(folder / "pico-trunks.json"), PICO)
-    found["competing notes"] = of_trunks["competing notes"]
+    texts["competing notes"] = of_trunks["competing notes"]
     for file in sorted(folder.glob("*.jsonl")):
-        of = readings.read(file)
-        found[file.stem] = tables.forecasts(_read_said(file), survival.points(of))
+        trials = readings.read(file)
+        texts[file.stem] = tables.forecasts(_read_said(file), survival.points(trials))
         if name := HAZARDS.get(file.stem):
-            found[name] = tables.hazards(survival.hazards(of))
-    return found
+            texts[name] = tables.hazards(survival.hazards(trials))
+    return texts
 
 
 def renew(text: str, found: Mapping[str, str]) -> str:
@@ -68,10 +68,10 @@ def draw(folder: Path, images: Path) -> None:
         ConfigError: as `tables_of`.
     """
     curve = folder / f"{CURVE}.jsonl"
-    found = readings.read(curve)
+    trials = readings.read(curve)
     plots.learning(results.read(folder / "pico.json"), images / "pico-learning.png")
-    plots.survival(survival.points(found), _read_said(curve), images / "nano-survival.png")
-    plots.depths(found, images / "nano-depths.png")
+    plots.survival(survival.points(trials), _read_said(curve), images / "nano-survival.png")
+    plots.depths(trials, images / "nano-depths.png")
 
 
 def _read_said(curve: Path) -> list[Forecast]:

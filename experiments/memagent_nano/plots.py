@@ -61,16 +61,20 @@ def survival(points: Sequence[Point], forecasts: Sequence[Forecast], file: Path)
         ):
             look = mark(number)
             name = task if system == SYSTEM else f"{task}, {system}"
-            seen = [point for point in points if (point.system, point.task) == (system, task)]
-            said = [one for one in forecasts if system == SYSTEM and one.task == task]
+            task_points = [
+                point for point in points if (point.system, point.task) == (system, task)
+            ]
+            task_forecasts = [cell for cell in forecasts if system == SYSTEM and cell.task == task]
             how = {"color": look.colour, "marker": look.marker, "markersize": 5, "capsize": 2}
-            at = [one.length * ASIDE ** (2 * number) for one in seen]
-            axes.errorbar(at, **_bars(seen), **how, label=name)
-            if said:
-                at = [one.length * ASIDE ** (2 * number + 1) for one in said]
+            at = [cell.length * ASIDE ** (2 * number) for cell in task_points]
+            axes.errorbar(at, **_bars(task_points), **how, label=name)
+            if task_forecasts:
+                at = [cell.length * ASIDE ** (2 * number + 1) for cell in task_forecasts]
                 hollow = {"markerfacecolor": "white", "linestyle": "none", "elinewidth": 1}
-                axes.errorbar(at, **_bars(said), **how, **hollow, label=f"{name}, said before")
-        lengths = sorted({one.length for one in (*points, *forecasts)})
+                axes.errorbar(
+                    at, **_bars(task_forecasts), **how, **hollow, label=f"{name}, said before"
+                )
+        lengths = sorted({cell.length for cell in (*points, *forecasts)})
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [show_length(length) for length in lengths])
         axes.set_ylim(-0.02, 1.02)
@@ -81,29 +85,32 @@ def survival(points: Sequence[Point], forecasts: Sequence[Forecast], file: Path)
         file.write_bytes(as_png(figure, bbox_inches="tight"))
 
 
-def _bars(of: Sequence[Point] | Sequence[Forecast]) -> dict[str, list[Any]]:
+def _bars(cells: Sequence[Point] | Sequence[Forecast]) -> dict[str, list[Any]]:
     """Means, and what lies below and above them."""
-    below, above = [one.mean - one.low for one in of], [one.high - one.mean for one in of]
-    return {"y": [one.mean for one in of], "yerr": [below, above]}
+    below, above = (
+        [cell.mean - cell.low for cell in cells],
+        [cell.high - cell.mean for cell in cells],
+    )
+    return {"y": [cell.mean for cell in cells], "yerr": [below, above]}
 
 
 def depths(readings: Sequence[Trial], file: Path) -> None:
     """Right answers by length and by where the note stands; nested documents have it at about the same share."""
-    known = [one for one in readings if one.system == SYSTEM and one.behind is not None]
-    lengths = tuple(sorted({one.length for one in known}))
+    trials = [trial for trial in readings if trial.system == SYSTEM and trial.behind is not None]
+    lengths = tuple(sorted({trial.length for trial in trials}))
     rows: list[tuple[str, tuple[Estimate | None, ...]]] = []
-    for task in sorted({one.task for one in known}):
+    for task in sorted({trial.task for trial in trials}):
         for part in range(PARTS):
-            of = [one for one in known if one.task == task and _part(one) == part]
+            group = [trial for trial in trials if trial.task == task and _part(trial) == part]
             name = f"{task}, {100 * part // PARTS}-{100 * (part + 1) // PARTS}%"
-            rows.append((name, tuple(_estimate_right(of, length) for length in lengths)))
-    whole = {
+            rows.append((name, tuple(_estimate_right(group, length) for length in lengths)))
+    tasks = {
         task
-        for task in {one.task for one in known}
-        if {one.length for one in known if one.task == task} == {*lengths}
+        for task in {trial.task for trial in trials}
+        if {trial.length for trial in trials if trial.task == task} == {*lengths}
     }
     shared = [
-        one for one in known if one.task in whole
+        trial for trial in trials if trial.task in tasks
     ]  # others would change the mean by their absence
     rows.append(("all that have every length", tuple(_estimate_right(shared, n) for n in lengths)))
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -111,10 +118,10 @@ def depths(readings: Sequence[Trial], file: Path) -> None:
     file.write_bytes(heat_map_png(heat, "notes"))
 
 
-def _part(one: Trial) -> int:
-    return min(PARTS - 1, int(PARTS * (1 - (one.behind or 0.0))))
+def _part(trial: Trial) -> int:
+    return min(PARTS - 1, int(PARTS * (1 - (trial.behind or 0.0))))
 
 
 def _estimate_right(readings: Sequence[Trial], length: int) -> Estimate | None:
-    scores = [one.score for one in readings if one.length == length]
+    scores = [trial.score for trial in readings if trial.length == length]
     return estimate([scores]) if scores else None

@@ -75,15 +75,15 @@ def follow(folder: Path, policy: Path) -> list[Trial]:
     """
     name = digest(policy)
     records = read_records(folder)
-    found = diagnose(folder)
-    if found.unread:
-        run, why = next(iter(found.unread.items()))
+    diagnosis = diagnose(folder)
+    if diagnosis.unread:
+        run, why = next(iter(diagnosis.unread.items()))
         raise ConfigError(
-            f"{plural(len(found.unread), 'run')} of {str(folder)!r} cannot be followed, the first of them {run!r}: "
+            f"{plural(len(diagnosis.unread), 'run')} of {str(folder)!r} cannot be followed, the first of them {run!r}: "
             f"{why}. Give the folder in which the records were written"
         )
     followed: dict[tuple[Any, ...], list[Trace]] = {}
-    for trace in found.traces:
+    for trace in diagnosis.traces:
         followed.setdefault(trace.record.key, []).append(trace)
     return [_reading(record, followed.get(record.key, ()), name) for record in records]
 
@@ -111,19 +111,19 @@ def keep(new: Iterable[Trial], file: Path) -> list[Trial]:
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with hold_folder(file.parent):
-        before = read(file) if file.is_file() else []
-        found = {one.key: one for one in (*before, *new)}
-        whole = [found[key] for key in sorted(found)]
-        policies = sorted({one.policy for one in (*before, *whole)})
+        old = read(file) if file.is_file() else []
+        index = {trial.key: trial for trial in (*old, *new)}
+        trials = [index[key] for key in sorted(index)]
+        policies = sorted({trial.policy for trial in (*old, *trials)})
         if len(policies) > 1:
             raise ConfigError(
                 f"{str(file)!r} would hold readings of several policies ({', '.join(policies)}): give each a file of "
                 f"its own"
             )
-        text = "".join(json.dumps(asdict(one)) + "\n" for one in whole)
+        text = "".join(json.dumps(asdict(trial)) + "\n" for trial in trials)
         with replacing(file) as half:
             half.write_text(text, encoding="utf-8")
-    return whole
+    return trials
 
 
 def read(file: Path) -> list[Trial]:

@@ -78,13 +78,13 @@ def gather(places: Sequence[Place]) -> Results:
         for stage in arms(place.size.name).values():
             if not is_done(place, stage) or (stage.name in TRUNK and place is not places[0]):
                 continue
-            own = f"trunk{place.seed or ''}" if stage.name in TRUNK else f"seed-{place.seed}"
-            name = f"{own}/{stage.name}"
+            course = f"trunk{place.seed or ''}" if stage.name in TRUNK else f"seed-{place.seed}"
+            name = f"{course}/{stage.name}"
             if is_measured(place, stage.name):
                 measured += _read_measured(place, stage.name)
-            for found, file in ((gates, gate_file), (kept, kept_file)):
+            for figures, file in ((gates, gate_file), (kept, kept_file)):
                 with suppress(FileNotFoundError):
-                    found[name] = json.loads(file(place, stage.name).read_text(encoding="utf-8"))
+                    figures[name] = json.loads(file(place, stage.name).read_text(encoding="utf-8"))
             lines = metrics.read(place.run(stage.name) / "metrics.jsonl")
             if lines:
                 hours[name] = round(sum(line.get("seconds", 0.0) for line in lines) / 3600, 3)
@@ -96,7 +96,7 @@ def write(results: Results, file: Path) -> None:
     """As JSON, a policy and cell a line."""
     plain = asdict(results)
     parts = {
-        key: "[\n" + ",\n".join(json.dumps(one) for one in value) + "\n]"
+        key: "[\n" + ",\n".join(json.dumps(row) for row in value) + "\n]"
         if isinstance(value, tuple)
         else json.dumps(value, indent=1)
         for key, value in plain.items()
@@ -120,16 +120,16 @@ def merge(parts: Sequence[Results]) -> Results:
     measured: dict[tuple[str, int], list[Measured]] = {}
     for part in parts:
         of_part: dict[tuple[str, int], list[Measured]] = {}
-        for one in part.measured:
-            of_part.setdefault((one.stage, one.seed), []).append(one)
+        for entry in part.measured:
+            of_part.setdefault((entry.stage, entry.seed), []).append(entry)
         measured |= of_part
-    curves = {(one.stage, one.seed): one for part in parts for one in part.curves}
+    curves = {(entry.stage, entry.seed): entry for part in parts for entry in part.curves}
     return Results(
         sizes.pop(),
         tuple(
-            one
+            entry
             for key in sorted(measured)
-            for one in sorted(measured[key], key=lambda one: one.cell)
+            for entry in sorted(measured[key], key=lambda entry: entry.cell)
         ),
         tuple(curves[key] for key in sorted(curves)),
         _by_name(part.gates for part in parts),
@@ -140,7 +140,7 @@ def merge(parts: Sequence[Results]) -> Results:
 
 def _by_name(parts: Iterable[Mapping[str, T]]) -> dict[str, T]:
     """All of them in order of their names; of those of one name the last."""
-    return dict(sorted({name: found for part in parts for name, found in part.items()}.items()))
+    return dict(sorted({name: value for part in parts for name, value in part.items()}.items()))
 
 
 def read(file: Path) -> Results:
@@ -164,10 +164,12 @@ def read(file: Path) -> Results:
 def _read(plain: Any) -> Results:
     return Results(
         str(plain["size"]),
-        tuple(Measured(**{**one, "rewards": tuple(one["rewards"])}) for one in plain["measured"]),
         tuple(
-            Curve(one["seed"], one["stage"], tuple(one["steps"]), tuple(one["means"]))
-            for one in plain["curves"]
+            Measured(**{**entry, "rewards": tuple(entry["rewards"])}) for entry in plain["measured"]
+        ),
+        tuple(
+            Curve(entry["seed"], entry["stage"], tuple(entry["steps"]), tuple(entry["means"]))
+            for entry in plain["curves"]
         ),
         plain["gates"],
         plain["kept"],
@@ -184,10 +186,10 @@ def _read_measured(place: Place, stage: str) -> Iterator[Measured]:
 
 def _curves(seed: int, stage: str, lines: Sequence[dict[str, Any]]) -> Iterator[Curve]:
     """The curve of a training, if it has one."""
-    told = [line for line in lines if metrics.EVALUATION in line]
-    if told:
-        means = tuple(next(iter(line[metrics.EVALUATION].values()))["mean"] for line in told)
-        yield Curve(seed, stage, tuple(int(line["step"]) for line in told), means)
+    evaluations = [line for line in lines if metrics.EVALUATION in line]
+    if evaluations:
+        means = tuple(next(iter(line[metrics.EVALUATION].values()))["mean"] for line in evaluations)
+        yield Curve(seed, stage, tuple(int(line["step"]) for line in evaluations), means)
 
 
 def _reward(line: dict[str, Any]) -> float:

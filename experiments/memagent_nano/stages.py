@@ -115,21 +115,23 @@ def perform(place: Place, stage: Stage) -> None:
     """
     if is_done(place, stage):
         return
-    made = place.of(stage.name) / MADE
-    made.parent.mkdir(parents=True, exist_ok=True)
-    own = place.of(stage.name)
-    for stale in (made, place.policy(stage.name), own / MEASURED, own / TRACES):
+    draft = place.of(stage.name) / MADE
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    folder = place.of(stage.name)
+    for stale in (draft, place.policy(stage.name), folder / MEASURED, folder / TRACES):
         shutil.rmtree(stale, ignore_errors=True)
-    for stale in (own / GATE, own / KEPT, own / f"{GATED}.jsonl"):
+    for stale in (folder / GATE, folder / KEPT, folder / f"{GATED}.jsonl"):
         stale.unlink(missing_ok=True)
     if stage.command == "new":
-        _write_new(place, made)
+        _write_new(place, draft)
     else:
         _train(place, stage)
         run = str(place.run(stage.name))
-        processes.python(place.log(stage.name), "memagent_train", "export", run, "--out", str(made))
-        _widen(made, stage)
-    made.replace(place.policy(stage.name))
+        processes.python(
+            place.log(stage.name), "memagent_train", "export", run, "--out", str(draft)
+        )
+        _widen(draft, stage)
+    draft.replace(place.policy(stage.name))
 
 
 def _write_new(place: Place, folder: Path) -> None:
@@ -149,12 +151,12 @@ def _write_new(place: Place, folder: Path) -> None:
 def _train(place: Place, stage: Stage) -> None:
     """Leaves the checkpoints of a training in the stage's run."""
     run, log = str(place.run(stage.name)), place.log(stage.name)
-    asked = ("--out", str(place.root), place.size.name, str(place.seed), stage.after)
+    arguments = ("--out", str(place.root), place.size.name, str(place.seed), stage.after)
     if stage.lessons == ROLLOUTS:
-        some = (str(stage.first), str(DOCUMENTS))
-        processes.python(log, "memagent_nano", "sample-one", *asked, *some)
+        span = (str(stage.first), str(DOCUMENTS))
+        processes.python(log, "memagent_nano", "sample-one", *arguments, *span)
     if stage.lessons == GATED:
-        processes.python(log, "memagent_nano", "gate-one", *asked)
+        processes.python(log, "memagent_nano", "gate-one", *arguments)
     settings = [
         f"model.path={json.dumps(str(place.policy(stage.after)))}",
         f"optimizer.steps={stage.steps}",

@@ -76,12 +76,16 @@ def fit(readings: Sequence[Trial]) -> Hazard:
         ConfigError: no memory held anything.
     """
     task = readings[0].task
-    risk = diagnose.Hazard(sum(one.lost for one in readings), sum(one.risk for one in readings))
+    risk = diagnose.Hazard(
+        sum(trial.lost for trial in readings), sum(trial.risk for trial in readings)
+    )
     if risk.rate is None or risk.interval is None:
         raise ConfigError(f"{task}: no memory held what was wanted; nothing is at risk")
-    lengths = tuple(sorted({one.length for one in readings}))
+    lengths = tuple(sorted({trial.length for trial in readings}))
     low, high = risk.interval
-    behind = mean(one.chunks * (one.behind or 0.0) for one in readings if one.length == lengths[-1])
+    behind = mean(
+        trial.chunks * (trial.behind or 0.0) for trial in readings if trial.length == lengths[-1]
+    )
     return Hazard(
         readings[0].system,
         task,
@@ -111,13 +115,13 @@ def forecast(readings: Sequence[Trial], length: int, n: int) -> Forecast:
     Raises:
         ConfigError: no memory held anything.
     """
-    found = fit(readings)
-    longest = [one for one in readings if one.length == found.lengths[-1]]
-    each = mean(one.chunks for one in longest) / found.lengths[-1] * length
+    hazard = fit(readings)
+    longest = [trial for trial in readings if trial.length == hazard.lengths[-1]]
+    each = mean(trial.chunks for trial in longest) / hazard.lengths[-1] * length
     samples: defaultdict[tuple[int, int], list[Trial]] = defaultdict(list)
-    for one in readings:
-        samples[one.seed, one.index].append(one)
-    rows = np.array([_count(of) for of in samples.values()])
+    for trial in readings:
+        samples[trial.seed, trial.index].append(trial)
+    rows = np.array([_count(group) for group in samples.values()])
 
     def average_left(rate: float, sound: float, shares: Array) -> float:
         return float(sound * np.mean((1 - min(rate, 1.0)) ** (each * shares)))
@@ -125,16 +129,17 @@ def forecast(readings: Sequence[Trial], length: int, n: int) -> Forecast:
     rng = np.random.default_rng(SEED)
     drawn: list[float] = []
     for _ in range(RESAMPLES):
-        some = rows[rng.integers(len(rows), size=len(rows))]
-        losses, steps, right, kept, wrote, many = some[:, :6].sum(axis=0)
+        resample = rows[rng.integers(len(rows), size=len(rows))]
+        losses, steps, right, held, wrote, many = resample[:, :6].sum(axis=0)
         rate = rng.gamma(losses + 0.5) / max(steps, 1.0)
         drawn.append(
-            rng.binomial(n, average_left(rate, _sound(right, kept, wrote, many), some[:, 6])) / n
+            rng.binomial(n, average_left(rate, _sound(right, held, wrote, many), resample[:, 6]))
+            / n
         )
     low, high = (float(end) for end in np.quantile(drawn, (0.025, 0.975)))
-    middle = average_left(found.rate, found.sound, rows[:, 6])
+    middle = average_left(hazard.rate, hazard.sound, rows[:, 6])
     # Of many samples and a rare loss no draw may be as low as the mean.
-    return Forecast(found.task, length, each, n, min(low, middle), middle, max(high, middle))
+    return Forecast(hazard.task, length, each, n, min(low, middle), middle, max(high, middle))
 
 
 def hazards(readings: Sequence[Trial], *, longest: int | None = None) -> list[Hazard]:
@@ -144,13 +149,13 @@ def hazards(readings: Sequence[Trial], *, longest: int | None = None) -> list[Ha
         readings: of any systems.
         longest: what is longer is left out; None leaves nothing out.
     """
-    found: list[Hazard] = []
-    for of in _select_followed(readings, longest).values():
-        lengths = sorted({one.length for one in of})
-        parts = [[one for one in of if one.length == length] for length in lengths]
-        every = (*parts, of) if len(parts) > 1 else parts
-        found += [fit(part) for part in every if sum(one.risk for one in part)]
-    return found
+    fits: list[Hazard] = []
+    for group in _select_followed(readings, longest).values():
+        lengths = sorted({trial.length for trial in group})
+        parts = [[trial for trial in group if trial.length == length] for length in lengths]
+        every = (*parts, group) if len(parts) > 1 else parts
+        fits += [fit(part) for part in every if sum(trial.risk for trial in part)]
+    return fits
 
 
 def predict(
@@ -169,15 +174,17 @@ def predict(
     Raises:
         ConfigError: no samples, no memory ever held anything, or no task has one note for an answer.
     """
-    own = [one for one in readings if one.system == SYSTEM]
-    whole = _select_followed(own, longest)
-    if not whole:
+    trials = [trial for trial in readings if trial.system == SYSTEM]
+    groups = _select_followed(trials, longest)
+    if not groups:
         raise ConfigError(
             f"there is no answered sample of at most {longest} tokens whose answer stands in one note: give readings "
             f"of a task such as 'once' or 'last'"
         )
-    forecasts = [forecast(of, length, n) for of in whole.values() for length, n in wanted.items()]
-    return hazards(own, longest=longest), forecasts
+    forecasts = [
+        forecast(group, length, n) for group in groups.values() for length, n in wanted.items()
+    ]
+    return hazards(trials, longest=longest), forecasts
 
 
 @dataclass(frozen=True)
@@ -201,55 +208,59 @@ def points(readings: Sequence[Trial]) -> list[Point]:
     """Share of right answers by system, task and length, with Wilson's interval at 95%. No answer is a wrong one."""
     cells: defaultdict[tuple[str, str], defaultdict[int, list[Trial]]]
     cells = defaultdict(lambda: defaultdict(list))
-    for one in readings:
-        cells[one.system, one.task][one.length].append(one)
-    found: list[Point] = []
+    for trial in readings:
+        cells[trial.system, trial.task][trial.length].append(trial)
+    rows: list[Point] = []
     for (system, task), lengths in sorted(cells.items()):
-        shortest = {(one.seed, one.index): one.score for one in lengths[min(lengths)]}
-        for length, of in sorted(lengths.items()):
-            right = estimate([[one.score for one in of]])
-            asked = [(one.score, shortest.get((one.seed, one.index))) for one in of]
-            gaps = [score - before for score, before in asked if before is not None]
-            found.append(
+        shortest = {(trial.seed, trial.index): trial.score for trial in lengths[min(lengths)]}
+        for length, group in sorted(lengths.items()):
+            right = estimate([[trial.score for trial in group]])
+            pairs = [(trial.score, shortest.get((trial.seed, trial.index))) for trial in group]
+            gaps = [score - base for score, base in pairs if base is not None]
+            rows.append(
                 Point(
                     system,
                     task,
                     length,
-                    mean(one.chunks for one in of),
+                    mean(trial.chunks for trial in group),
                     right.low,
                     right.mean,
                     right.high,
-                    len(of),
+                    len(group),
                     paired_difference([gaps]) if gaps and length > min(lengths) else None,
                 )
             )
-    return found
+    return rows
 
 
 def write(hazards: Sequence[Hazard], forecasts: Sequence[Forecast], file: Path) -> None:
     """As JSON: what is committed before the long documents are read."""
-    whole = {
-        "hazards": [asdict(one) for one in hazards],
-        "forecasts": [asdict(one) for one in forecasts],
+    plain = {
+        "hazards": [asdict(entry) for entry in hazards],
+        "forecasts": [asdict(entry) for entry in forecasts],
     }
-    file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
 
 
 def read(file: Path) -> list[Forecast]:
     """The forecasts that `write` wrote."""
-    return [Forecast(**one) for one in json.loads(file.read_text(encoding="utf-8"))["forecasts"]]
+    return [
+        Forecast(**entry) for entry in json.loads(file.read_text(encoding="utf-8"))["forecasts"]
+    ]
 
 
 def _select_followed(
     readings: Sequence[Trial], longest: int | None
 ) -> dict[tuple[str, str], list[Trial]]:
     """What can be followed, of each system and task with one note for an answer."""
-    found: defaultdict[tuple[str, str], list[Trial]] = defaultdict(list)
-    for one in readings:
-        if one.fate and (longest is None or one.length <= longest):
-            found[one.system, one.task].append(one)
+    groups: defaultdict[tuple[str, str], list[Trial]] = defaultdict(list)
+    for trial in readings:
+        if trial.fate and (longest is None or trial.length <= longest):
+            groups[trial.system, trial.task].append(trial)
     return {
-        key: of for key, of in sorted(found.items()) if all(one.behind is not None for one in of)
+        key: group
+        for key, group in sorted(groups.items())
+        if all(trial.behind is not None for trial in group)
     }
 
 
@@ -262,10 +273,10 @@ def _count(
         Losses, chunk steps at risk, right answers where what was wanted was held to the end, how often it was, how
         often it was held at all, readings, and the share of the longest document that is behind the note.
     """
-    held = [one.score for one in readings if one.fate == Fate.HELD]
-    losses = sum(one.lost for one in readings)
-    steps = sum(one.risk for one in readings)
-    longest = max(readings, key=lambda one: one.length)
+    held = [trial.score for trial in readings if trial.fate == Fate.HELD]
+    losses = sum(trial.lost for trial in readings)
+    steps = sum(trial.risk for trial in readings)
+    longest = max(readings, key=lambda trial: trial.length)
     return (
         losses, steps, sum(held), len(held), len(held) + losses, len(readings), longest.behind or 0.0,
     )  # fmt: skip

@@ -60,22 +60,22 @@ def make_tables(results: Results, size: Size) -> dict[str, str]:
 
     That of competing notes is missing where documents with few notes weren't measured.
     """
-    found = {
+    tables = {
         "gates": gates(results),
         "arms": arms(results, size),
         "differences": differences(results, size),
         "held out": list_held_out(results, size),
         "kept": list_kept(results),
     }
-    few = any(one.cell.endswith(f"-{FEW[0]}notes") for one in results.measured)
-    return found | ({"competing notes": compare_notes(results, size)} if few else {})
+    few = any(entry.cell.endswith(f"-{FEW[0]}notes") for entry in results.measured)
+    return tables | ({"competing notes": compare_notes(results, size)} if few else {})
 
 
 def compare_notes(results: Results, size: Size) -> str:
     """Right answers at the longest length by the number of notes that compete."""
-    own = size.lengths[-1]
-    longest = max(LONGER) * own
-    columns = {"as long as in training, 8 notes": [f"{family}-{own}" for family in TRAINED]}
+    length = size.lengths[-1]
+    longest = max(LONGER) * length
+    columns = {"as long as in training, 8 notes": [f"{family}-{length}" for family in TRAINED]}
     for few in FEW:
         columns[f"{max(LONGER)} times that, {few} notes"] = [
             f"{family}-{longest}-{few}notes" for family in TRAINED
@@ -86,11 +86,11 @@ def compare_notes(results: Results, size: Size) -> str:
 
 def arms(results: Results, size: Size) -> str:
     """Means over seeds of the share of right answers, with the lowest and the highest seed."""
-    own = size.lengths[-1]
+    length = size.lengths[-1]
     columns: dict[str, list[str]] = {
-        "drawn": [f"{family}-{own}-drawn" for family in TRAINED],
-        **{family: [f"{family}-{own}"] for family in TRAINED},
-        **_list_longer(own),
+        "drawn": [f"{family}-{length}-drawn" for family in TRAINED],
+        **{family: [f"{family}-{length}"] for family in TRAINED},
+        **_list_longer(length),
     }
     return _table(results, columns)
 
@@ -100,39 +100,39 @@ def differences(results: Results, size: Size) -> str:
 
     What all seeds begin with is one policy, which is compared with each.
     """
-    own = size.lengths[-1]
+    length = size.lengths[-1]
     columns = {
-        "as long as in training": [f"{family}-{own}" for family in TRAINED],
-        **_list_longer(own),
+        "as long as in training": [f"{family}-{length}" for family in TRAINED],
+        **_list_longer(length),
     }
     lines = [_row(("", "seeds", *columns)), _row(["---"] * (2 + len(columns)))]
     every = [cell for cells in columns.values() for cell in cells]
-    for one, other in PAIRS:
-        with_one, with_other = (_seeds(results, stage, every) for stage in (one, other))
+    for arm, other in PAIRS:
+        with_arm, with_other = (_seeds(results, stage, every) for stage in (arm, other))
         if other in TRUNK and len(with_other) == 1:
             (trunk,) = with_other.values()
-            with_other = dict.fromkeys(with_one, trunk)
-        seeds = sorted(with_one.keys() & with_other.keys())
+            with_other = dict.fromkeys(with_arm, trunk)
+        seeds = sorted(with_arm.keys() & with_other.keys())
         if not seeds:
             continue
         shares: list[str] = []
         for cells in columns.values():
-            gaps = [_mean(with_one[seed], cells) - _mean(with_other[seed], cells) for seed in seeds]
+            gaps = [_mean(with_arm[seed], cells) - _mean(with_other[seed], cells) for seed in seeds]
             of_each = f" ({', '.join(f'{gap:+.2f}' for gap in gaps)})" if len(gaps) > 1 else ""
             shares.append(f"{mean(gaps):+.2f}{of_each}")
         named = ", ".join(map(str, seeds))
-        lines.append(_row((f"`{one}` less `{other}`", named, *shares)))
+        lines.append(_row((f"`{arm}` less `{other}`", named, *shares)))
     return "\n".join(lines)
 
 
 def list_held_out(results: Results, size: Size) -> str:
     """The same for what no training shows."""
-    own = size.lengths[-1]
+    length = size.lengths[-1]
     columns = {
-        f"new {new}": [f"{family}-{own}-{new}" for family in TRAINED]
+        f"new {new}": [f"{family}-{length}-{new}" for family in TRAINED]
         for new in ("names", "wording", "books")
     }
-    columns |= {family: [f"{family}-{own}"] for family in ("count", "pair", "sign")}
+    columns |= {family: [f"{family}-{length}"] for family in ("count", "pair", "sign")}
     return _table(results, columns)
 
 
@@ -140,10 +140,12 @@ def gates(results: Results) -> str:
     """The share of exact replies to one chunk, of the worst seed, of what was shown no other way to keep."""
     kinds = ("copy", "change", "answer", "read-copy", "read-change", "read-answer")
     lines = [_row(("policy", *kinds)), _row(["---"] * (1 + len(kinds)))]
-    for stage, found in _by_stage(results.gates):
+    for stage, seeds in _by_stage(results.gates):
         if stage.startswith("unshown"):
             continue
-        shares = [[one[kind]["share"] for one in found if kind in one] for kind in kinds]
+        shares = [
+            [figures[kind]["share"] for figures in seeds if kind in figures] for kind in kinds
+        ]
         worst = [f"{min(of_kind):.3f}" if of_kind else "" for of_kind in shares]
         lines.append(_row((f"`{stage}`", *worst)))
     return "\n".join(lines)
@@ -152,11 +154,12 @@ def gates(results: Results) -> str:
 def list_kept(results: Results) -> str:
     """The share of notes that are kept where there are more than an expert keeps, and of entries that are wrong."""
     lines = [_row(("policy", "seeds", *KINDS)), _row(["---"] * (2 + len(KINDS)))]
-    for stage, found in _by_stage(results.kept):
+    for stage, seeds in _by_stage(results.kept):
         shares = [
-            _spread([one[kind]["share"] for one in found if one[kind]["n"]]) for kind in KINDS
+            _spread([figures[kind]["share"] for figures in seeds if figures[kind]["n"]])
+            for kind in KINDS
         ]
-        lines.append(_row((f"`{stage}`", str(len(found)), *shares)))
+        lines.append(_row((f"`{stage}`", str(len(seeds)), *shares)))
     return "\n".join(lines)
 
 
@@ -166,19 +169,19 @@ def hazards(found: Sequence[Hazard]) -> str:
         _row(("task", "lengths", "losses", "steps", "hazard", "5% takes", "right but for losses")),
         _row(["---"] * 7),
     ]
-    for one in found:
+    for fit in found:
         lengths = " to ".join(
-            show_length(length) for length in sorted({one.lengths[0], one.lengths[-1]})
+            show_length(length) for length in sorted({fit.lengths[0], fit.lengths[-1]})
         )
-        hazard = f"{_format_rate(one.rate)} [{_format_rate(one.low)}, {_format_rate(one.high)}]"
-        rest = (
-            str(one.losses),
-            f"{one.steps:,}",
+        hazard = f"{_format_rate(fit.rate)} [{_format_rate(fit.low)}, {_format_rate(fit.high)}]"
+        cells = (
+            str(fit.losses),
+            f"{fit.steps:,}",
             hazard,
-            _format_rate(one.bearable),
-            f"{one.sound:.2f}",
+            _format_rate(fit.bearable),
+            f"{fit.sound:.2f}",
         )
-        lines.append(_row((_title(one.system, one.task), lengths, *rest)))
+        lines.append(_row((_title(fit.system, fit.task), lengths, *cells)))
     return "\n".join(lines)
 
 
@@ -192,20 +195,22 @@ def _format_rate(rate: float) -> str:
 
 def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
     """What was said, and what came of it, by task and length; how much less that is than at the shortest length."""
-    seen = {(point.system, point.task, point.length): point for point in measured}
-    wanted = {(SYSTEM, one.task, one.length): one for one in said}
+    points = {(point.system, point.task, point.length): point for point in measured}
+    wanted = {(SYSTEM, forecast.task, forecast.length): forecast for forecast in said}
     head = ("task", "length", "chunks", "said", "measured", "n", "less the shortest", "")
     lines = [_row(head), _row(["---"] * len(head))]
-    for key in sorted(seen.keys() | wanted.keys()):
+    for key in sorted(points.keys() | wanted.keys()):
         system, task, length = key
-        one, point = wanted.get(key), seen.get(key)
+        forecast, point = wanted.get(key), points.get(key)
         lines.append(
             _row(
                 (
                     _title(system, task),
                     show_length(length),
                     f"{(point or wanted[key]).chunks:,.0f}",
-                    f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]" if one else "",
+                    f"{forecast.mean:.2f} [{forecast.low:.2f}, {forecast.high:.2f}]"
+                    if forecast
+                    else "",
                     *_format_point(point),
                 )
             )
@@ -219,16 +224,17 @@ def _format_point(point: Point | None) -> tuple[str, str, str, str]:
         return "", "", "", ""
     share, less, verdict = f"{point.mean:.2f} [{point.low:.2f}, {point.high:.2f}]", "", ""
     if (gap := point.less) is not None:
-        some = "" if gap.n == point.n else f" (n={gap.n})"
-        less = f"{gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]{some}"
+        count = "" if gap.n == point.n else f" (n={gap.n})"
+        less = f"{gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]{count}"
         verdict = non_inferiority(gap, MARGIN).value
     return share, str(point.n), less, verdict
 
 
-def _list_longer(own: int) -> dict[str, list[str]]:
+def _list_longer(length: int) -> dict[str, list[str]]:
     """Columns."""
     return {
-        f"{times} times that": [f"{family}-{times * own}" for family in TRAINED] for times in LONGER
+        f"{times} times that": [f"{family}-{times * length}" for family in TRAINED]
+        for times in LONGER
     }
 
 
@@ -247,39 +253,39 @@ def _table(results: Results, columns: dict[str, list[str]]) -> str:
 
 def _seeds(results: Results, stage: str, cells: Sequence[str]) -> dict[int, dict[str, Measured]]:
     """The seeds of a stage that have all of the cells; seed -> cell -> what was measured."""
-    found: dict[int, dict[str, Measured]] = {}
-    for one in results.measured:
-        if one.stage == stage:
-            found.setdefault(one.seed, {})[one.cell] = one
-    return {seed: of for seed, of in sorted(found.items()) if of.keys() >= {*cells}}
+    seeds: dict[int, dict[str, Measured]] = {}
+    for entry in results.measured:
+        if entry.stage == stage:
+            seeds.setdefault(entry.seed, {})[entry.cell] = entry
+    return {seed: entries for seed, entries in sorted(seeds.items()) if entries.keys() >= {*cells}}
 
 
 def _share(seeds: Mapping[int, Mapping[str, Measured]], cells: Sequence[str]) -> str:
     """Mean of the seeds, each the mean of its cells; of one seed alone with the interval of its samples."""
     if len(seeds) > 1:
-        return _spread([_mean(of, cells) for of in seeds.values()])
-    (of,) = seeds.values()
-    one = estimate([of[cell].rewards for cell in cells])
-    return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
+        return _spread([_mean(entries, cells) for entries in seeds.values()])
+    (entries,) = seeds.values()
+    share = estimate([entries[cell].rewards for cell in cells])
+    return f"{share.mean:.2f} [{share.low:.2f}, {share.high:.2f}]"
 
 
-def _mean(of: Mapping[str, Measured], cells: Sequence[str]) -> float:
-    return mean(of[cell].mean for cell in cells)
+def _mean(entries: Mapping[str, Measured], cells: Sequence[str]) -> float:
+    return mean(entries[cell].mean for cell in cells)
 
 
-def _spread(found: Sequence[float]) -> str:
+def _spread(shares: Sequence[float]) -> str:
     """Mean, and the lowest and the highest where there are several; nothing of nothing."""
-    if not found:
+    if not shares:
         return ""
-    return f"{mean(found):.2f}" + (
-        f" ({min(found):.2f}-{max(found):.2f})" if len(found) > 1 else ""
+    return f"{mean(shares):.2f}" + (
+        f" ({min(shares):.2f}-{max(shares):.2f})" if len(shares) > 1 else ""
     )
 
 
-def _by_stage(found: Mapping[str, T]) -> Iterator[tuple[str, list[T]]]:
+def _by_stage(entries: Mapping[str, T]) -> Iterator[tuple[str, list[T]]]:
     """Stages in the order of the tables, and what was found of their seeds."""
     for stage in ABOUT:
-        of_stage = [one for name, one in found.items() if name.split("/")[1] == stage]
+        of_stage = [entry for name, entry in entries.items() if name.split("/")[1] == stage]
         if of_stage:
             yield stage, of_stage
 

@@ -43,7 +43,7 @@ def notes(
     Raises:
         ConfigError: there is no such family or size.
     """
-    of = size_of(size)
+    scale = size_of(size)
     options = DataOptions(
         counter=length_counter(None),
         seed=seed,
@@ -54,7 +54,7 @@ def notes(
         family,
         length,
         options,
-        words=of.words(held_out=new_names),
+        words=scale.words(held_out=new_names),
         wording=HELD_OUT if new_wording else TRAINED,
-        every=every or of.every,
+        every=every or scale.every,
     )

@@ -48,31 +48,31 @@ def perform_all(work: Sequence[Work], *, jobs: int, say: Say) -> None:
     running: dict[Future[float], Work] = {}
     with ThreadPoolExecutor(jobs) as pool, stop_children_on_signals():
         while todo or running:
-            for one in [one for one in todo if one.ready()][: jobs - len(running)]:
-                todo.remove(one)
-                say(f"{one.name}: begun" + (f"; its log is {one.log}" if one.log else ""))
-                running[pool.submit(_time, one)] = one
+            for piece in [piece for piece in todo if piece.ready()][: jobs - len(running)]:
+                todo.remove(piece)
+                say(f"{piece.name}: begun" + (f"; its log is {piece.log}" if piece.log else ""))
+                running[pool.submit(_time, piece)] = piece
             if not running:
-                names = ", ".join(one.name for one in todo)
+                names = ", ".join(piece.name for piece in todo)
                 raise StageFailed(f"what these begin with is missing: {names}. Train it first")
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                one = running.pop(future)
-                _look(one, future, running, say)
-                left = len(todo) + len(running)
-                say(f"{one.name}: done in {duration(future.result())}; {left} of {total} left")
+                piece = running.pop(future)
+                _look(piece, future, running, say)
+                count = len(todo) + len(running)
+                say(f"{piece.name}: done in {duration(future.result())}; {count} of {total} left")
 
 
-def _look(one: Work, future: Future[float], others: dict[Future[float], Work], say: Say) -> None:
+def _look(piece: Work, future: Future[float], others: dict[Future[float], Work], say: Say) -> None:
     """Raises what a piece of work raised, when the others have come to an end."""
     if future.exception() is not None:
         names = ", ".join(other.name for other in others.values())
-        say(f"{one.name}: failed" + (f"; waiting for {names}" if names else ""))
+        say(f"{piece.name}: failed" + (f"; waiting for {names}" if names else ""))
         wait(others)
         future.result()
 
 
-def _time(one: Work) -> float:
+def _time(piece: Work) -> float:
     """Does it. Returns the seconds that it took."""
     begun = time.monotonic()
-    one.do()
+    piece.do()
     return time.monotonic() - begun

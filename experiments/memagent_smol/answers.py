@@ -27,7 +27,7 @@ def answers(folders: Sequence[Path]) -> list[str]:
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     tasks: dict[tuple[str, int], FactsTask] = {}
     for folder in folders:
-        found: dict[tuple[str, str, int], Counter[str]] = {}
+        counts: dict[tuple[str, str, int], Counter[str]] = {}
         for record in read_records(folder):
             name, length = record.task, record.length
             if not name.startswith(CHANGES):
@@ -37,8 +37,8 @@ def answers(folders: Sequence[Path]) -> list[str]:
                 task = facts(family="changes", length=length, seed=SEED, held_out=True, many=many)
                 tasks[name, length] = task
             kind = sort_answer(record.answer or "", task.story(record.index))
-            found.setdefault((record.system, name, length), Counter())[kind] += 1
-        for (system, name, length), count in found.items():
+            counts.setdefault((record.system, name, length), Counter())[kind] += 1
+        for (system, name, length), count in counts.items():
             shares = [f"{count[kind] / count.total():.3f}" for kind in KINDS]
             what = f"{name}, {show_length(length)}"
             lines.append(
@@ -49,13 +49,13 @@ def answers(folders: Sequence[Path]) -> list[str]:
 
 def sort_answer(answer: str, story: Story) -> str:
     """The kind of an answer, one of `KINDS`; one without text is in no statement."""
-    said = answer.lower()
-    outdated = any(value.lower() in said for value in story.outdated)
-    if all(value.lower() in said for value in story.outputs):
+    reply = answer.lower()
+    outdated = any(value.lower() in reply for value in story.outdated)
+    if all(value.lower() in reply for value in story.outputs):
         return "right, outdated too" if outdated else "right"
     if outdated:
         return "outdated"
-    said = said.strip(" .")
-    own = {note.text for note in story.notes}
-    others = [fact.text.lower() for fact in story.facts if fact.text not in own]
-    return "another statement" if said and any(said in text for text in others) else KINDS[-1]
+    reply = reply.strip(" .")
+    notes = {note.text for note in story.notes}
+    others = [fact.text.lower() for fact in story.facts if fact.text not in notes]
+    return "another statement" if reply and any(reply in text for text in others) else KINDS[-1]

@@ -173,10 +173,13 @@ def show_verdict(
     from memagent_smol.verdict import verdict
 
     with report_end():
-        found = verdict(rewarded, more, untrained)
-        for name, one in (("more imitation", found.more), (f"BM25 + {found.reader}", found.bm25)):
+        outcome = verdict(rewarded, more, untrained)
+        for name, gap in (
+            ("more imitation", outcome.more),
+            (f"BM25 + {outcome.reader}", outcome.bm25),
+        ):
             typer.echo(
-                f"less {name}: {100 * one.mean:+.1f} points "
-                f"[{100 * one.low:+.1f}, {100 * one.high:+.1f}], {one.n} pairs"
+                f"less {name}: {100 * gap.mean:+.1f} points "
+                f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}], {gap.n} pairs"
             )
-        typer.echo("positive" if found.positive else "No")
+        typer.echo("positive" if outcome.positive else "No")

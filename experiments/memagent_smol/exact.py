@@ -49,7 +49,7 @@ def measure_exact(lessons: Path, adapter: Path | None, *, limit: int | None = No
     counter = text_counter(tokenizer)
     ids_of: Callable[[str], list[int]] = partial(tokenizer.encode, add_special_tokens=False)
     keep = ids_of(KEEP)[0]
-    right, kept, every = Counter[str](), Counter[str](), Counter[str]()
+    right, keeps, every = Counter[str](), Counter[str](), Counter[str]()
     for messages in _read(lessons, limit):
         prompt = counter.prompt_ids([Message(role="user", content=messages[0]["content"])])
         reply = [*ids_of(messages[-1]["content"]), tokenizer.eos_token_id]
@@ -57,8 +57,8 @@ def measure_exact(lessons: Path, adapter: Path | None, *, limit: int | None = No
         kind = _kind(messages)
         every[kind] += 1
         right[kind] += drawn == reply
-        kept[kind] += drawn[0] == keep
-    return [Exact(kind, right[kind], kept[kind], every[kind]) for kind in sorted(every)]
+        keeps[kind] += drawn[0] == keep
+    return [Exact(kind, right[kind], keeps[kind], every[kind]) for kind in sorted(every)]
 
 
 def _read(file: Path, limit: int | None) -> Iterator[Messages]:

@@ -31,17 +31,17 @@ class Expert:
         return self._update(request.parts["memory"], request.parts["chunk"])
 
     def _update(self, memory: str, chunk: str) -> str:
-        seen = " ".join(chunk.split())
+        text = " ".join(chunk.split())
         lines = [line for line in memory.splitlines() if line != NOTHING]
-        found = [
-            note for note in self._lesson.notes if note not in self._notes and note.text in seen
+        notes = [
+            note for note in self._lesson.notes if note not in self._notes and note.text in text
         ]
-        if not found:
+        if not notes:
             return KEEP
-        for note in found:
+        for note in notes:
             lines = [] if note.replaces else lines
             named = note.title and note.title in chunk
             lines.append(f"- {note.title}: {note.text}" if named else f"- {note.text}")
-        self._notes += found
-        self.missed -= len(found)
+        self._notes += notes
+        self.missed -= len(notes)
         return "\n".join(lines)

@@ -92,8 +92,8 @@ class FactsTask(ScatteredTask):
     def facts(self) -> dict[str, str | int | bool]:
         """See `Task`."""
         part = "held out" if self._words.held_out else "as in training"
-        own = {"many": self._many, "near": str(self._near), "words": part}
-        return super().facts | own | ({} if self._answered else {"answered": False})
+        details = {"many": self._many, "near": str(self._near), "words": part}
+        return super().facts | details | ({} if self._answered else {"answered": False})
 
     def story(self, index: int) -> Story:
         """What the sample at `index` says."""
@@ -164,9 +164,11 @@ def changes(words: Words, many: int, near: float, rng: Random) -> Story:
     place, *elsewhere = _draw_different(lambda: words.place(rng), 6)
     role, *others = rng.sample(words.roles, 8)
     attribute = rng.choice(list(ATTRIBUTES))
-    asked, *said = rng.sample(role, len(role))
+    term, *synonyms = rng.sample(role, len(role))
     values = _draw_different(lambda: ATTRIBUTES[attribute].value(words, rng), rng.randint(2, 4))
-    texts = [_statement(words, attribute, rng.choice(said), place, value, rng) for value in values]
+    texts = [
+        _statement(words, attribute, rng.choice(synonyms), place, value, rng) for value in values
+    ]
     competing: list[str] = []
     for _ in range(many):
         kind = rng.random()
@@ -182,7 +184,7 @@ def changes(words: Words, many: int, near: float, rng: Random) -> Story:
             what = rng.choice(list(ATTRIBUTES))
         value = _draw_other(values, partial(ATTRIBUTES[what].value, words, rng))
         competing.append(_statement(words, what, who, where, value, rng))
-    said_of = rng.choice(words.said_of).format(role=asked, place=place)
+    said_of = rng.choice(words.said_of).format(role=term, place=place)
     question = rng.choice(ATTRIBUTES[attribute].wording(words).asked).format(who=said_of)
     evidence = [*map(Fact, texts[:-1]), Fact(texts[-1], (values[-1],), (0,))]
     notes = tuple(Note(text, replaces=True) for text in texts)
@@ -210,8 +212,8 @@ def needles(words: Words, many: int, near: float, rng: Random) -> Story:
         who = _draw_other(keys, partial(draw, rng))
         what = _draw_other(values, partial(value, words, rng))
         competing.append(_sentence(rng.choice(wording.said).format(who=who, what=what)))
-    asked = {"one": wording.asked, "all": wording.asked_all, "two": wording.asked_two}[kind]
-    question = rng.choice(asked).format(who=keys[0], other=keys[1])
+    templates = {"one": wording.asked, "all": wording.asked_all, "two": wording.asked_two}[kind]
+    question = rng.choice(templates).format(who=keys[0], other=keys[1])
     evidence = [
         Fact(text, (what,), (i,)) for i, (text, what) in enumerate(zip(texts, values, strict=True))
     ]
@@ -229,18 +231,19 @@ def trace(words: Words, many: int, near: float, rng: Random) -> Story:
         lambda: f"{words.thing(rng).upper()}{rng.randrange(10, 100)}", chains * 4
     )
     numbers = _draw_different(lambda: words.number(rng), chains)
-    told = [
+    parts = [
         _chain(names[4 * i : 4 * i + rng.randint(2, 4)], numbers[i], rng) for i in range(chains)
     ]
-    (own, own_names), *others = told
+    (own_texts, own_names), *others = parts
     evidence = [
-        Fact(text, (name,), (i,)) for i, (text, name) in enumerate(zip(own, own_names, strict=True))
+        Fact(text, (name,), (i,))
+        for i, (text, name) in enumerate(zip(own_texts, own_names, strict=True))
     ]
     competing = [text for texts, _ in others for text in texts]
     question = rng.choice(COPIES.asked).format(what=numbers[0])
     return Story(
         _mix(evidence, competing, rng),
-        tuple(map(Note, own)),
+        tuple(map(Note, own_texts)),
         question,
         tuple(own_names),
     )
@@ -265,8 +268,8 @@ def _sentence(text: str) -> str:
 def _chain(names: Sequence[str], number: str, rng: Random) -> tuple[list[str], Sequence[str]]:
     """Sentences, one a name."""
     texts = [rng.choice(VALUES.said).format(who=names[0], what=number)]
-    for before, name in pairwise(names):
-        texts.append(rng.choice(COPIES.said).format(who=name, what=before))
+    for source, name in pairwise(names):
+        texts.append(rng.choice(COPIES.said).format(who=name, what=source))
     return texts, names
 
 
@@ -281,15 +284,15 @@ def _mix(evidence: Sequence[Fact], competing: Sequence[str], rng: Random) -> tup
 
 def _draw_different(draw: Callable[[], str], count: int) -> list[str]:
     """So many texts, each another one."""
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found[draw()] = None
-    return list(found)
+    texts: dict[str, None] = {}
+    while len(texts) < count:
+        texts[draw()] = None
+    return list(texts)
 
 
-def _draw_other(taken: Sequence[str], draw: Callable[[], str]) -> str:
+def _draw_other(others: Sequence[str], draw: Callable[[], str]) -> str:
     """One that is not taken."""
-    while (text := draw()) in taken:
+    while (text := draw()) in others:
         pass
     return text
 

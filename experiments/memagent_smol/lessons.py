@@ -130,12 +130,14 @@ class Teacher:
             store=None,
         ) as agent:
             result = agent.ask(lesson.context, lesson.question)
-        said = [_messages(one) for one in result.trajectory.conversations]
-        if expert.missed or any(self._counter.count(one[-1]["content"]) > MEMORY for one in said):
+        chats = [_messages(chat) for chat in result.trajectory.conversations]
+        if expert.missed or any(
+            self._counter.count(chat[-1]["content"]) > MEMORY for chat in chats
+        ):
             return
-        kept = [one for one in said if one[-1]["content"] == KEEP]
-        chosen = rng.sample(kept, min(KEEPS, len(kept)))
-        yield from (one for one in said if one not in kept or one in chosen)
+        keeps = [chat for chat in chats if chat[-1]["content"] == KEEP]
+        chosen = rng.sample(keeps, min(KEEPS, len(keeps)))
+        yield from (chat for chat in chats if chat not in keeps or chat in chosen)
 
     def _maker(self, kind: str, length: int) -> Make:
         options = DataOptions(counter=length_counter(None), seed=self._seed)
@@ -161,8 +163,8 @@ class Teacher:
 
     def _make_told(self, family: str, length: int, index: int) -> Lesson:
         level = self._level
-        most = max(MANY[0], min(MANY[1], length // level.apart[family]))
-        many = Random(f"{self._seed} many {index}").randint(MANY[0], most)
+        limit = max(MANY[0], min(MANY[1], length // level.apart[family]))
+        many = Random(f"{self._seed} many {index}").randint(MANY[0], limit)
         task = facts(family=family, length=length, seed=self._seed, many=many, near=level.near)
         return lesson_of(task.sample(index), task.story(index).notes)
 
@@ -190,4 +192,4 @@ def _make_asked(questions: SquadQuestions | HotpotQuestions, index: int) -> Less
 
 
 def _messages(conversation: Conversation) -> Messages:
-    return [{"role": one.role, "content": one.content} for one in conversation.messages]
+    return [{"role": message.role, "content": message.content} for message in conversation.messages]

@@ -22,14 +22,14 @@ def picture(folders: Sequence[Path], file: Path) -> None:
     Raises:
         StoreError: a folder has no records.
     """
-    found: dict[tuple[str, Path], dict[int, list[float | None]]] = {}
+    scores: dict[tuple[str, Path], dict[int, list[float | None]]] = {}
     for folder in folders:
         for record in read_records(folder):
             if record.system in (MEMORY_GATE, UNTRAINED):
-                of_row = found.setdefault((record.task, folder), defaultdict(list))
+                of_row = scores.setdefault((record.task, folder), defaultdict(list))
                 of_row[record.length].append(record.score)
-    lengths = tuple(sorted({length for of_row in found.values() for length in of_row}))
-    tasks = sorted({task for task, _ in found}, key=_in_order)
+    lengths = tuple(sorted({length for of_row in scores.values() for length in of_row}))
+    tasks = sorted({task for task, _ in scores}, key=_in_order)
     rows = [
         (
             f"{task}, {folder.name}",
@@ -37,7 +37,7 @@ def picture(folders: Sequence[Path], file: Path) -> None:
         )
         for task in tasks
         for folder in folders
-        if (of_row := found.get((task, folder)))
+        if (of_row := scores.get((task, folder)))
     ]
     heat = HeatMap("right answers in 100, by arm and length", lengths, tuple(rows), "arm")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -59,7 +59,9 @@ class HotpotQuestions:
     def notes(self, sample: Sample) -> tuple[Note, ...]:
         """Those of all gold paragraphs; none where the file names a sentence that it lacks."""
         supporting = next(
-            facts for asked, facts in self._supporting.items() if sample.question.startswith(asked)
+            facts
+            for question, facts in self._supporting.items()
+            if sample.question.startswith(question)
         )
         return tuple(
             Note(sentence, title=title)
@@ -71,20 +73,20 @@ class HotpotQuestions:
 
 def _paragraphs(sample: Sample) -> list[tuple[str, str]]:
     """Titles and texts of the gold ones, in the order of the document."""
-    found: list[tuple[str, str]] = []
+    paragraphs: list[tuple[str, str]] = []
     for place in sample.evidence:
         title, _, text = sample.context[place.start : place.end].partition("\n")
-        found.append((title, text))
-    return found
+        paragraphs.append((title, text))
+    return paragraphs
 
 
 def _supporting(file: Path) -> dict[str, dict[str, list[str]]]:
     """Question -> title -> sentences."""
-    found: dict[str, dict[str, list[str]]] = {}
+    questions: dict[str, dict[str, list[str]]] = {}
     for entry in hotpot(file, content(file)):
         texts = dict(entry.context)
-        facts = found.setdefault(entry.question.strip(), {})
+        facts = questions.setdefault(entry.question.strip(), {})
         for title, number in entry.supporting_facts:
             if number < len(texts.get(title, ())):
                 facts.setdefault(clean_title(title), []).append(texts[title][number].strip())
-    return found
+    return questions

@@ -45,13 +45,13 @@ def divide(options: DataOptions, folder: Path) -> None:
         entries += json.loads(content(file))
     # Only the file of other questions has `supporting_facts`, which the expert needs.
     unseen = [entry for entry in entries if "gold_titles" in entry][:HELD_OUT_QUESTIONS]
-    known = {entry["question"] for entry in unseen}
+    questions = {entry["question"] for entry in unseen}
     articles_of_unseen = {title for entry in unseen for title in entry["gold_titles"]}
     seen = [
         entry
         for entry in entries
         if entry.get("supporting_facts")
-        and entry["question"] not in known
+        and entry["question"] not in questions
         and articles_of_unseen.isdisjoint(title for title, _ in entry["supporting_facts"])
     ]
     _write(folder / UNSEEN_HOTPOT, unseen)

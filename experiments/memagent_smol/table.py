@@ -46,5 +46,5 @@ def _table(length: int, scores: dict[tuple[str, str], list[float | None]]) -> st
 def _cell(scores: Sequence[float | None] | None) -> str:
     if scores is None:
         return "-"
-    one = estimate([scores])
-    return f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}] (n={one.n})"
+    share = estimate([scores])
+    return f"{share.mean:.3f} [{share.low:.3f}, {share.high:.3f}] (n={share.n})"

@@ -62,17 +62,17 @@ def scores(records: Iterable[Record], cell: Cell, system: str) -> list[float]:
     Raises:
         ConfigError: there are not as many as the cell has.
     """
-    found = {
+    samples = {
         record.index: record.score or 0.0
         for record in records
         if (record.task, record.length, record.system) == (cell.task, cell.length, system)
     }
-    if len(found) != cell.samples:
+    if len(samples) != cell.samples:
         raise ConfigError(
-            f"{cell.task} at {cell.length} tokens has {len(found)} of {cell.samples} samples of {system!r}: measure "
+            f"{cell.task} at {cell.length} tokens has {len(samples)} of {cell.samples} samples of {system!r}: measure "
             f"the rest first"
         )
-    return [found[index] for index in sorted(found)]
+    return [samples[index] for index in sorted(samples)]
 
 
 def _pairs(

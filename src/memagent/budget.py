@@ -76,7 +76,7 @@ class ContextBudget(Leaf):
             )
         share = int(usable * MEMORY_SHARE)
         memory_tokens = share if memory is None else memory
-        rest = usable - question - 2 * memory_tokens
+        room = usable - question - 2 * memory_tokens
         numbers = (
             f"frame {frame}, joints {JOINT_SLACK}, question {question}, memory {memory_tokens} "
             f"and output {memory_tokens}"
@@ -91,14 +91,14 @@ class ContextBudget(Leaf):
                 f"the question takes {question!r} tokens, but a window of {window} allows {share}: "
                 f"shorten it, move its long part into the document, or use a larger window (--window)"
             )
-        if rest < MIN_CHUNK:
+        if room < MIN_CHUNK:
             raise WindowTooSmall(
                 f"the window of {window!r} tokens has no room for a chunk of at least {MIN_CHUNK}: {numbers} already "
-                f"take {window - rest}; use a larger window (--window) or a smaller memory (--memory-tokens)"
+                f"take {window - room}; use a larger window (--window) or a smaller memory (--memory-tokens)"
             )
-        if chunk is not None and not MIN_CHUNK <= chunk <= rest:
+        if chunk is not None and not MIN_CHUNK <= chunk <= room:
             raise WindowTooSmall(
-                f"a chunk of {chunk!r} tokens does not fit: it must be {MIN_CHUNK} to {rest} tokens "
+                f"a chunk of {chunk!r} tokens does not fit: it must be {MIN_CHUNK} to {room} tokens "
                 f"(of the window of {window}: {numbers}); change --chunk-tokens, or use a larger window (--window)"
             )
         return cls(
@@ -107,5 +107,5 @@ class ContextBudget(Leaf):
             question=question,
             memory=memory_tokens,
             output=memory_tokens,
-            chunk=min(rest, max(MIN_CHUNK, int(CHUNK_SHARE * window))) if chunk is None else chunk,
+            chunk=min(room, max(MIN_CHUNK, int(CHUNK_SHARE * window))) if chunk is None else chunk,
         )

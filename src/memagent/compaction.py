@@ -66,11 +66,11 @@ class Compaction(Leaf):
         A summary that follows everything the model said ends that conversation. Otherwise (a turn was left out, or
         there were several passes) the context is a separate conversation, so that nothing sampled is lost.
         """
-        own = conversation_of(before)
-        for context, summary in zip(own, self.conversations, strict=False):
+        contexts = conversation_of(before)
+        for context, summary in zip(contexts, self.conversations, strict=False):
             if summary.messages[: len(context.messages)] == context.messages:
                 return list(self.conversations)
-        return [*own, *self.conversations] or [Conversation(messages=before, kind="act")]
+        return [*contexts, *self.conversations] or [Conversation(messages=before, kind="act")]
 
 
 def conversation_of(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
@@ -78,5 +78,5 @@ def conversation_of(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
 
     Empty if the model said nothing.
     """
-    said = [place for place, message in enumerate(messages) if message.role == "assistant"]
-    return (Conversation(messages=messages[: said[-1] + 1], kind="act"),) if said else ()
+    replies = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    return (Conversation(messages=messages[: replies[-1] + 1], kind="act"),) if replies else ()

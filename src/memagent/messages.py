@@ -107,8 +107,8 @@ class ToolSpec(Leaf):
             return fields
         try:
             function = fields["function"]
-            read = {n: v for n, v in function.items() if n in cls.model_fields and v is not None}
-            spec = cls(**read)
+            values = {n: v for n, v in function.items() if n in cls.model_fields and v is not None}
+            spec = cls(**values)
         except (AttributeError, KeyError, TypeError, ValidationError) as error:
             raise ConfigError(
                 f"{quote(fields)} is not a function: give an element of a request's tools, of type function"
@@ -129,15 +129,15 @@ def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
     Missing or empty arguments become an empty object.
     """
     calls: list[ToolCall] = []
-    taken: set[str] = set()
+    names: set[str] = set()
     for place, call in enumerate(served):
         # Nine letters and digits: Mistral's templates accept no other ids.
-        ids = (f"call{number:05d}" for number in range(place, place + len(taken) + 1))
-        unused = next(name for name in ids if name not in taken)
-        name = call.id if call.id and call.id not in taken else unused
-        taken.add(name)
-        given = call.function.arguments or {}
-        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        ids = (f"call{number:05d}" for number in range(place, place + len(names) + 1))
+        free_name = next(name for name in ids if name not in names)
+        name = call.id if call.id and call.id not in names else free_name
+        names.add(name)
+        value = call.function.arguments or {}
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         extra = read_extra(call, "type", "index")
         calls.append(ToolCall(id=name, name=call.function.name, arguments=text, extra=extra))
     return tuple(calls)
@@ -181,12 +181,12 @@ class Message(_Sparse):
                 raise ConfigError(f"{quote(fields)}: only an assistant may have tool_calls")
             extra = read_extra(served, "function_call")
             parts = served.content if isinstance(served.content, list) else [served.content or ""]
-            plain = [part for part in parts if not isinstance(part, OtherPart)]
-            if len(plain) < len(parts):
+            text_parts = [part for part in parts if not isinstance(part, OtherPart)]
+            if len(text_parts) < len(parts):
                 extra["content"] = fields["content"]
             return cls(
                 role="system" if served.role == "developer" else served.role,
-                content="\n".join(p if isinstance(p, str) else p.text for p in plain),
+                content="\n".join(p if isinstance(p, str) else p.text for p in text_parts),
                 tool_calls=read_calls(served.tool_calls or ()),
                 tool_call_id=served.tool_call_id,
                 extra=extra,

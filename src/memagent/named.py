@@ -26,26 +26,26 @@ def load_function(spec: str, what: str, kind: str = "function") -> Callable[...,
             f"the {what} {spec!r} doesn't name a {kind}: write 'module:{kind}', such as 'my_{what}:{what}' for "
             f"the {kind} {what} in my_{what}.py"
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
         # Left there for later imports by the module; last, so that it doesn't shadow installed packages.
-        sys.path.append(here)
+        sys.path.append(folder)
     importlib.invalidate_caches()
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
     except Exception as error:  # a module may raise anything while it is imported
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module_name}.".startswith(f"{missing}."):  # not one that it imports
             raise ConfigError(
                 f"the {what} {spec!r}: there is no module {module_name!r}, either installed or in the "
-                f"current folder {here!r}"
+                f"current folder {folder!r}"
             ) from error
         raise ConfigError(
             f"the {what} {spec!r}: importing {module_name!r} failed: {error!r}"
         ) from error
-    file = getattr(found, "__file__", None)
+    file = getattr(target, "__file__", None)
     for name in path.split("."):
-        found = getattr(found, name, None)
-    if not callable(found):
+        target = getattr(target, name, None)
+    if not callable(target):
         raise ConfigError(f"the {what} {spec!r}: {module_name} ({file}) has no {kind} {path!r}")
-    return found
+    return target

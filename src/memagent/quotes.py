@@ -56,43 +56,43 @@ async def align(document: Document, texts: Sequence[str], mark: Any = None) -> l
         DocumentError: the document can't be read.
         RunMismatch: it isn't the one whose last chunk that a run read has this mark.
     """
-    covered, read = 0 if mark is None else mark["covered"], hashlib.sha256()
+    covered, hasher = 0 if mark is None else mark["covered"], hashlib.sha256()
     sentences = [s for text in texts for s in dict.fromkeys(map(str.strip, split(text))) if s]
-    wanted = [set(words(sentence)) for sentence in sentences]
-    vocabulary, seen, count = set[str]().union(*wanted), Counter[str](), 0
+    word_sets = [set(words(sentence)) for sentence in sentences]
+    vocabulary, frequencies, count = set[str]().union(*word_sets), Counter[str](), 0
     async for start, text in _read(document):
-        read.update(text[: max(0, covered - start)].encode("utf-8", "surrogatepass"))
-        seen.update(vocabulary.intersection(words(text)))
+        hasher.update(text[: max(0, covered - start)].encode("utf-8", "surrogatepass"))
+        frequencies.update(vocabulary.intersection(words(text)))
         count += 1
-    if mark is not None and read.hexdigest() != mark["digest"]:
+    if mark is not None and hasher.hexdigest() != mark["digest"]:
         raise RunMismatch("the document has changed since; give what was read (--document FILE)")
-    weights = {word: math.log1p(count / (1 + seen[word])) for word in vocabulary}
-    totals = [sum(weights[word] for word in own) for own in wanted]
-    exact = [f" {' '.join(words(sentence))} " for sentence in sentences]
-    best = list(map(Quote, sentences))
+    weights = {word: math.log1p(count / (1 + frequencies[word])) for word in vocabulary}
+    totals = [sum(weights[word] for word in terms) for terms in word_sets]
+    phrases = [f" {' '.join(words(sentence))} " for sentence in sentences]
+    quotes = list(map(Quote, sentences))
     async for start, text in _read(document):
-        found = words(text)
-        if not (shared := vocabulary.intersection(found)):
+        text_words = words(text)
+        if not (common := vocabulary.intersection(text_words)):
             continue
-        for number, own in enumerate(wanted):
-            score = sum(weights[word] for word in own & shared) / totals[number] if own else 0.0
-            if (score < 1 and score <= best[number].score) or score < MIN_SCORE:
+        for number, terms in enumerate(word_sets):
+            score = sum(weights[word] for word in terms & common) / totals[number] if terms else 0.0
+            if (score < 1 and score <= quotes[number].score) or score < MIN_SCORE:
                 continue
             # All words in another order are almost, but not quite, word for word.
-            score = 1.0 if exact[number] in f" {' '.join(found)} " else min(score, 0.99)
-            if score > best[number].score:
+            score = 1.0 if phrases[number] in f" {' '.join(text_words)} " else min(score, 0.99)
+            if score > quotes[number].score:
                 end = start + len(text)
                 places = getattr(document, "places", None)
                 # The white space after a sentence may reach into the next line.
                 place = places.find(start, start + len(text.rstrip())) if places else ""
-                best[number] = Quote(sentences[number], text.strip(), place, start, end, score)
-    return best
+                quotes[number] = Quote(sentences[number], text.strip(), place, start, end, score)
+    return quotes
 
 
 def split(text: str) -> list[str]:
     """The sentences of a text, with the white space after them."""
-    found = (row for match in _SENTENCE.finditer(text) for row in _rows(match[0]))
-    return [part[at : at + MOST_CHARS] for part in found for at in range(0, len(part), MOST_CHARS)]
+    rows = (row for match in _SENTENCE.finditer(text) for row in _rows(match[0]))
+    return [part[at : at + MOST_CHARS] for part in rows for at in range(0, len(part), MOST_CHARS)]
 
 
 def sentences(text: str) -> list[str]:
@@ -104,13 +104,13 @@ def _rows(sentence: str) -> list[str]:
     """The rows, entries or items in what ends with a stop; wrapped text is one, whatever its lines begin with."""
     rows = [match[0] for match in _ROW.finditer(sentence) if match[0]]
     lines = sentence.strip().splitlines()
-    least, share = WRAPPED
+    min_width, share = WRAPPED
     width = max(map(len, lines), default=0)
     # Of five lines of prose, some begin in lower case.
-    if width > least and (len(rows) < 5 or len(rows) < len(lines)):
+    if width > min_width and (len(rows) < 5 or len(rows) < len(lines)):
         full = (
-            (word := _WORD.match(following)) and len(line) + len(word[0]) > share * width
-            for line, following in pairwise(lines[1:])  # the first may begin before the sentence
+            (word := _WORD.match(next_line)) and len(line) + len(word[0]) > share * width
+            for line, next_line in pairwise(lines[1:])  # the first may begin before the sentence
         )
         if all(full):
             return [sentence]
@@ -119,12 +119,12 @@ def _rows(sentence: str) -> list[str]:
 
 async def _read(document: Document) -> AsyncGenerator[tuple[int, str]]:
     """The document's sentences, each with the position of its first character."""
-    at, rest = 0, ""
+    at, tail = 0, ""
     async with aclosing(cast("AsyncGenerator[str, Any]", document.pieces())) as pieces:
         async for piece in pieces:
-            *whole, rest = split(rest + piece) or [""]
-            for sentence in whole:
+            *parts, tail = split(tail + piece) or [""]
+            for sentence in parts:
                 yield at, sentence
                 at += len(sentence)
-    if rest:
-        yield at, rest
+    if tail:
+        yield at, tail

@@ -25,18 +25,18 @@ def replacing(out: Path) -> Generator[Path]:
         return
     out = out.resolve()  # a link stays
     # A name has 255 bytes at most.
-    new = out.with_name(f"{out.name[:60]}.{secrets.token_hex(4)}.new")
+    new_path = out.with_name(f"{out.name[:60]}.{secrets.token_hex(4)}.new")
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
         if out.is_file():
-            new.touch()
-            shutil.copymode(out, new)
-        yield new
+            new_path.touch()
+            shutil.copymode(out, new_path)
+        yield new_path
         if out.is_dir():
             out.rmdir()
-        new.replace(out)
+        new_path.replace(out)
     finally:
-        if new.is_dir():
-            shutil.rmtree(new, ignore_errors=True)
+        if new_path.is_dir():
+            shutil.rmtree(new_path, ignore_errors=True)
         else:
-            new.unlink(missing_ok=True)
+            new_path.unlink(missing_ok=True)

@@ -34,9 +34,9 @@ class _Written(BaseModel):
 
     @model_serializer(mode="wrap")
     def _write(self, write: Any) -> dict[str, Any]:
-        fields, written = type(self).model_fields.items(), cast("dict[str, Any]", write(self))
-        kept = {n for name, f in fields if f.is_required() for n in (name, f.alias or name)}
-        return {k: v for k, v in written.items() if v is not None or k in kept}
+        fields, values = type(self).model_fields.items(), cast("dict[str, Any]", write(self))
+        names = {n for name, f in fields if f.is_required() for n in (name, f.alias or name)}
+        return {k: v for k, v in values.items() if v is not None or k in names}
 
 
 def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
@@ -48,19 +48,19 @@ def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
     Raises:
         ConfigError: it cannot be read, is not the schema of an object, or the extra `[schema]` is not installed.
     """
-    schema, where = cast("dict[str, Any]", source), "the schema"
+    schema, subject = cast("dict[str, Any]", source), "the schema"
     if isinstance(source, Path):
-        where = f"the schema {str(source)!r}"
+        subject = f"the schema {str(source)!r}"
         try:
             schema = json.loads(source.read_text("utf-8"))
         except OSError as error:
-            raise ConfigError(f"cannot read {where}: {error.strerror}") from error
+            raise ConfigError(f"cannot read {subject}: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{where} is not JSON: {error}") from error
-    described = isinstance(cast("object", schema), dict) and schema.get("properties")
-    if not isinstance(described, dict) or not described:
+            raise ConfigError(f"{subject} is not JSON: {error}") from error
+    properties = isinstance(cast("object", schema), dict) and schema.get("properties")
+    if not isinstance(properties, dict) or not properties:
         raise ConfigError(
-            f"{where} must describe an object with properties, got {quote(str(schema))}"
+            f"{subject} must describe an object with properties, got {quote(str(schema))}"
         )
     if importlib.util.find_spec("json_schema_to_pydantic") is None:
         raise ConfigError(name_extra("a row's JSON schema", "schema"))
@@ -68,14 +68,14 @@ def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
 
     try:
         model = create_model(json.loads(json.dumps(schema), object_hook=_readable), _Written)
-        made = model.model_json_schema(schema_generator=JsonForm)
+        form = model.model_json_schema(schema_generator=JsonForm)
     except Exception as error:  # the library raises what its steps raise
-        raise ConfigError(f"{where} cannot be used: {clip(str(error), 300)}") from error
+        raise ConfigError(f"{subject} cannot be used: {clip(str(error), 300)}") from error
     # The library makes closed objects of `allOf`, and one without properties if it is of another type.
-    objects = (made, *made.get("$defs", {}).values())
+    objects = (form, *form.get("$defs", {}).values())
     empty = any(p.get("additionalProperties") is False and not p["properties"] for p in objects)
-    if empty or made.get("properties", {}).keys() != described.keys():
-        raise ConfigError(f"{where} cannot be used: {_MERGE}")
+    if empty or form.get("properties", {}).keys() != properties.keys():
+        raise ConfigError(f"{subject} cannot be used: {_MERGE}")
     return model
 
 
@@ -88,19 +88,19 @@ _MERGE = "`allOf` must be of objects, and not beside `properties`; merge its par
 def _readable(part: dict[str, Any]) -> dict[str, Any]:
     """A part as the library reads it right: without `uniqueItems`, and null, its default, is allowed where optional."""
     properties = part.get("properties")
-    unchecked = ", ".join(f"`{name}`" for name in sorted(filter(_UNCHECKED.fullmatch, part)))
+    keywords = ", ".join(f"`{name}`" for name in sorted(filter(_UNCHECKED.fullmatch, part)))
     # Where all values are schemas, those are the names of fields.
-    if unchecked and (properties or not all(isinstance(v, dict) for v in part.values())):
-        raise ConfigError(f"{unchecked} would not be checked; leave it out")
+    if keywords and (properties or not all(isinstance(v, dict) for v in part.values())):
+        raise ConfigError(f"{keywords} would not be checked; leave it out")
     if isinstance(properties, dict):
         if "model_config" in properties:
             raise ConfigError("a field cannot be named 'model_config'; rename it")
         if isinstance(part.get("allOf"), list):
             raise ConfigError(_MERGE)
-        of = cast("dict[str, Any]", properties)
-        for name, field in of.items() if part.get("type") == "object" else ():
+        fields = cast("dict[str, Any]", properties)
+        for name, field in fields.items() if part.get("type") == "object" else ():
             if name not in part.get("required", ()) and "default" not in field:
                 about = {"description": field["description"]} if "description" in field else {}
-                of[name] = about | {"anyOf": [field, {"type": "null"}]}
+                fields[name] = about | {"anyOf": [field, {"type": "null"}]}
     # A field of that name has a schema for a value.
     return {k: v for k, v in part.items() if k != "uniqueItems" or isinstance(v, dict)}

@@ -50,6 +50,6 @@ def read_extra(served: BaseModel, *read: str) -> dict[str, JsonValue]:
         read: names of fields to ignore, having been read already.
     """
     extra: dict[str, Any] = served.model_extra or {}
-    others = {name: v for name, v in extra.items() if name not in read}
+    fields = {name: v for name, v in extra.items() if name not in read}
     # Numbers carry information even if they are 0.
-    return {name: v for name, v in others.items() if v or isinstance(v, (int, float))}
+    return {name: v for name, v in fields.items() if v or isinstance(v, (int, float))}

@@ -52,9 +52,9 @@ def duration(seconds: float) -> str:
     """`4.2 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {remainder} s"
 
 
 def moment(seconds: float) -> str:
@@ -91,16 +91,16 @@ class Paper:
 
     def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
         """Writes one paragraph, indented by `indent` columns, and wrapped lines by `hang` more."""
-        given = [(part, "") if isinstance(part, str) else part for part in parts]
-        cleaned = [(clean(text), style) for text, style in given]
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        clean_pairs = [(clean(text), style) for text, style in pairs]
         if self._console is None:
-            lines = "".join(text for text, _ in cleaned).split("\n")
+            lines = "".join(text for text, _ in clean_pairs).split("\n")
             print("\n".join((" " * indent + line).rstrip() for line in lines), file=self._stream)
             return
         from rich.padding import Padding
         from rich.text import Text
 
-        text = Text.assemble(*cleaned)
+        text = Text.assemble(*clean_pairs)
         if hang:
             wrapped = text.wrap(self._console, max(1, self._console.width - indent - hang))
             text = Text("\n" + " " * hang).join(wrapped)
@@ -162,10 +162,10 @@ def board(
     screen = console(stream)
 
     def draw() -> RenderableType:
-        fraction, left, lines = state()
+        fraction, seconds, lines = state()
         return Group(
             Text(shorten(title, screen.width), style="bold"),
-            bar(fraction, left),
+            bar(fraction, seconds),
             *(Text(shorten(line, screen.width), style="dim") for line in lines),
         )
 
@@ -183,6 +183,6 @@ def bar(fraction: float | None, left: float | None, unknown: str = "") -> Render
     if fraction is None:
         row.add_row(ProgressBar(total=None, pulse=True), unknown)
     else:
-        ahead = "" if left is None or fraction >= 1 else f" {duration(left)} left"
-        row.add_row(ProgressBar(total=1.0, completed=fraction), f"{fraction:4.0%}{ahead}")
+        note = "" if left is None or fraction >= 1 else f" {duration(left)} left"
+        row.add_row(ProgressBar(total=1.0, completed=fraction), f"{fraction:4.0%}{note}")
     return row

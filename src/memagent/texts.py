@@ -58,8 +58,8 @@ def message(error: BaseException) -> str:
 
 def name_error(error: BaseException) -> str:
     """Class and message of an error: `ValueError: no such page`."""
-    said = message(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    detail = message(error)
+    return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
 
 
 def plural(number: int, word: str) -> str:
@@ -106,8 +106,8 @@ def repair_surrogates(text: str) -> str:
 
 def digest(text: str | bytes, size: int = 16) -> str:
     """The hash of a text, of `size` bytes, in hex."""
-    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(raw, digest_size=size).hexdigest()
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=size).hexdigest()
 
 
 def last_end(pattern: re.Pattern[str], text: str, low: int, bound: int, look: int) -> int | None:
@@ -146,11 +146,11 @@ def read_object(
 ) -> dict[str, JsonValue] | None:
     """The JSON object that a model wrote, its texts changed; None if it isn't one, or if `strict` has raw line ends."""
     try:
-        found: Any = map_texts(json.loads(text, strict=strict), change)
-        json.dumps(found, allow_nan=False)
+        value: Any = map_texts(json.loads(text, strict=strict), change)
+        json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, JsonValue]", found) if isinstance(found, dict) else None
+    return cast("dict[str, JsonValue]", value) if isinstance(value, dict) else None
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
@@ -161,18 +161,18 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 def describe_problem(error: ValidationError, known: Collection[str] = ()) -> str:
     """The first validation error, in words: "window must be greater than 0, got 0". `known`: the names of settings."""
     problem = error.errors(include_url=False)[0]
-    where = re.sub(r"\.constrained-int$", "", ".".join(map(str, problem["loc"])))  # of a union
+    path = re.sub(r"\.constrained-int$", "", ".".join(map(str, problem["loc"])))  # of a union
     if problem["type"] == "missing":
-        return f"{where} is missing"
+        return f"{path} is missing"
     if problem["type"] == "extra_forbidden":
-        near = nearest(where, known)
-        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"
-        return f"there is no setting {where!r}; {hint}" if known else f"{where} is unknown"
-    what = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    what = re.sub(r"^\w+ should ", "must ", what)
-    what = re.sub(", (unable to parse|got a number with) .*", "", what)
-    subject = f"{where} " if what.startswith("must ") else f"{where}: "
-    return f"{subject if where else ''}{what}, got {reprlib.repr(problem['input'])}"
+        suggestion = nearest(path, known)
+        hint = f"did you mean {suggestion!r}?" if suggestion else f"there are {', '.join(known)}"
+        return f"there is no setting {path!r}; {hint}" if known else f"{path} is unknown"
+    reason = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    reason = re.sub(r"^\w+ should ", "must ", reason)
+    reason = re.sub(", (unable to parse|got a number with) .*", "", reason)
+    subject = f"{path} " if reason.startswith("must ") else f"{path}: "
+    return f"{subject if path else ''}{reason}, got {reprlib.repr(problem['input'])}"
 
 
 def name_extra(what: str, extra: str) -> str:

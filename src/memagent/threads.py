@@ -46,8 +46,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     `asyncio.to_thread`. Work that asks a server requests more threads (`widen`), has a time limit, isn't retried here.
     """
     call: Callable[[], T] = partial(function, *args, **kwargs)
-    inside = partial(contextvars.copy_context().run, call)
-    work = asyncio.wrap_future(_executor(os.getpid(), allowed_workers).submit(inside))
+    context_call = partial(contextvars.copy_context().run, call)
+    work = asyncio.wrap_future(_executor(os.getpid(), allowed_workers).submit(context_call))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

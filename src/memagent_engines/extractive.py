@@ -60,26 +60,26 @@ def _update(request: ChatRequest) -> str:
     old = _memory(request)
     # dict: a sentence that overlapping chunks show twice is kept once, at its first position.
     candidates = list(dict.fromkeys([*old, *sentences(parts.get("chunk", ""))]))
-    kept = _best(question, candidates, request.max_tokens)
-    if kept == old or not kept:
+    selection = _best(question, candidates, request.max_tokens)
+    if selection == old or not selection:
         unchanged = "\n".join(old) or parts.get("empty_memory", "")
         return parts.get("keep") or unchanged
-    return "\n".join(kept)
+    return "\n".join(selection)
 
 
 def _best(question: Question, candidates: list[str], budget: int) -> list[str]:
     """The best sentences that fit `budget` UTF-8 bytes, one per line, in document order."""
     scores = list(map(question.score, candidates))
     matching = [place for place, score in enumerate(scores) if score > 0]
-    kept: dict[int, str] = {}
+    selection: dict[int, str] = {}
     for place in sorted(matching, key=lambda place: -scores[place]):  # of equals the first
         # Only the best sentence is worth keeping in part.
-        text = candidates[place] if kept else clip(candidates[place], budget)
-        size = ByteBound().count(text) + bool(kept)  # with its line end
+        text = candidates[place] if selection else clip(candidates[place], budget)
+        size = ByteBound().count(text) + bool(selection)  # with its line end
         if text and size <= budget:
-            kept[place] = text
+            selection[place] = text
             budget -= size
-    return [kept[place] for place in sorted(kept)]
+    return [selection[place] for place in sorted(selection)]
 
 
 def _answer(request: ChatRequest) -> str:

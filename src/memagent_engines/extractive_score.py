@@ -47,15 +47,15 @@ def _split(paragraph: str) -> Iterator[str]:
 
 def _ends_sentence(paragraph: str, end: re.Match[str]) -> bool:
     # 20 characters hold any run of opening marks before a sentence's first word.
-    following = paragraph[end.end() : end.end() + 20].lstrip(_OPENING)
-    if following[:1].islower():
+    next_text = paragraph[end.end() : end.end() + 20].lstrip(_OPENING)
+    if next_text[:1].islower():
         return False
     if paragraph[end.start()] != ".":
         return True
     if _ITEM.fullmatch(paragraph, 0, end.start()):
         return False
-    before = paragraph[max(0, end.start() - 12) : end.start()].rpartition(" ")[2].lstrip(_OPENING)
-    return not (len(before) == 1 and before.isalpha()) and before.lower() not in _ABBREVIATIONS
+    word = paragraph[max(0, end.start() - 12) : end.start()].rpartition(" ")[2].lstrip(_OPENING)
+    return not (len(word) == 1 and word.isalpha()) and word.lower() not in _ABBREVIATIONS
 
 
 def clip(text: str, limit: int) -> str:
@@ -63,10 +63,10 @@ def clip(text: str, limit: int) -> str:
     chars = ByteBound().measure(text).chars_within(limit)
     if chars >= len(text):
         return text
-    kept = text[:chars]
+    prefix = text[:chars]
     if not text[chars].isspace():
-        kept = kept.rpartition(" ")[0] or kept
-    return kept.rstrip()
+        prefix = prefix.rpartition(" ")[0] or prefix
+    return prefix.rstrip()
 
 
 @lru_cache(maxsize=65536)
@@ -76,8 +76,8 @@ def stem(word: str) -> str:
     Light on purpose (married, marries, marriage -> marri): both the question's and the document's words
     go through it. In other languages it mostly just drops case and accents.
     """
-    folded = unicodedata.normalize("NFKD", word.casefold())
-    word = "".join(c for c in folded if not unicodedata.combining(c)).replace("’", "'")
+    letters = unicodedata.normalize("NFKD", word.casefold())
+    word = "".join(c for c in letters if not unicodedata.combining(c)).replace("’", "'")
     word = word.removesuffix("'s").replace("'", "")
     word = _IRREGULAR.get(word, word)
     if len(word) > 3:
@@ -95,10 +95,10 @@ def _strip_suffixes(word: str) -> str:
     elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     for suffix, least in _SUFFIXES:
-        rest = word.removesuffix(suffix)
-        if rest != word and len(rest) >= least and _VOWEL.search(rest):
-            doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
-            return rest[:-1] if doubled and suffix in ("ed", "ing") else rest
+        root = word.removesuffix(suffix)
+        if root != word and len(root) >= least and _VOWEL.search(root):
+            is_doubled = len(root) > 3 and root[-1] == root[-2] and root[-1] not in "lsz"
+            return root[:-1] if is_doubled and suffix in ("ed", "ing") else root
     return word
 
 
@@ -189,13 +189,13 @@ class Question:
     def parse(cls, text: str) -> Question:
         """Takes a question apart: content words, names among them, and what kind of answer it wants."""
         weights: dict[str, float] = {}
-        for found in WORD.finditer(text):
-            word, root = found.group(), stem(found.group())
+        for match in WORD.finditer(text):
+            word, root = match.group(), stem(match.group())
             if root in _STOP:
                 continue
             # The first word of a sentence is capital without being a name.
-            before = text[: found.start()].rstrip("\"'“”‘’() \n")
-            opens = not before or before[-1] in ".!?"
+            lead = text[: match.start()].rstrip("\"'“”‘’() \n")
+            opens = not lead or lead[-1] in ".!?"
             weight = 1 + min(len(root), LONG_WORD) / LONG_WORD
             if word[0].isupper() and not opens:
                 weight = max(weight, NAME_WEIGHT)
@@ -215,9 +215,9 @@ class Question:
         if not matches:
             return 0.0
         total = sum(self.weights.values())
-        matched = sum(self.weights[root] for root in {root for _, root in matches})
-        share = matched / total
-        score = matched * (0.5 + share) * self._nearness(matches)
+        match_weight = sum(self.weights[root] for root in {root for _, root in matches})
+        share = match_weight / total
+        score = match_weight * (0.5 + share) * self._nearness(matches)
         score += EXPECTED_BONUS * total * share * share * self._score_kind(sentence)
         if sentence.rstrip("\"'”’ ").endswith("?"):
             score *= QUESTION_FACTOR
@@ -258,5 +258,5 @@ _KINDS = {
 
 
 def _kind(question: str) -> str:
-    found = (k for k, pattern in _KINDS.items() if re.search(pattern, question, re.IGNORECASE))
-    return next(found, "")
+    kinds = (k for k, pattern in _KINDS.items() if re.search(pattern, question, re.IGNORECASE))
+    return next(kinds, "")

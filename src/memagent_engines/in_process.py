@@ -49,16 +49,16 @@ class OwnModel(ABC):
             thinking=request.thinking,
             tools=request.tools,
         )
-        drawn = await self.draw(ids, request)
-        tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
+        reply = await self.draw(ids, request)
+        tokens = TokenIds(prompt=ids, sampled=reply.ids, logprobs=reply.logprobs)
         return Completion(
-            text=drawn.text,
-            finish_reason=drawn.finish,
+            text=reply.text,
+            finish_reason=reply.finish,
             usage=Usage(
                 calls=1,
                 prompt_tokens=len(ids),
-                completion_tokens=len(drawn.ids),
-                cached_tokens=drawn.cached,
+                completion_tokens=len(reply.ids),
+                cached_tokens=reply.cached,
             ),
             tokens=tokens if self._tokens else None,
         )
@@ -241,12 +241,12 @@ def find_weights(folder: Path) -> Path:
     Raises:
         ConfigError: it has none.
     """
-    whole = folder.absolute()
-    if not any(whole.glob("*.safetensors")):
+    path = folder.absolute()
+    if not any(path.glob("*.safetensors")):
         raise ConfigError(
-            f"{str(whole)!r} has no weights (*.safetensors); save the policy there first"
+            f"{str(path)!r} has no weights (*.safetensors); save the policy there first"
         )
-    return whole
+    return path
 
 
 def find_model(source: str | Path) -> tuple[str, Policy | None]:

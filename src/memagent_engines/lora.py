@@ -35,12 +35,12 @@ def read_lora(adapter: Path) -> Lora:
         scale = settings["lora_alpha"] / (rank**0.5 if settings.get("use_rslora") else rank)
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise refuse_unreadable(adapter, error) from error
-    unlike = {
+    differences = {
         name: settings[name] for name, plain in PLAIN.items() if settings.get(name, plain) != plain
     }
-    if unlike or settings.get("rank_pattern") or settings.get("alpha_pattern"):
+    if differences or settings.get("rank_pattern") or settings.get("alpha_pattern"):
         raise ConfigError(
-            f"the adapter {str(adapter)!r} is not plain LoRA ({unlike or 'ranks differ by layer'}): merge it into "
+            f"the adapter {str(adapter)!r} is not plain LoRA ({differences or 'ranks differ by layer'}): merge it into "
             f"its model with peft, and give the merged folder"
         )
     return Lora(rank, scale)

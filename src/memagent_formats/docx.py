@@ -64,23 +64,23 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
 
     Raises like `Archive.member`.
     """
-    known = _Known()
+    context = _Known()
     margins: set[str] = set()
     with Archive(path, name) as archive:
         main = _related(archive, "").get("document", ["word/document.xml"])[-1]
         kinds = (*_RULES, *_PARTS)
         parts = {kind: [f"word/{kind}.xml"] for kind in kinds} | _related(archive, main)
         parts["document"] = [main]
-        for kind, part in ((each, part) for each in kinds for part in parts[each]):
+        for kind, part in ((part_kind, part) for part_kind in kinds for part in parts[part_kind]):
             if kind != "document" and part not in archive.NameToInfo:
                 continue
             with archive.member(part) as file:
                 events = cast("Any", iterparse(file, events=("start", "end")))
                 if kind in _RULES:
-                    _take_rules(events, known)
+                    _take_rules(events, context)
                     continue
-                known.lists.begin()
-                for passage in _paragraphs(events, known, name):
+                context.lists.begin()
+                for passage in _paragraphs(events, context, name):
                     if kind not in ("header", "footer"):
                         yield passage
                     elif passage.text not in margins:  # those of first and even pages are alike
@@ -92,15 +92,15 @@ def _related(archive: Archive, part: str) -> dict[str, list[str]]:
     """The parts that a part, or the archive itself, refers to, by kind; `officeDocument` is `document`."""
     folder, name = posixpath.split(part)
     member = posixpath.join(folder, "_rels", f"{name}.rels")
-    found: dict[str, list[str]] = {}
-    for one in archive.parse(member) if member in archive.NameToInfo else ():
-        kind = one.get("Type", "").rpartition("/")[2].removeprefix("office").lower()
-        target = posixpath.normpath(posixpath.join(folder, one.get("Target", ""))).lstrip("/")
-        found.setdefault(kind, []).append(target)
-    return found
+    targets: dict[str, list[str]] = {}
+    for relation in archive.parse(member) if member in archive.NameToInfo else ():
+        kind = relation.get("Type", "").rpartition("/")[2].removeprefix("office").lower()
+        target = posixpath.normpath(posixpath.join(folder, relation.get("Target", ""))).lstrip("/")
+        targets.setdefault(kind, []).append(target)
+    return targets
 
 
-def _take_rules(events: Iterator[tuple[str, Element]], known: _Known) -> None:
+def _take_rules(events: Iterator[tuple[str, Element]], context: _Known) -> None:
     """Takes note of lists and of the styles of headings, whose names are English in all languages."""
     _, root = next(events)
     w = root.tag.partition("}")[0] + "}"
@@ -108,19 +108,19 @@ def _take_rules(events: Iterator[tuple[str, Element]], known: _Known) -> None:
         tag = element.tag.removeprefix(w)
         kind = tag.removesuffix("Pr")
         if event == "end" and kind in _NOTES and kind != tag:
-            known.formats[kind] = value_of(element, "numFmt", w) or known.formats[kind]
+            context.formats[kind] = value_of(element, "numFmt", w) or context.formats[kind]
             start = number_of(value_of(element, "numStart", w))
-            known.starts[kind] = known.starts[kind] if start is None else start
+            context.starts[kind] = context.starts[kind] if start is None else start
         elif event == "end" and tag in ("style", "abstractNum", "num"):
-            known.lists.add(element, w)
-            named = (value_of(element, "name", w) or "").lower()
-            if tag == "style" and named.startswith(_HEADINGS):
-                known.headings.add(element.get(f"{w}styleId", "no style"))
+            context.lists.add(element, w)
+            style_name = (value_of(element, "name", w) or "").lower()
+            if tag == "style" and style_name.startswith(_HEADINGS):
+                context.headings.add(element.get(f"{w}styleId", "no style"))
             root.clear()
 
 
 def _paragraphs(
-    events: Iterator[tuple[str, Element]], known: _Known, name: str
+    events: Iterator[tuple[str, Element]], context: _Known, name: str
 ) -> Generator[Passage]:
     """A part's text."""
     rows: list[list[str]] = []
@@ -152,8 +152,8 @@ def _paragraphs(
             if tag == "tr":
                 text = "\t".join(rows.pop())
             else:
-                text = _text(element, w, known, note)
-                number = known.lists.count(element, w, empty=not text.strip())
+                text = _text(element, w, context, note)
+                number = context.lists.count(element, w, empty=not text.strip())
                 if text.strip():
                     text = number + text
                 elif rows and number:  # a column of numbers
@@ -165,33 +165,35 @@ def _paragraphs(
             elif text.strip():
                 style = element.find(f"{w}pPr/{w}pStyle")
                 kind = "" if style is None else style.get(f"{w}val", "")
-                is_heading = kind in known.headings or kind.lower().startswith(_HEADINGS)
+                is_heading = kind in context.headings or kind.lower().startswith(_HEADINGS)
                 yield Passage(f"{text}\n\n", " ".join(text.split()) if is_heading else None)
         if tag in ("p", "tr") and open_elements:
             open_elements[-1].clear()  # the tree would grow with the document
 
 
-def _text(paragraph: Element, w: str, known: _Known, note: tuple[str, str]) -> str:
+def _text(paragraph: Element, w: str, context: _Known, note: tuple[str, str]) -> str:
     """Its text, with that of equations, whose namespace ends in `/math`, and numbers of notes; `note` is around it."""
-    text, raised, before = "", False, False
-    gone = {e for deleted in paragraph.iter(f"{w}del") for e in deleted.iter()}
+    text, is_raised, was_raised = "", False, False
+    deletions = {e for deleted in paragraph.iter(f"{w}del") for e in deleted.iter()}
     for e in paragraph.iter():
-        tag, said = e.tag.removeprefix(w).rpartition("/math}")[2], e.text or ""
+        tag, content = e.tag.removeprefix(w).rpartition("/math}")[2], e.text or ""
         if tag == "r":
-            raised, before = False, raised
+            is_raised, was_raised = False, is_raised
         elif tag == "vertAlign":
-            raised = e.get(f"{w}val") == "superscript"
+            is_raised = e.get(f"{w}val") == "superscript"
         elif tag == "sym":
             signs = _SYMBOLS.get(e.get(f"{w}font", ""), {})
             text += signs.get(int(e.get(f"{w}char", "0"), 16) % 256, "\ufffd")
         elif (kind := tag.removesuffix("Reference")) in _NOTES and kind != tag:
-            if e not in gone and not is_on(e.get(f"{w}customMarkFollows", "0")):
-                text += f"^{known.refer(kind, e.get(f'{w}id', ''))}"
+            if e not in deletions and not is_on(e.get(f"{w}customMarkFollows", "0")):
+                text += f"^{context.refer(kind, e.get(f'{w}id', ''))}"
         elif (kind := tag.removesuffix("Ref")) in _NOTES and kind != tag:
-            number = known.notes[kind].get(note[1]) if kind == note[0] else None
+            number = context.notes[kind].get(note[1]) if kind == note[0] else None
             text += "" if number is None else f"^{number}"
         elif tag == "t":
-            text += f"^{said}" if raised and not before and RAISED.match(said) else said
+            text += (
+                f"^{content}" if is_raised and not was_raised and RAISED.match(content) else content
+            )
         else:
             text += _MARKS.get(tag, "")
     return text

@@ -20,18 +20,18 @@ _log = logging.getLogger(__name__)
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     """The chapters of the book's spine. Raises like `Archive.member`."""
     with Archive(path, name) as archive:
-        found = archive.parse("META-INF/container.xml").find(".//{*}rootfile")
-        package = "" if found is None else found.get("full-path", "")
+        rootfile = archive.parse("META-INF/container.xml").find(".//{*}rootfile")
+        package = "" if rootfile is None else rootfile.get("full-path", "")
         root, folder = archive.parse(package), posixpath.dirname(package)
         items = {item.get("id"): item for item in root.iterfind(".//{*}item")}
         for reference in root.iterfind(".//{*}itemref"):
-            chosen = reference.get("idref")
-            if chosen not in items:
+            item_id = reference.get("idref")
+            if item_id not in items:
                 raise BinaryDocument(
-                    f"{name!r} is broken: spine item {chosen!r} isn't in the manifest"
+                    f"{name!r} is broken: spine item {item_id!r} isn't in the manifest"
                 )
-            href = unquote(items[chosen].get("href", "").partition("#")[0])
-            if re.match(r"image/(?!svg)", items[chosen].get("media-type", "")):
+            href = unquote(items[item_id].get("href", "").partition("#")[0])
+            if re.match(r"image/(?!svg)", items[item_id].get("media-type", "")):
                 _log.warning("%r: the picture %r isn't read", name, href)
                 continue
             with archive.member(posixpath.normpath(posixpath.join(folder, href))) as chapter:

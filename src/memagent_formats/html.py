@@ -90,8 +90,8 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         block = _BLOCK.fullmatch(tag)
         if self._hidden:
-            again = tag == self._hidden and tag in _LEFT_OPEN
-            if not (block if self._hidden == "p" else again) and tag != "body":
+            is_repeat = tag == self._hidden and tag in _LEFT_OPEN
+            if not (block if self._hidden == "p" else is_repeat) and tag != "body":
                 self._inside[tag] += 1
                 return
             self._hidden = ""
@@ -109,18 +109,22 @@ class _Reader(HTMLParser):
         self._raised |= tag == "sup" or (tag == "a" and _is_note(dict(attrs)))
         if tag in _LISTS:
             self._begin_list(tag, dict(attrs))
-        given = {} if _NEVER_HIDDEN.fullmatch(tag) else dict(attrs)
-        if tag in _HIDDEN or "hidden" in given or _NOT_SHOWN.search(given.get("style") or ""):
+        attributes = {} if _NEVER_HIDDEN.fullmatch(tag) else dict(attrs)
+        if (
+            tag in _HIDDEN
+            or "hidden" in attributes
+            or _NOT_SHOWN.search(attributes.get("style") or "")
+        ):
             self._hidden = tag
             self._inside.clear()
         elif tag == "li" and self._lists:
-            self._begin_item(given)
+            self._begin_item(attributes)
 
     def handle_endtag(self, tag: str) -> None:
         if self._hidden:
-            inside, around = self._inside[tag], self._open[tag]
-            self._inside[tag] -= inside > 0
-            if inside or not around:  # it ends with what it is in, too
+            inner_count, outer_count = self._inside[tag], self._open[tag]
+            self._inside[tag] -= inner_count > 0
+            if inner_count or not outer_count:  # it ends with what it is in, too
                 return
             self._hidden = ""
         self._open[tag] -= self._open[tag] > 0
@@ -145,9 +149,9 @@ class _Reader(HTMLParser):
                 text = f"^{text.lstrip()}"
             if self._numbers:
                 numbers = "".join(number for _, number in self._numbers)
-                said = text if self._verbatim else text.lstrip()
+                content = text if self._verbatim else text.lstrip()
                 # Pages whose style hides numbers may have them in the text.
-                text = said if said.startswith(numbers.rstrip()) else numbers + said
+                text = content if content.startswith(numbers.rstrip()) else numbers + content
                 self._numbers.clear()
             self._raised = False
         if self._line or self._said or self._verbatim:
@@ -167,11 +171,11 @@ class _Reader(HTMLParser):
         self.handle_data(self.rawdata[i + 9 : end])
         return end + 3
 
-    def _begin_list(self, tag: str, given: dict[str, str | None]) -> None:
-        start, backwards = number_of(given.get("start")), "reversed" in given
+    def _begin_list(self, tag: str, attributes: dict[str, str | None]) -> None:
+        start, backwards = number_of(attributes.get("start")), "reversed" in attributes
         # Backwards, it begins with the number of its items, which aren't read yet.
-        numbered = tag == "ol" and not self._open["nav"] and (start is not None or not backwards)
-        kind = _format(given, "decimal" if numbered else None)
+        is_numbered = tag == "ol" and not self._open["nav"] and (start is not None or not backwards)
+        kind = _format(attributes, "decimal" if is_numbered else None)
         self._lists.append(_List(tag, kind, 1 if start is None else start, -1 if backwards else 1))
         self._listed[tag] += 1
 
@@ -182,13 +186,13 @@ class _Reader(HTMLParser):
             if last == tag:
                 return
 
-    def _begin_item(self, given: dict[str, str | None]) -> None:
-        one, value = self._lists[-1], number_of(given.get("value"))
-        one.next = one.next if value is None else value
+    def _begin_item(self, attributes: dict[str, str | None]) -> None:
+        parent, value = self._lists[-1], number_of(attributes.get("value"))
+        parent.next = parent.next if value is None else value
         self._drop_numbers()
-        if (kind := _format(given, one.format)) is not None:
-            self._numbers.append((len(self._lists), f"{show_number(one.next, kind)}. "))
-        one.next += one.step
+        if (kind := _format(attributes, parent.format)) is not None:
+            self._numbers.append((len(self._lists), f"{show_number(parent.next, kind)}. "))
+        parent.next += parent.step
 
     def _drop_numbers(self) -> None:
         """Forgets the numbers of items of this list, and of lists in it, that had no text."""
@@ -224,11 +228,11 @@ class _Reader(HTMLParser):
         return text if self._verbatim or self._begun else text.lstrip(" \n")
 
 
-def _format(given: dict[str, str | None], usual: str | None) -> str | None:
+def _format(attributes: dict[str, str | None], default: str | None) -> str | None:
     """The format of the numbers of a list or item with these attributes."""
-    styled = _LIST_STYLE.search(given.get("style") or "")
-    words = [given.get("type") or "", *(styled[1].lower().split() if styled else ())]
-    return next((_FORMATS[word] for word in reversed(words) if word in _FORMATS), usual)
+    match = _LIST_STYLE.search(attributes.get("style") or "")
+    words = [attributes.get("type") or "", *(match[1].lower().split() if match else ())]
+    return next((_FORMATS[word] for word in reversed(words) if word in _FORMATS), default)
 
 
 def _is_note(link: dict[str, str | None]) -> bool:

@@ -38,8 +38,8 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
     for part in filter(_is_text, message.walk()):
         after = ""
         if part.get("Content-Transfer-Encoding", "").strip().lower() == "base64":
-            after = _BASE64.sub("", whole := str(part.get_payload()), count=1)
-            part.set_payload(whole.removesuffix(after))
+            after = _BASE64.sub("", payload := str(part.get_payload()), count=1)
+            part.set_payload(payload.removesuffix(after))
         text = _decode(part, name, encoding, errors)
         part.set_payload(f"{text}\n{after}" if after and isinstance(text, str) else text)
     if not any(map(_is_text, message.walk())):
@@ -49,8 +49,8 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
 
 def _passages(message: Message, name: str) -> Generator[Passage]:
     for header in HEADERS:
-        found = (raw for key, raw in message.raw_items() if key.title() == header and raw)
-        yield from (Passage(f"{header}: {_decoded(raw)}\n") for raw in found)
+        values = (raw for key, raw in message.raw_items() if key.title() == header and raw)
+        yield from (Passage(f"{header}: {_decoded(raw)}\n") for raw in values)
     unread: list[str] = []
     for part in _parts(message, name):
         kind = part.get_content_type()
@@ -71,18 +71,20 @@ def _parts(message: Message, name: str) -> list[Message]:
     """The parts that aren't made of parts. Of alternatives not the HTML if the plain text says the same."""
     if message.get_content_maintype() != "multipart" or not message.is_multipart():
         return [message]
-    found = [part for child in cast("Any", message.get_payload()) for part in _parts(child, name)]
+    parts = [part for child in cast("Any", message.get_payload()) for part in _parts(child, name)]
     if message.get_content_subtype() != "alternative":
-        return found
-    plain = set(words("\n".join(str(p.get_payload()) for p in found if _is_text(p, *_PLAIN))))
+        return parts
+    plain = set(words("\n".join(str(p.get_payload()) for p in parts if _is_text(p, *_PLAIN))))
 
     def adds(part: Message) -> bool:
         if not _is_text(part, "text/html"):
             return bool(plain) or not _is_text(part, *_PLAIN)
-        own = {w for p in html.read(iter([str(part.get_payload())]), name) for w in words(p.text)}
-        return len(own & plain) < ENOUGH * len(own)
+        html_words = {
+            w for p in html.read(iter([str(part.get_payload())]), name) for w in words(p.text)
+        }
+        return len(html_words & plain) < ENOUGH * len(html_words)
 
-    return list(filter(adds, found))
+    return list(filter(adds, parts))
 
 
 def _is_text(part: Message, *kinds: str) -> bool:
@@ -95,13 +97,13 @@ def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str 
     """A part's text: in the declared encoding, else the given one, or a guess with U+FFFD; no parts if it isn't any."""
     content = cast("bytes", part.get_payload(decode=True))
     declared = part.get_content_charset("" if encoding else "utf-8")
-    if (chosen := fitting(declared, content)) is None:
+    if (charset := fitting(declared, content)) is None:
         if encoding:
             return "".join(decode(iter([content]), name, encoding, errors))
         _log.warning("%r isn't in its charset %r: name its encoding if it is wrong", name, declared)
     for raw in (content, content.replace(b"\0", b"")):  # a NUL alone makes no text binary
         try:
-            return "".join(decode(iter([raw]), name, chosen, "replace"))
+            return "".join(decode(iter([raw]), name, charset, "replace"))
         except DecodingError:
             return raw.decode(errors="replace")
         except BinaryDocument:

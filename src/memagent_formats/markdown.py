@@ -19,16 +19,16 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
     fence: str | None = None
     title, first = "", True  # a line that the next may underline; whether a paragraph may begin
     for line in lines_of(pieces):
-        under, found = _UNDERLINE.fullmatch(line), _FENCE.match(line)
-        ended = bool(title and under)
+        underline, fence_match = _UNDERLINE.fullmatch(line), _FENCE.match(line)
+        ended = bool(title and underline)
         yield Passage(title, title.strip() if ended else None)
         title = ""
-        if found and fence is None:
-            fence = found[1]
-        elif found and found[1].startswith(fence or "") and not found[2].strip():
+        if fence_match and fence is None:
+            fence = fence_match[1]
+        elif fence_match and fence_match[1].startswith(fence or "") and not fence_match[2].strip():
             fence = None
         heading = None if fence else _HEADING.match(line)
-        if first and _TITLE.match(line) and not (fence or found or under or heading):
+        if first and _TITLE.match(line) and not (fence or fence_match or underline or heading):
             title = line
         else:
             yield Passage(line, _CLOSING.sub("", heading[1].strip()).rstrip() if heading else None)

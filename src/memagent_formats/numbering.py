@@ -27,17 +27,17 @@ def show_number(number: int, kind: str) -> str:
     if kind == "decimalZero":
         text = f"{number:02}"
     elif 0 < number < 4000:
-        left, name = number, kind.removeprefix("lower").removeprefix("upper")
+        remainder, name = number, kind.removeprefix("lower").removeprefix("upper")
         if name == "Letter":
-            text = chr(ord("a") + (left - 1) % 26) * ((left + 25) // 26)
+            text = chr(ord("a") + (remainder - 1) % 26) * ((remainder + 25) // 26)
         elif name == "Alpha":
-            while left:
-                left, letter = divmod(left - 1, 26)
+            while remainder:
+                remainder, letter = divmod(remainder - 1, 26)
                 text = chr(ord("a") + letter) + text
         elif name == "Roman":
             for value, letters in _ROMAN:
-                text += letters * (left // value)
-                left %= value
+                text += letters * (remainder // value)
+                remainder %= value
     return (text.upper() if kind.startswith("upper") else text) or str(number)
 
 
@@ -97,9 +97,9 @@ class WordLists:
         """Takes note of a `style`, `abstractNum` or `num`, before anything is counted; `w`: the namespace in braces."""
         tag = element.tag.removeprefix(w)
         if tag == "style":
-            own = element.find(f"{w}pPr/{w}numPr")
-            chosen = (None, None) if own is None else _choice(own, w)
-            style = _Style(*chosen, value_of(element, "basedOn", w))
+            properties = element.find(f"{w}pPr/{w}numPr")
+            choice = (None, None) if properties is None else _choice(properties, w)
+            style = _Style(*choice, value_of(element, "basedOn", w))
             self._styles[element.get(f"{w}styleId", "")] = style
         elif tag == "abstractNum":
             link = value_of(element, "numStyleLink", w)
@@ -116,109 +116,121 @@ class WordLists:
 
     def count(self, paragraph: Element, w: str, *, empty: bool) -> str:
         """Counts the next paragraph of a part; returns what Word shows before its text, such as `2.1 `, or nothing."""
-        joined, self._joined = self._joined, False
+        is_joined, self._joined = self._joined, False
         properties = paragraph.find(f"{w}pPr")
         if properties is None:
             return ""
-        changes = (properties.find(f"{w}rPr/{w}{gone}") for gone in ("del", "moveFrom"))
+        changes = (properties.find(f"{w}rPr/{w}{mark}") for mark in ("del", "moveFrom"))
         if any(change is not None for change in changes):
             if empty:
-                self._joined = joined
+                self._joined = is_joined
                 return ""
             self._joined = True
-        if joined:
+        if is_joined:
             return ""
         styles = self._bases(value_of(properties, "pStyle", w))
-        number, usual = self._of_styles(styles)
+        number, default_level = self._of_styles(styles)
         level: int | None = None
-        if (own := properties.find(f"{w}numPr")) is not None:
-            chosen, level = _choice(own, w)
-            number = chosen or number
-        if number is None or (found := self._lists.get(number)) is None:
+        if (numbering := properties.find(f"{w}numPr")) is not None:
+            own_number, level = _choice(numbering, w)
+            number = own_number or number
+        if number is None or (word_list := self._lists.get(number)) is None:
             return ""
-        counter, levels = self._resolve(found)
+        counter, levels = self._resolve(word_list)
         if level is None:
             # Word looks at the level that a style says only if no level says the style.
-            of_style = {one.style: n for n, one in levels.items()}
-            level = next((of_style[style] for style in styles if style in of_style), usual) or 0
-        if (at := levels.get(level)) is None:
+            levels_by_style = {definition.style: n for n, definition in levels.items()}
+            level = (
+                next(
+                    (levels_by_style[style] for style in styles if style in levels_by_style),
+                    default_level,
+                )
+                or 0
+            )
+        if (rule := levels.get(level)) is None:
             return ""
         counts = self._counts[counter]
-        if level in found.starts and (number, level) not in self._begun:
+        if level in word_list.starts and (number, level) not in self._begun:
             counts.pop(level, None)
         self._begun.add((number, level))
-        self._step(counts, found, levels, level)
+        self._step(counts, word_list, levels, level)
 
         def show(match: re.Match[str]) -> str:
-            of = int(match[1]) - 1
-            kind = levels[of].kind if of in levels else "none"
-            if kind == "none" or of not in counts:
+            index = int(match[1]) - 1
+            kind = levels[index].kind if index in levels else "none"
+            if kind == "none" or index not in counts:
                 return ""
-            digits = at.legal and kind != "decimalZero"
-            return show_number(counts[of], "decimal" if digits else kind)
+            digits = rule.legal and kind != "decimalZero"
+            return show_number(counts[index], "decimal" if digits else kind)
 
-        text = "" if at.kind == "bullet" else re.sub("%([1-9])", show, at.text)
-        return text and text + at.after
+        text = "" if rule.kind == "bullet" else re.sub("%([1-9])", show, rule.text)
+        return text and text + rule.after
 
     def _step(
-        self, counts: dict[int, int], found: _List, levels: dict[int, _Level], level: int
+        self, counts: dict[int, int], word_list: _List, levels: dict[int, _Level], level: int
     ) -> None:
         """Counts an item."""
-        for one in range(level + 1):
-            if one not in counts:
-                start = levels[one].start if one in levels else 1
-                counts[one] = found.starts.get(one, start)
-            elif one == level:
-                counts[one] += 1
+        for index in range(level + 1):
+            if index not in counts:
+                start = levels[index].start if index in levels else 1
+                counts[index] = word_list.starts.get(index, start)
+            elif index == level:
+                counts[index] += 1
         for below in [n for n in counts if n > level]:
             if below not in levels or level < levels[below].above:
                 del counts[below]
 
     def _bases(self, style: str | None) -> list[str]:
         """A style and those that it is based on."""
-        found: list[str] = []
-        while style is not None and style in self._styles and len(found) < MOST_BASES:
-            found.append(style)
+        bases: list[str] = []
+        while style is not None and style in self._styles and len(bases) < MOST_BASES:
+            bases.append(style)
             style = self._styles[style].base
-        return found
+        return bases
 
     def _of_styles(self, styles: Iterable[str]) -> tuple[str | None, int | None]:
         """The list and level that the first of these styles have."""
-        said = [self._styles[style] for style in styles]
+        definitions = [self._styles[style] for style in styles]
         return (
-            next((one.number for one in said if one.number is not None), None),
-            next((one.level for one in said if one.level is not None), None),
+            next(
+                (definition.number for definition in definitions if definition.number is not None),
+                None,
+            ),
+            next(
+                (definition.level for definition in definitions if definition.level is not None),
+                None,
+            ),
         )
 
-    def _resolve(self, found: _List) -> tuple[str, dict[int, _Level]]:
+    def _resolve(self, word_list: _List) -> tuple[str, dict[int, _Level]]:
         """Which `abstractNum` counts a list's items, and its levels."""
-        counter = found.counter
+        counter = word_list.counter
         levels, link = self._counters.get(counter, ({}, None))
         if not levels and link is not None:
             number, _ = self._of_styles(self._bases(link))
             if (other := self._lists.get(number or "")) is not None:
                 counter = other.counter
                 levels, _ = self._counters.get(counter, ({}, None))
-        return counter, levels | found.levels
+        return counter, levels | word_list.levels
 
 
 def _levels(parent: Element, w: str) -> dict[int, _Level]:
-    found: dict[int, _Level] = {}
+    levels: dict[int, _Level] = {}
     for level in parent.iterfind(f"{w}lvl"):
-        at = number_of(level.get(f"{w}ilvl"))
-        if at is None or at not in _LEVELS:
+        index = number_of(level.get(f"{w}ilvl"))
+        if index is None or index not in _LEVELS:
             continue
         above = number_of(value_of(level, "lvlRestart", w))
-        found[at] = _Level(
+        levels[index] = _Level(
             start=number_of(value_of(level, "start", w)) or 0,
             kind=value_of(level, "numFmt", w) or "decimal",
             text=(value_of(level, "lvlText", w) or "")[:MOST_CHARS],
-            above=at if above is None else above,
+            above=index if above is None else above,
             legal=(legal := level.find(f"{w}isLgl")) is not None and is_on(legal.get(f"{w}val")),
             after=_SPACES.get(value_of(level, "suff", w) or "tab", " "),
             style=value_of(level, "pStyle", w),
         )
-    return found
+    return levels
 
 
 def _choice(numbering: Element, w: str) -> tuple[str | None, int | None]:

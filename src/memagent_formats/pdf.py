@@ -32,7 +32,7 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
     except ImportError as error:
         raise ConfigError(name_extra(f"the PDF file {name!r}", "formats")) from error
     empty: list[int] = []
-    filled = False
+    has_text = False
     try:
         with _inside:
             document = pdfium.PdfDocument(path)
@@ -51,15 +51,17 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
                 if not text.strip():
                     empty.append(number)
                 if (text := f"{text}\n{notes}" if notes else text).strip():
-                    filled = True
+                    has_text = True
                     yield Passage(f"{text}\n\n", f"p. {number}")
         finally:
             with _inside:
                 document.close()
     except pdfium.PdfiumError as error:
-        what = "is encrypted: decrypt" if "password" in str(error).lower() else "is broken: repair"
-        raise BinaryDocument(f"{name!r} {what} the PDF file first ({error})") from error
-    if not filled:
+        problem = (
+            "is encrypted: decrypt" if "password" in str(error).lower() else "is broken: repair"
+        )
+        raise BinaryDocument(f"{name!r} {problem} the PDF file first ({error})") from error
+    if not has_text:
         raise BinaryDocument(
             f"{name!r} has {plural(count, 'page')} without text, probably a scan: add text by OCR first"
         )
@@ -73,30 +75,32 @@ def _text(page: Any, words: Any) -> str:
     units = (raw.FPDF_WCHAR * (words.count_chars() + 1))()
     raw.FPDFText_GetText(words, 0, len(units) - 1, units)
     text = bytes(units).decode("utf-16-le", "replace").rstrip("\0").translate(_CLEAN)
-    within = words.get_text_bounded(errors="replace").translate(_CLEAN)
-    if "".join(text.split()) == "".join(within.split()):
+    bounded_text = words.get_text_bounded(errors="replace").translate(_CLEAN)
+    if "".join(text.split()) == "".join(bounded_text.split()):
         return text
     left, bottom, right, top = page.get_bbox()  # what was cropped away is text, too
-    shown = ""
-    for at in range(len(units) - 1):
-        x, y, far, high = words.get_charbox(at)
+    visible_text = ""
+    for index in range(len(units) - 1):
+        x, y, far, high = words.get_charbox(index)
         is_inside = x <= right and far >= left and y <= top and high >= bottom
-        if is_inside or raw.FPDFText_IsGenerated(words, at) == 1:
-            shown += chr(raw.FPDFText_GetUnicode(words, at))
-    return shown.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_CLEAN)
+        if is_inside or raw.FPDFText_IsGenerated(words, index) == 1:
+            visible_text += chr(raw.FPDFText_GetUnicode(words, index))
+    return (
+        visible_text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_CLEAN)
+    )
 
 
 def _notes(page: Any, form: Any) -> list[str]:
     """What is filled into a page's form, each after the field's name, and its comments."""
     raw: Any = import_module("pypdfium2.raw")
 
-    def string(what: str, *of: object) -> str:
-        get = getattr(raw, f"FPDFAnnot_Get{what}")
-        buffer = (raw.FPDF_WCHAR * (get(*of, None, 0) // 2))()
-        get(*of, buffer, len(buffer) * 2)
+    def string(name: str, *arguments: object) -> str:
+        getter = getattr(raw, f"FPDFAnnot_Get{name}")
+        buffer = (raw.FPDF_WCHAR * (getter(*arguments, None, 0) // 2))()
+        getter(*arguments, buffer, len(buffer) * 2)
         return bytes(buffer).decode("utf-16-le", "replace").rstrip("\0")
 
-    found: dict[str, None] = {}  # radio buttons share a field
+    texts: dict[str, None] = {}  # radio buttons share a field
     for number in range(raw.FPDFPage_GetAnnotCount(page)):
         note = raw.FPDFPage_GetAnnot(page, number)
         kind, text = raw.FPDFAnnot_GetSubtype(note), ""
@@ -110,8 +114,8 @@ def _notes(page: Any, form: Any) -> list[str]:
             text = string("StringValue", note, b"Contents")
         raw.FPDFPage_CloseAnnot(note)
         if text.strip():
-            found[text] = None
-    return list(found)
+            texts[text] = None
+    return list(texts)
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -21,32 +21,32 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
         BinaryDocument: it has text, but no cues.
     """
     time: str | None = None
-    inside: bool | None = None  # None before the first cue
+    is_inside: bool | None = None  # None before the first cue
     stray, vtt, gap = False, False, True
     number = ""  # after a gap: the next cue's if times follow, else what is said
     for line in lines_of(map(IncrementalNewlineDecoder(None, translate=True).decode, pieces)):
-        found = _TIMES.fullmatch(line)
-        if number and not found and line.strip():
+        match = _TIMES.fullmatch(line)
+        if number and not match and line.strip():
             yield Passage(number, time)
             time = None
-        if found:
-            time, inside, gap, number = found[1], True, False, ""
+        if match:
+            time, is_inside, gap, number = match[1], True, False, ""
         elif not line.strip():
             # WebVTT has notes between cues, where SubRip may have more of the last one.
-            inside, gap = inside and (time is not None or not vtt), True
-        elif inside is None and line.startswith("WEBVTT"):
+            is_inside, gap = is_inside and (time is not None or not vtt), True
+        elif is_inside is None and line.startswith("WEBVTT"):
             vtt = True
         else:
-            stray = stray or inside is None
-            if vtt and not inside:  # but SubRip may have a first cue whose times nobody can read
+            stray = stray or is_inside is None
+            if vtt and not is_inside:  # but SubRip may have a first cue whose times nobody can read
                 continue
-            said = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
-            said = said if said.endswith("\n") else f"{said}\n"
-            number = said if gap and said.strip().isdigit() else ""
-            if said.strip() and not number:
-                yield Passage(said, time)
+            text = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
+            text = text if text.endswith("\n") else f"{text}\n"
+            number = text if gap and text.strip().isdigit() else ""
+            if text.strip() and not number:
+                yield Passage(text, time)
                 time, gap = None, False
     if number:
         yield Passage(number, time)
-    if stray and inside is None:
+    if stray and is_inside is None:
         raise BinaryDocument(f"{name!r} has no cues with times such as 00:01.000 --> 00:02.000")

@@ -36,18 +36,20 @@ class LlmModel(Unserved):
 
     def _prompt(self, request: ChatRequest) -> Completion:
         *system, last = (message.content for message in request.messages)
-        known = "max_tokens" in self._model.Options.model_fields
-        options = {"max_tokens": request.max_tokens} if known else {}
+        has_limit = "max_tokens" in self._model.Options.model_fields
+        options = {"max_tokens": request.max_tokens} if has_limit else {}
         try:
             reply = self._model.prompt(
                 last, system="\n\n".join(system) or None, stream=False, **options
             )
-            text, used = reply.text(), reply.usage()
+            text, counts = reply.text(), reply.usage()
         except Exception as error:
             raise ModelError(f"the model {self.name!r} failed: {error}") from error
-        usage = Usage(calls=1, prompt_tokens=used.input or 0, completion_tokens=used.output or 0)
+        usage = Usage(
+            calls=1, prompt_tokens=counts.input or 0, completion_tokens=counts.output or 0
+        )
         # `llm` doesn't pass on why a reply ended.
-        full = known and usage.completion_tokens >= request.max_tokens
+        full = has_limit and usage.completion_tokens >= request.max_tokens
         finish = FinishReason.LENGTH if full else FinishReason.STOP
         completion = Completion(text=text, finish_reason=finish, usage=usage)
         return complete_usage(request, completion, self._counter)
@@ -73,13 +75,13 @@ def read(document: str, question: str, model: str | None, window: int) -> None:
     try:
         reader = LlmModel(llm.get_model(model), window)
         with MemoryAgent(reader) as agent:
-            (found,) = agent.map([source], question, run_id=f"llm-{window}")
+            (reading,) = agent.map([source], question, run_id=f"llm-{window}")
     except llm.UnknownModelError as error:
         raise click.ClickException(error.args[0]) from None
     except MemagentError as error:
         raise click.ClickException(str(error)) from error
-    if found.result is None or found.result.answer is None:
-        raise click.ClickException(found.result.detail if found.result else str(found.error))
-    click.echo(found.result.answer)
-    if found.result.truncated:
+    if reading.result is None or reading.result.answer is None:
+        raise click.ClickException(reading.result.detail if reading.result else str(reading.error))
+    click.echo(reading.result.answer)
+    if reading.result.truncated:
         click.echo("The answer was cut off by its token limit: use a larger --window.", err=True)

@@ -18,11 +18,11 @@ class Roots:
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        given = list(folders)
-        for folder in given:
+        paths = list(folders)
+        for folder in paths:
             if not expand(folder).is_dir():
                 raise ConfigError(f"--root must be a folder, got {str(folder)!r}")
-        self.folders = [expand(folder).resolve() for folder in given]
+        self.folders = [expand(folder).resolve() for folder in paths]
         if not self.folders:
             raise ConfigError("name at least one folder whose documents may be read: --root DIR")
 
@@ -34,9 +34,9 @@ class Roots:
         """
         for folder in self.folders:
             try:
-                found = (folder / path).resolve(strict=True)
-                if any(map(found.is_relative_to, self.folders)) and found.is_file():
-                    return found
+                file = (folder / path).resolve(strict=True)
+                if any(map(file.is_relative_to, self.folders)) and file.is_file():
+                    return file
             except (OSError, RuntimeError, ValueError):  # missing, a loop of links, a NUL
                 continue
         roots = ", ".join(map(str, self.folders))

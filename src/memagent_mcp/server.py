@@ -95,8 +95,8 @@ class Reader:
         with _told():
             make = partial(self._agent.stream, question=question, run_id=run_id)
             result = await self._read(path, make, run_id, context)
-            found = [] if result.answer is None else await in_thread(self._quotes, result)
-            return show_answer(result, found)
+            quotes = [] if result.answer is None else await in_thread(self._quotes, result)
+            return show_answer(result, quotes)
 
     async def summarize_document(
         self,
@@ -161,10 +161,10 @@ class Reader:
         async with stream:
             async for event in stream:
                 if isinstance(event, ChunkRead):
-                    where = event.place or f"characters {event.start:,} to {event.end:,}"
+                    place = event.place or f"characters {event.start:,} to {event.end:,}"
                     total = None if chars is None else max(chars, event.end)
                     await context.report_progress(
-                        event.start, total, f"{stream.run_id}: chunk {event.chunk}, {where}"
+                        event.start, total, f"{stream.run_id}: chunk {event.chunk}, {place}"
                     )
         return stream.result
 
@@ -179,16 +179,16 @@ class Reader:
             return read_document(self._store, run_id, start)
         if part == "rows":
             return read_rows(self._store, run_id, start)
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         if part == "answer":
             effects = {n: self._store.effect(run_id, f"answer/q{n}") for n in range(len(questions))}
-            found = {n: effect["answer"] for n, effect in effects.items() if effect}
+            texts = {n: effect["answer"] for n, effect in effects.items() if effect}
         for event in self._store.events(run_id, kind="memory_updated") if part == "memory" else ():
             if event.type == "memory_updated":
-                found[event.question] = event.memory
+                texts[event.question] = event.memory
         if len(questions) > 1:
-            found = {n: f"{questions[n]}\n{text}" for n, text in sorted(found.items())}
-        return cut_page("\n\n".join(found.values()), start)
+            texts = {n: f"{questions[n]}\n{text}" for n, text in sorted(texts.items())}
+        return cut_page("\n\n".join(texts.values()), start)
 
     def _rows(self, limit: int) -> list[Run]:
         records = islice(filter(self._is_open, self._store.runs()), limit)

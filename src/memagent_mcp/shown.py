@@ -128,8 +128,8 @@ def _detail(result: Result) -> str:
     """Why there is no answer, and how to continue; a limit is the server's, so the same call would change nothing."""
     if result.answer is not None or result.stop_reason == StopReason.LIMIT:
         return result.detail
-    again = f"To continue, make the same call with run_id={result.run_id!r}."
-    return f"{result.detail} {again}".strip()
+    hint = f"To continue, make the same call with run_id={result.run_id!r}."
+    return f"{result.detail} {hint}".strip()
 
 
 def read_rows(store: RunStore, run_id: str, start: int) -> Page:
@@ -149,10 +149,10 @@ def read_rows(store: RunStore, run_id: str, start: int) -> Page:
 
 def list_evidence(quotes: Iterable[Quote]) -> list[Evidence]:
     """The first quotes that were found, each place once; those of the answer come first."""
-    found = {quote.start: quote for quote in quotes if quote.text}
+    quotes_by_start = {quote.start: quote for quote in quotes if quote.text}
     return [
         Evidence(text=quote.text[:QUOTE], place=quote.place, start=quote.start, end=quote.end)
-        for quote in list(found.values())[:QUOTES]
+        for quote in list(quotes_by_start.values())[:QUOTES]
     ]
 
 

@@ -44,8 +44,12 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
         settings: of the endpoint.
     """
     model, settings = Metered(model), settings or Settings()
-    given = settings.store
-    store = given if isinstance(given, RunStore) else RunStore(given or RunStore.default_path())
+    store_option = settings.store
+    store = (
+        store_option
+        if isinstance(store_option, RunStore)
+        else RunStore(store_option or RunStore.default_path())
+    )
     engine = Engine(model, settings.window)
     limited = ConcurrencyLimit(model, CALLS)
     states = States(store.path and store.path.with_name(f"{store.path.name}-histories"))
@@ -58,7 +62,7 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
         yield
         await engine.aclose()
         await asyncio.to_thread(states.close)
-        if store is not given:
+        if store is not store_option:
             await asyncio.to_thread(store.close)
 
     async def models(request: Request) -> Response:
@@ -104,7 +108,7 @@ def _answer_error(_: Request, error: Exception) -> Response:
             message = f"{error.detail} (see /openapi.json)"
             refusal = Refusal(error.status_code, message, headers=error.headers)
         case _:
-            what = f"unexpected {type(error).__name__}"
-            logger.error(what, exc_info=error)
-            refusal = Refusal(500, f"{what} in the endpoint; its log has more")
+            summary = f"unexpected {type(error).__name__}"
+            logger.error(summary, exc_info=error)
+            refusal = Refusal(500, f"{summary} in the endpoint; its log has more")
     return refusal.response()

@@ -47,17 +47,17 @@ async def take_body(request: Request, most: int) -> tuple[bytes, dict[str, Any]]
     return raw, _look_inside(raw, encoding, most)
 
 
-async def _receive(request: Request, most: int) -> bytes:
+async def _receive(request: Request, limit: int) -> bytes:
     length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > most:
-        raise _too_large(most)
+    if length.isdigit() and int(length) > limit:
+        raise _too_large(limit)
     pieces, size = list[bytes](), 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for piece in request.stream():
                 size += len(piece)
-                if size > most:
-                    raise _too_large(most)
+                if size > limit:
+                    raise _too_large(limit)
                 pieces.append(piece)
     except TimeoutError:
         raise Refusal(
@@ -70,10 +70,10 @@ async def _receive(request: Request, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _look_inside(raw: bytes, encoding: str, most: int) -> dict[str, Any]:
+def _look_inside(raw: bytes, encoding: str, limit: int) -> dict[str, Any]:
     if encoding in PACKED:
-        raw = _unpack(raw, PACKED[encoding], most)
-    values = most // BYTES_PER_VALUE
+        raw = _unpack(raw, PACKED[encoding], limit)
+    values = limit // BYTES_PER_VALUE
     if len(raw) > values and next(islice(_VALUES.finditer(raw), values, None), None):
         raise Refusal(
             413,
@@ -83,29 +83,29 @@ def _look_inside(raw: bytes, encoding: str, most: int) -> dict[str, Any]:
         # No UTF-16, as RFC 8259 says: there the marks above can be hidden.
         fields: object = json.loads(raw.decode("utf-8-sig", "surrogatepass"))
     except (ValueError, RecursionError) as error:
-        what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise Refusal(400, f"the body is not JSON ({what:.200})") from None
+        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Refusal(400, f"the body is not JSON ({problem:.200})") from None
     if not isinstance(fields, dict):
         raise Refusal(400, f"the body is a JSON {type(fields).__name__}, not an object")
     return cast("dict[str, Any]", fields)
 
 
-def _unpack(raw: bytes, bits: int, most: int) -> bytes:
+def _unpack(raw: bytes, bits: int, limit: int) -> bytes:
     unpacker = zlib.decompressobj(bits)
     try:
-        unpacked = unpacker.decompress(raw, most + 1)
+        content = unpacker.decompress(raw, limit + 1)
     except zlib.error as error:
         raise Refusal(400, f"the body cannot be unpacked ({error})") from None
-    if len(unpacked) > most:
-        raise _too_large(most)
+    if len(content) > limit:
+        raise _too_large(limit)
     if not unpacker.eof or unpacker.unused_data:
         raise Refusal(400, "the packed body is incomplete, or something follows it")
-    return unpacked
+    return content
 
 
-def _too_large(most: int) -> Refusal:
+def _too_large(limit: int) -> Refusal:
     return Refusal(
         413,
-        f"the body has more than {most:,} bytes (unpacked, if it is packed), which this endpoint allows",
+        f"the body has more than {limit:,} bytes (unpacked, if it is packed), which this endpoint allows",
         headers={"Connection": "close"},
     )

@@ -22,8 +22,8 @@ class ChatForm:
 
     def read(self, fields: dict[str, Any]) -> Conversation:
         """See `Form`."""
-        most = limit_of(*map(fields.get, self.limits))
-        return Conversation(list_of(fields, "messages"), list_of(fields, "tools"), most)
+        max_tokens = limit_of(*map(fields.get, self.limits))
+        return Conversation(list_of(fields, "messages"), list_of(fields, "tools"), max_tokens)
 
     def rewrite(
         self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
@@ -72,12 +72,12 @@ class ChatForm:
 
     def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
         """See `Form`."""
-        finished = any(choice.get("finish_reason") for choice in chunk["choices"])
-        if finished:
+        is_finished = any(choice.get("finish_reason") for choice in chunk["choices"])
+        if is_finished:
             chunk[FIELD] = prepared.report
         if chunk.get("usage"):
             chunk["usage"] = add_usage(chunk["usage"], _usage(prepared.paid))
-        return finished or bool(chunk.get("usage"))
+        return is_finished or bool(chunk.get("usage"))
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -74,15 +74,15 @@ class Serve(Reading):
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"--keys {str(self.keys)!r} cannot be read: {error}") from error
         else:
-            lines = next((found.value for found in look(KEYS)), "").split(",")
-        found = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
-        if self.keys is not None and not found:
+            lines = next((setting.value for setting in look(KEYS)), "").split(",")
+        keys = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
+        if self.keys is not None and not keys:
             raise ConfigError(f"--keys {str(self.keys)!r} has no key: write one on a line")
-        if not found and not is_local(self.host):
+        if not keys and not is_local(self.host):
             raise ConfigError(
                 f"--host {self.host!r} lets other machines in, which needs keys: give a file (--keys), or {KEYS}"
             )
-        return found
+        return keys
 
 
 def serve(given: Serve) -> None:

@@ -96,17 +96,20 @@ class Engine:
         """Tokens of prompt plus output; None if nobody says it."""
         now = time.monotonic()
         if self._known is None or now > self._known[0]:
-            until = now + WINDOW_SECONDS
+            expiry = now + WINDOW_SECONDS
             try:
                 # Once: with the model's retries, a request that fits would wait for a server that is gone.
-                said = await (self.served or self.model).window()
+                server_window = await (self.served or self.model).window()
             except ModelError as error:
                 if self._window is None and self._known is None:
                     raise
                 logger.info("the window is that of before: %s", error)
-                said, until = self._known[1] if self._known else None, now + UNKNOWN_SECONDS
-            smaller = min((n for n in (said, self._window) if n is not None), default=None)
-            self._known = until, smaller
+                server_window, expiry = (
+                    self._known[1] if self._known else None,
+                    now + UNKNOWN_SECONDS,
+                )
+            limit = min((n for n in (server_window, self._window) if n is not None), default=None)
+            self._known = expiry, limit
         return self._known[1]
 
     async def exact(self) -> bool:
@@ -125,8 +128,8 @@ class Engine:
             return False
         if sum(len(message.content) for message in messages) > LONG_TOKEN * limit:
             return True
-        most = await asyncio.to_thread(ByteBound().count_messages, messages, tools=tools)
-        if most + room <= limit:
+        bound = await asyncio.to_thread(ByteBound().count_messages, messages, tools=tools)
+        if bound + room <= limit:
             return False
         try:
             counter = await self.model.counter()
@@ -194,14 +197,18 @@ class Engine:
         """Sends bytes to one server, as `send` does."""
         endpoint = server.endpoint
         client = await server.clients.get()
-        sent = {name: headers[name] for name in FORWARDED if name in headers}
-        sent = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "memagent"} | sent
+        request_headers = {name: headers[name] for name in FORWARDED if name in headers}
+        request_headers = {
+            "accept": "*/*",
+            "accept-encoding": "identity",
+            "user-agent": "memagent",
+        } | request_headers
         http = self._client(server)
         request = http.build_request(
             "POST",
             endpoint.base_url.rstrip("/") + path,
             content=raw,
-            headers=sent | _ours({**client.auth_headers, **client.default_headers}),
+            headers=request_headers | _ours({**client.auth_headers, **client.default_headers}),
             timeout=httpx.Timeout(endpoint.timeout, connect=CONNECT_SECONDS),
         )
         try:
@@ -276,8 +283,8 @@ class Reply:
             response = httpx.Response(self.status, headers=headers, content=self.body)
             fields: Any = response.json()
             body = fields.get("error", fields)
-        bare: Any = httpx.Response(self.status, headers=headers, request=request)
-        return openai.APIStatusError("", response=bare, body=body)
+        empty_response: Any = httpx.Response(self.status, headers=headers, request=request)
+        return openai.APIStatusError("", response=empty_response, body=body)
 
     @property
     def overflows(self) -> bool:

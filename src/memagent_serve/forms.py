@@ -70,8 +70,8 @@ class Form(Protocol):
 
 def list_of(fields: Mapping[str, Any], name: str) -> list[Any]:
     """A field that should be a list; empty if it isn't."""
-    found = fields.get(name)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    value = fields.get(name)
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def limit_of(*given: Any) -> int | None:
@@ -123,8 +123,8 @@ async def _lines(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """The lines with their ends, each as soon as it is complete."""
     rest = b""
     async for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
             yield line + b"\n"
     if rest:
         yield rest

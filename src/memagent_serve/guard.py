@@ -35,20 +35,20 @@ class Guard:
             await refusal.response()(scope, receive, send)
             return
         self.at_work += 1
-        over = False
+        is_over = False
 
         async def answer(message: Message) -> None:
-            nonlocal over
+            nonlocal is_over
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 # Before its end is sent: a client that has the whole reply may ask again at once.
-                self.at_work -= not over
-                over = True
+                self.at_work -= not is_over
+                is_over = True
             await send(message)
 
         try:
             await self._app(scope, receive, answer)
         finally:
-            self.at_work -= not over
+            self.at_work -= not is_over
 
     def _check(self, headers: Headers) -> str:
         """Whose request it is, in a word that doesn't give the key away."""
@@ -69,12 +69,12 @@ class Guard:
             if len(host) != 1 or not is_local(_without_port(host[0])):
                 raise Refusal(403, "this endpoint has no keys, so it answers to localhost only")
             return "local"
-        given = headers.getlist("authorization")
-        scheme, _, key = (given[0] if len(given) == 1 else "").partition(" ")
+        authorizations = headers.getlist("authorization")
+        scheme, _, key = (authorizations[0] if len(authorizations) == 1 else "").partition(" ")
         digest = _digest(key.strip())
         # All of them, so that the time doesn't tell which one it was.
-        found = [hmac.compare_digest(digest, known) for known in self._keys]
-        if scheme.lower() != "bearer" or not any(found):
+        matches = [hmac.compare_digest(digest, key_digest) for key_digest in self._keys]
+        if scheme.lower() != "bearer" or not any(matches):
             raise Refusal(
                 401,
                 "a key is needed: send it as 'Authorization: Bearer KEY'",

@@ -100,9 +100,9 @@ class Histories:
         async with self._locks.setdefault(digests[-1], asyncio.Lock()):
             if state is None:
                 state = await asyncio.to_thread(self._states.find, digests)
-            done = await self._use(feed, model, max(1, window - room), window, state)
-            await asyncio.to_thread(self._states.keep, digests[-1], done.state)
-            return done
+            history = await self._use(feed, model, max(1, window - room), window, state)
+            await asyncio.to_thread(self._states.keep, digests[-1], history.state)
+            return history
 
     async def compact(
         self,
@@ -146,12 +146,12 @@ class Histories:
         sizes: dict[str, Any] = {"working_context": context, "window": window}
         settings = self._settings | sizes
         try:
-            made = (
+            new_buffer = (
                 SummaryBuffer(model, **settings)
                 if state is None
                 else SummaryBuffer.from_state(state, model, **settings)
             )
-            async with made as buffer:
+            async with new_buffer as buffer:
                 return _shortened(await feed(buffer), buffer, model)
         except (ConfigError, ContextOverflow):
             if state is None:
@@ -167,8 +167,8 @@ class Histories:
         # On the loop on which it was fed: there no message is half fed.
         state = await in_background(read())
         history = state["history"]
-        fed: int = len(history["systems"]) + history["fed"]["count"]
-        await asyncio.to_thread(self._states.keep, digests[fed - 1], state)
+        count: int = len(history["systems"]) + history["fed"]["count"]
+        await asyncio.to_thread(self._states.keep, digests[count - 1], state)
 
     def _digests(self, messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
         """A digest of each beginning of a history: another model's summaries are not this one's.
@@ -176,19 +176,19 @@ class Histories:
         Dates and times in a system message are left out: many prompts hold a clock, and each turn would pay for all
         summaries again. All else counts: under another task the same history has other summaries.
         """
-        running = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
+        hasher = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
         digests: list[bytes] = []
         for message in messages:
             text = json.dumps(message, sort_keys=True, ensure_ascii=False)  # \u4e01 has no number
             if message.get("role") in ("system", "developer"):
                 text = re.sub(r"(\d+:)+[\d.]+|(\d+[-./]){2}\d+", "", text)
-            running.update(text.encode("utf-8", "surrogatepass"))
-            digests.append(running.digest())
+            hasher.update(text.encode("utf-8", "surrogatepass"))
+            digests.append(hasher.digest())
         return digests
 
 
-def _shortened(sent: list[Any], buffer: SummaryBuffer, model: UsageLimit) -> Shortened:
+def _shortened(messages: list[Any], buffer: SummaryBuffer, model: UsageLimit) -> Shortened:
     state = buffer.state()
     results = [result for turn in state["context"]["turns"] for result in turn["results"] if result]
     clipped = sum(result["handle"] is not None and not result["fixed"] for result in results)
-    return Shortened(sent, buffer.summaries, clipped, model.spent, state)
+    return Shortened(messages, buffer.summaries, clipped, model.spent, state)

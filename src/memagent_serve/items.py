@@ -35,24 +35,26 @@ def read_input(
     Raises:
         Refusal: a compaction item is not of this endpoint.
     """
-    given: object = fields.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    input_field: object = fields.get("input")
+    items = (
+        [{"role": "user", "content": input_field}] if isinstance(input_field, str) else input_field
+    )
     if not isinstance(items, list):
         return Conversation([], [], most)
-    every = cast("list[Any]", items)
-    packed = [n for n, item in enumerate(every) if kind_of(item) == COMPACTION]
-    before, state = unpack(every[packed[-1]]) if packed else ([], None)
+    all_items = cast("list[Any]", items)
+    places = [n for n, item in enumerate(all_items) if kind_of(item) == COMPACTION]
+    old_messages, state = unpack(all_items[places[-1]]) if places else ([], None)
     try:
-        read = read_items(every[packed[-1] + 1 :] if packed else every)
+        pairs = read_items(all_items[places[-1] + 1 :] if places else all_items)
     except (AttributeError, KeyError, TypeError) as error:
-        if packed:
+        if places:
             raise Refusal(400, "input holds an item that can't be read", param="input") from error
         return Conversation([], [], most)  # the engine says what is wrong
-    own = {id(message): items for message, items in read}
-    messages = [*before, *(message for message, _ in read)]
-    if said := _instructions(fields):
-        messages.insert(0, {"role": "system", "content": said})
-    return Conversation(messages, _tools(fields), most, threshold, state, own)
+    items_by_id = {id(message): items for message, items in pairs}
+    messages = [*old_messages, *(message for message, _ in pairs)]
+    if instructions := _instructions(fields):
+        messages.insert(0, {"role": "system", "content": instructions})
+    return Conversation(messages, _tools(fields), most, threshold, state, items_by_id)
 
 
 def write_input(
@@ -78,8 +80,8 @@ def pack(
         state: with which a history continues that begins with them.
         fields: of the request, whose `instructions` aren't packed: each request brings its own.
     """
-    kept = {"messages": _said(messages, fields), "state": state}
-    raw = zlib.compress(json.dumps(kept).encode())
+    content = {"messages": _said(messages, fields), "state": state}
+    raw = zlib.compress(json.dumps(content).encode())
     text = base64.b85encode(raw).decode()
     return {"type": COMPACTION, "id": f"cmp_{uuid.uuid4().hex}", "encrypted_content": text}
 
@@ -92,12 +94,12 @@ def unpack(item: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, 
     """
     try:
         raw = zlib.decompressobj().decompress(base64.b85decode(item["encrypted_content"]), MOST)
-        found = json.loads(raw)
-        messages: list[dict[str, Any]] = found["messages"]
+        content = json.loads(raw)
+        messages: list[dict[str, Any]] = content["messages"]
         for message in messages:
             Message.from_openai(message)
-        found["state"]["version"]  # the rest is read where the state is used
-        return messages, found["state"]
+        content["state"]["version"]  # the rest is read where the state is used
+        return messages, content["state"]
     except (ConfigError, KeyError, RecursionError, TypeError, ValueError, zlib.error) as error:
         raise Refusal(
             400,
@@ -107,8 +109,8 @@ def unpack(item: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, 
 
 
 def _instructions(fields: Mapping[str, Any]) -> str:
-    said = fields.get("instructions")
-    return said if isinstance(said, str) else ""
+    text = fields.get("instructions")
+    return text if isinstance(text, str) else ""
 
 
 def _said(messages: Sequence[dict[str, Any]], fields: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -50,42 +50,44 @@ async def complete(
         Refusal: the request asks for what such models don't do.
         MemagentError: the model failed.
     """
-    taken = {*TAKEN.split(), *form.limits, *form.readings}
-    given = [(n, value) for n, value in fields.items() if n not in taken]
-    asked = [n for n, value in given if value not in IDLE.get(n, EMPTY)]
-    if asked:
+    own_fields = {*TAKEN.split(), *form.limits, *form.readings}
+    options = [(n, value) for n, value in fields.items() if n not in own_fields]
+    names = [n for n, value in options if value not in IDLE.get(n, EMPTY)]
+    if names:
         raise Refusal(
             400,
-            f"the endpoint calls the model {engine.name!r} itself, where {', '.join(asked)} has no effect: "
+            f"the endpoint calls the model {engine.name!r} itself, where {', '.join(names)} has no effect: "
             "leave it out, or serve the model with vLLM or SGLang",
-            param=asked[0],
+            param=names[0],
         )
     for field in form.limits:
         check_limit(field, fields.get(field), field)
     messages, _ = await conversation.read()
     if not messages:
-        what = f"{form.field} holds no message that can be read: send at least one"
-        raise Refusal(400, what, param=form.field)
-    window, most = await engine.window(), conversation.most
-    if most is None:
+        problem = f"{form.field} holds no message that can be read: send at least one"
+        raise Refusal(400, problem, param=form.field)
+    window, max_tokens = await engine.window(), conversation.most
+    if max_tokens is None:
         counter = await engine.model.counter()
         prompt = await asyncio.to_thread(counter.count_messages, messages)
-        most = max(1, (window or prompt + UNSAID) - prompt)
+        max_tokens = max(1, (window or prompt + UNSAID) - prompt)
     heat = {n: fields[n] for n in ("temperature", "top_p") if fields.get(n) is not None}
     stop = fields.get("stop") or ()
     request = checked(
         ChatRequest,
         messages=messages,
-        max_tokens=most,
+        max_tokens=max_tokens,
         sampling=Sampling(**heat),
         seed=fields.get("seed"),
         stop=(stop,) if isinstance(stop, str) else stop,
     )
     try:
-        done = await engine.model.complete(request)
+        completion = await engine.model.complete(request)
     except RequestRefused as error:  # the caller's request, word for word
         raise Refusal(400, str(error)) from error
-    cuts = [at for stop in request.stop if stop and (at := done.text.find(stop)) >= 0]
-    text = done.text[: min(cuts)] if cuts else done.text
-    finish = "length" if done.finish_reason is FinishReason.LENGTH and not cuts else "stop"
-    return Said(text, finish, engine.name, name, done.usage + paid)
+    cuts = [
+        position for stop in request.stop if stop and (position := completion.text.find(stop)) >= 0
+    ]
+    text = completion.text[: min(cuts)] if cuts else completion.text
+    finish = "length" if completion.finish_reason is FinishReason.LENGTH and not cuts else "stop"
+    return Said(text, finish, engine.name, name, completion.usage + paid)

@@ -35,12 +35,12 @@ class LongMessage:
         Raises:
             Refusal: it can't be told what is the document and what the question.
         """
-        whole = _texts(message.get("content"), place)
-        if len(whole) == 1:
-            before, document, after = _enclosed(whole[0], place)
+        texts = _texts(message.get("content"), place)
+        if len(texts) == 1:
+            before, document, after = _enclosed(texts[0], place)
             question = "\n\n".join(filter(None, (before.strip(), after.strip())))
         else:
-            document, question = "\n\n".join(whole[:-1]), whole[-1].strip()
+            document, question = "\n\n".join(texts[:-1]), texts[-1].strip()
         if not document.strip() or not question:
             raise _refuse(place, f"has no {'question' if document.strip() else 'document'}")
         return cls(document, question)
@@ -78,17 +78,17 @@ def _replace(text: str, noted: str) -> str:
 
 def _enclosed(text: str, place: int) -> tuple[str, str, str]:
     """What stands before, in and behind the document's tags."""
-    before, opened, rest = text.partition(OPEN)
-    document, closed, after = rest.partition(CLOSE)
-    if not (opened and closed) or OPEN in rest or CLOSE in after:
+    before, open_tag, rest = text.partition(OPEN)
+    document, close_tag, after = rest.partition(CLOSE)
+    if not (open_tag and close_tag) or OPEN in rest or CLOSE in after:
         raise _refuse(place, "doesn't say what of it is the document and what the question")
     return before, document, after
 
 
-def _refuse(place: int, why: str) -> Refusal:
+def _refuse(place: int, reason: str) -> Refusal:
     return Refusal(
         400,
-        f"messages[{place}] exceeds the model's window and {why}. {RULE}",
+        f"messages[{place}] exceeds the model's window and {reason}. {RULE}",
         code=OVERFLOW,
         param=f"messages[{place}].content",
     )

@@ -27,8 +27,8 @@ _MODEL: dict[str, Any] = {
 }
 
 
-def _json(schema: dict[str, Any], about: str) -> dict[str, Any]:
-    return {"description": about, "content": {"application/json": {"schema": schema}}}
+def _json(schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 _FAILURE = _json(_ERROR, "Why there is no answer.")
@@ -41,20 +41,20 @@ _ANSWER: dict[str, Any] = {
 }
 
 
-def _post(about: str, required: list[str], fields: dict[str, Any]) -> dict[str, Any]:
+def _post(description: str, required: list[str], fields: dict[str, Any]) -> dict[str, Any]:
     schema = {"type": "object", "required": required, "properties": fields}
     return {
         "post": {
-            "summary": about,
+            "summary": description,
             "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
             "responses": {"200": _ANSWER, "default": _FAILURE},
         }
     }
 
 
-def _get(about: str, schema: dict[str, Any], *parameters: dict[str, Any]) -> dict[str, Any]:
-    responses = {"200": _json(schema, about), "default": _FAILURE}
-    return {"get": {"summary": about, "parameters": list(parameters), "responses": responses}}
+def _get(description: str, schema: dict[str, Any], *parameters: dict[str, Any]) -> dict[str, Any]:
+    responses = {"200": _json(schema, description), "default": _FAILURE}
+    return {"get": {"summary": description, "parameters": list(parameters), "responses": responses}}
 
 
 _MESSAGES: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "object"}}

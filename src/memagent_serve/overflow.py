@@ -87,10 +87,10 @@ class Overflow:
     async def _limit(self, conversation: Conversation) -> int | None:
         """Tokens of prompt plus output that the history may take."""
         window = await self._engine.window()
-        wanted = conversation.threshold
-        if wanted is not None:
-            wanted += await self.room(conversation)
-        return min((size for size in (window, wanted) if size is not None), default=None)
+        threshold = conversation.threshold
+        if threshold is not None:
+            threshold += await self.room(conversation)
+        return min((size for size in (window, threshold) if size is not None), default=None)
 
     async def exceeds(self, conversation: Conversation) -> bool:
         """Whether a request is too long; False if it can't be read: then the engine says what is wrong."""
@@ -129,11 +129,11 @@ class Overflow:
             Refusal: a long message isn't a document and a question, or a reading stopped.
         """
         limit, room = await self._limit(conversation), await self.room(conversation)
-        messages, readings, paid = list(conversation.messages), dict[int, Reading](), Usage()
+        messages, readings, usage = list(conversation.messages), dict[int, Reading](), Usage()
         for place in await self._find_long(conversation, room):
-            found = LongMessage.read(message := messages[place], place)
-            readings[place] = reading = await self._reader.read(found, asked, progress)
-            paid += reading.paid
+            long_message = LongMessage.read(message := messages[place], place)
+            readings[place] = reading = await self._reader.read(long_message, asked, progress)
+            usage += reading.paid
             messages[place] = with_notes(message, reading.result.memory or NOTHING_NOTED)
         report: dict[str, Any] = {
             "read": [{"message": n, **r.report()} for n, r in readings.items()]
@@ -145,7 +145,7 @@ class Overflow:
             if limit is not None and (not readings or await self.exceeds(fits)):
                 progress("the history is being shortened")
                 try:
-                    shortened = await self._histories.shorten(
+                    history = await self._histories.shorten(
                         messages,
                         conversation.tools,
                         limit,
@@ -155,17 +155,17 @@ class Overflow:
                         state=conversation.state,
                     )
                 except (CompactionFailed, WindowTooSmall):
-                    whole = replace(fits, threshold=None)
-                    fails = conversation.threshold is None or await self.exceeds(whole)
-                    if fails and await self.surely(whole):
+                    full_conversation = replace(fits, threshold=None)
+                    fails = conversation.threshold is None or await self.exceeds(full_conversation)
+                    if fails and await self.surely(full_conversation):
                         raise
                     report = report if readings else {}
-                    return Prepared(messages, None, report, paid, headers, state)
-                state = shortened.state
-                messages, paid = shortened.messages, paid + shortened.paid
-                report |= {"summaries": shortened.summaries, "clipped": shortened.clipped}
-                headers["X-Memagent-Summaries"] = str(shortened.summaries)
-        return Prepared(messages, answer, report, paid, headers, state)
+                    return Prepared(messages, None, report, usage, headers, state)
+                state = history.state
+                messages, usage = history.messages, usage + history.paid
+                report |= {"summaries": history.summaries, "clipped": history.clipped}
+                headers["X-Memagent-Summaries"] = str(history.summaries)
+        return Prepared(messages, answer, report, usage, headers, state)
 
     async def compact(self, conversation: Conversation) -> Shortened:
         """Summarises a conversation as far as that saves anything.
@@ -201,15 +201,15 @@ class Overflow:
                 code=OVERFLOW,
                 param=f"messages[{messages.index(systems[0])}].content",
             )
-        found: list[int] = []
+        places: list[int] = []
         for place in largest_first:
             # A count may be a request: that of the smallest message, with the bytes of this one, mostly settles all.
             least = [*systems, users[largest_first[-1]]]
             if not await self._engine.exceeds(least, (), room + bounds[place], window):
                 break
             if await self._engine.exceeds([*systems, users[place]], (), room, window):
-                found.append(place)
-        return sorted(found)
+                places.append(place)
+        return sorted(places)
 
 
 def _headers(readings: Sequence[Reading]) -> dict[str, str]:

@@ -35,8 +35,8 @@ class Asked(Leaf):
     @classmethod
     def of(cls, fields: dict[str, Any], owner: str) -> Asked:
         """What the fields of a request say; a `Refusal` if one has another type."""
-        known = {name: fields[name] for name in cls.model_fields.keys() & fields.keys()}
-        return checked(cls, **known | {"owner": owner})
+        values = {name: fields[name] for name in cls.model_fields.keys() & fields.keys()}
+        return checked(cls, **values | {"owner": owner})
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Reader:
         agent = await asyncio.to_thread(self._agent, asked)
         prefix, plan = f"serve-{asked.owner}", await agent.plan((message.question,))
         # In another window, or counted otherwise, a run can't be continued: it is another one.
-        what = f"{message.question}\n{plan.window} {plan.counter.name}"
-        run_id = await asyncio.to_thread(name_run, agent, message.document, what, prefix)
+        key = f"{message.question}\n{plan.window} {plan.counter.name}"
+        run_id = await asyncio.to_thread(name_run, agent, message.document, key, prefix)
         lock = self._locks.setdefault(run_id, asyncio.Lock())
         if lock.locked():
             progress(f"run {run_id} is at work for another request")
@@ -95,19 +95,19 @@ class Reader:
             return await self._finish(agent, message, run_id, progress)
 
     def _agent(self, asked: Asked) -> MemoryAgent:
-        given = dict(self._reading)
+        settings = dict(self._reading)
         if heat := asked.model_dump(include={"temperature", "top_p"}, exclude_none=True):
-            base: Sampling = given.get("sampling") or Sampling()
-            given["sampling"] = Sampling(**base.model_dump() | heat)
-        given |= asked.model_dump(include={"seed"}, exclude_none=True)
-        return MemoryAgent(self._model, store=self._store, **given)
+            base: Sampling = settings.get("sampling") or Sampling()
+            settings["sampling"] = Sampling(**base.model_dump() | heat)
+        settings |= asked.model_dump(include={"seed"}, exclude_none=True)
+        return MemoryAgent(self._model, store=self._store, **settings)
 
     async def _finish(
         self, agent: MemoryAgent, message: LongMessage, run_id: str, progress: Progress
     ) -> Reading:
         # A tuple, because a `str` of one line is warned about if it happens to name a file.
         document = open_document((message.document,), name="document of a request")
-        before = await asyncio.to_thread(self._store.usage, run_id)
+        old_usage = await asyncio.to_thread(self._store.usage, run_id)
         tokens = 0
         async with aclosing(agent.stream(document, message.question, run_id=run_id)) as events:
             async for event in events:
@@ -117,12 +117,12 @@ class Reader:
             result = events.result
         if result.answer is None:
             # Not a 429, which clients repeat by themselves: that can't help where a limit is reached.
-            limited = result.stop_reason == "limit"
-            again = "" if limited else f". Run {run_id} can be resumed: send the request again"
+            is_limit = result.stop_reason == "limit"
+            hint = "" if is_limit else f". Run {run_id} can be resumed: send the request again"
             raise Refusal(
-                403 if limited else 502,
-                f"the reading stopped: {result.detail}{again}",
+                403 if is_limit else 502,
+                f"the reading stopped: {result.detail}{hint}",
                 code=result.stop_reason.value,
                 headers={"X-Memagent-Run": run_id},
             )
-        return Reading(result, tokens, result.usage - before)
+        return Reading(result, tokens, result.usage - old_usage)

@@ -47,8 +47,8 @@ class Refusal(Exception):
             if self.status < HTTPStatus.INTERNAL_SERVER_ERROR
             else "server_error"
         )
-        said = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
-        return {"error": said}
+        fields = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return {"error": fields}
 
     def response(self) -> JSONResponse:
         """The whole response."""

@@ -31,23 +31,27 @@ class ResponsesForm:
 
     def read(self, fields: dict[str, Any]) -> Conversation:
         """See `Form`."""
-        most = limit_of(*map(fields.get, self.limits))
+        max_tokens = limit_of(*map(fields.get, self.limits))
         refers = any(kind_of(item) == "item_reference" for item in list_of(fields, "input"))
         if refers or any(fields.get(name) for name in STATE):
-            return Conversation([], [], most)
+            return Conversation([], [], max_tokens)
         rules = list_of(fields, "context_management")
-        found = [rule.get("compact_threshold") for rule in rules if kind_of(rule) == COMPACTION]
-        for threshold in found:
+        thresholds = [
+            rule.get("compact_threshold") for rule in rules if kind_of(rule) == COMPACTION
+        ]
+        for threshold in thresholds:
             check_limit("compact_threshold", threshold, "context_management")
-        return read_input(fields, most=most, threshold=limit_of(*found))
+        return read_input(fields, most=max_tokens, threshold=limit_of(*thresholds))
 
     def rewrite(
         self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`."""
         items = write_input(prepared.messages, conversation, fields)
-        rest = {name: value for name, value in fields.items() if name != "context_management"}
-        return rest | {"input": items}
+        other_fields = {
+            name: value for name, value in fields.items() if name != "context_management"
+        }
+        return other_fields | {"input": items}
 
     def write(self, said: Said, report: dict[str, Any]) -> dict[str, Any]:
         """See `Form`."""
@@ -57,8 +61,8 @@ class ResponsesForm:
             "annotations": [],
             "logprobs": [],
         }
-        cut = said.finish == "length"
-        status = "incomplete" if cut else "completed"
+        is_cut = said.finish == "length"
+        status = "incomplete" if is_cut else "completed"
         message = {"type": "message", "id": f"msg_{said.name}", "status": status}
         return {
             "id": f"resp_{said.name}",
@@ -66,7 +70,7 @@ class ResponsesForm:
             "created_at": int(time.time()),
             "status": status,
             "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
             "model": said.model,
             "output": [{**message, "role": "assistant", "content": [part]}],
             "parallel_tool_calls": True,
@@ -80,36 +84,41 @@ class ResponsesForm:
         """See `Form`."""
         (item,) = whole["output"]
         (part,) = item["content"]
-        begun: dict[str, Any] = {**whole, "status": "in_progress", "output": [], "usage": None}
-        at = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+        response_start: dict[str, Any] = {
+            **whole,
+            "status": "in_progress",
+            "output": [],
+            "usage": None,
+        }
+        part_place = {"item_id": item["id"], "output_index": 0, "content_index": 0}
         place = {"output_index": 0}
         events: list[tuple[str, dict[str, Any]]] = [
-            ("created", {"response": begun}),
+            ("created", {"response": response_start}),
             (
                 "output_item.added",
                 {**place, "item": {**item, "status": "in_progress", "content": []}},
             ),
-            ("content_part.added", {**at, "part": {**part, "text": ""}}),
-            ("output_text.delta", {**at, "delta": part["text"], "logprobs": []}),
-            ("output_text.done", {**at, "text": part["text"], "logprobs": []}),
-            ("content_part.done", {**at, "part": part}),
+            ("content_part.added", {**part_place, "part": {**part, "text": ""}}),
+            ("output_text.delta", {**part_place, "delta": part["text"], "logprobs": []}),
+            ("output_text.done", {**part_place, "text": part["text"], "logprobs": []}),
+            ("content_part.done", {**part_place, "part": part}),
             ("output_item.done", {**place, "item": item}),
             (whole["status"], {"response": whole}),
         ]
-        for number, (name, said) in enumerate(events):
+        for number, (name, payload) in enumerate(events):
             kind = f"response.{name}"
-            yield event(json.dumps({"type": kind, "sequence_number": number, **said}), kind)
+            yield event(json.dumps({"type": kind, "sequence_number": number, **payload}), kind)
 
     def add(
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
     ) -> dict[str, Any]:
         """See `Form`. A history that was shortened comes as an item, if the request manages its context."""
         usage = add_usage(whole.get("usage"), _usage(prepared.paid))
-        managed = fields.get("context_management") and prepared.report.get("summaries")
-        state = prepared.state if managed else None
-        packed = [] if state is None else [pack(prepared.messages, state, fields)]
+        is_managed = fields.get("context_management") and prepared.report.get("summaries")
+        state = prepared.state if is_managed else None
+        items = [] if state is None else [pack(prepared.messages, state, fields)]
         report = {FIELD: prepared.report} if prepared.report else {}
-        return {**whole, "usage": usage, "output": [*packed, *whole["output"]], **report}
+        return {**whole, "usage": usage, "output": [*items, *whole["output"]], **report}
 
     def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
         """See `Form`. The item is in the last event only: the engine numbers those that it streams."""
@@ -123,24 +132,24 @@ async def compact(desk: Desk, request: Request) -> Response:
     """Answers a request to shorten a conversation."""
     _, fields = await take_body(request, desk.settings.max_body)
     desk.check_name(fields)
-    if found := [name for name in STATE if fields.get(name)]:
+    if names := [name for name in STATE if fields.get(name)]:
         raise Refusal(
             400,
-            f"this endpoint keeps no responses, so {found[0]} has no meaning: send the items as input",
-            param=found[0],
+            f"this endpoint keeps no responses, so {names[0]} has no meaning: send the items as input",
+            param=names[0],
         )
     conversation = ResponsesForm().read(fields)
     if not conversation.messages:
         raise Refusal(400, "input holds no items that can be read", param="input")
-    done = await while_connected(request.receive, desk.overflow.compact(conversation))
+    history = await while_connected(request.receive, desk.overflow.compact(conversation))
     return JSONResponse(
         {
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response.compaction",
             "created_at": int(time.time()),
-            "output": [pack(done.messages, done.state, fields)],
-            "usage": _usage(done.paid),
-            FIELD: {"summaries": done.summaries, "clipped": done.clipped},
+            "output": [pack(history.messages, history.state, fields)],
+            "usage": _usage(history.paid),
+            FIELD: {"summaries": history.summaries, "clipped": history.clipped},
         }
     )
 

@@ -57,15 +57,15 @@ class Endpoint:
         raw, fields = await take_body(request, self._desk.settings.max_body)
         call = _Call(self._desk, self._form, request, fields)
         too_long = self._desk.overflow.exceeds(call.conversation)
-        needed = await while_connected(receive, too_long)
-        changed = call.conversation.state is not None
+        is_needed = await while_connected(receive, too_long)
+        has_state = call.conversation.state is not None
         engine = self._desk.engine
-        sure = needed and await self._desk.overflow.surely(call.conversation)
-        if engine.served and not changed and not sure:
+        is_sure = is_needed and await self._desk.overflow.surely(call.conversation)
+        if engine.served and not has_state and not is_sure:
             if await self._pass_on(raw, call.conversation, request, send):
                 return
-            needed = True  # the engine has the last word
-        if needed and self._desk.settings.overflow == "refuse":
+            is_needed = True  # the engine has the last word
+        if is_needed and self._desk.settings.overflow == "refuse":
             raise Refusal(
                 400,
                 "the request exceeds the model's window, and this endpoint doesn't read such requests "
@@ -74,7 +74,7 @@ class Endpoint:
                 param=self._form.field,
             )
         self._desk.check_name(fields)
-        await (await call.answer(needed=needed))(scope, receive, send)
+        await (await call.answer(needed=is_needed))(scope, receive, send)
 
     async def _pass_on(
         self, raw: bytes, conversation: Conversation, request: Request, send: Send
@@ -132,14 +132,14 @@ class _Call:
             needed: the request exceeds the window.
         """
         asked = Asked.of(self._fields, self._request.scope["owner"])
-        given = {name for name, value in self._fields.items() if value is not None}
+        names = {name for name, value in self._fields.items() if value is not None}
 
         async def work(progress: Progress) -> tuple[Prepared, Said | None]:
             prepared = Prepared(self.conversation.messages)
             if needed:
-                alone = given <= self._form.readings
+                is_alone = names <= self._form.readings
                 prepared = await self._desk.overflow.prepare(
-                    self.conversation, asked, progress, alone=alone
+                    self.conversation, asked, progress, alone=is_alone
                 )
             return prepared, await self._own(prepared)
 
@@ -148,32 +148,34 @@ class _Call:
         return await while_connected(self._request.receive, self._whole(work))
 
     async def _whole(self, work: _Work) -> Response:
-        prepared, said = await work(lambda _: None)  # only a stream can tell of progress
-        if said is not None:
-            return _write(self._form.write(said, prepared.report), prepared)
+        prepared, answer = await work(lambda _: None)  # only a stream can tell of progress
+        if answer is not None:
+            return _write(self._form.write(answer, prepared.report), prepared)
         raw, headers = self._rewritten(prepared)
         async with self._desk.engine.send(self._form.path, raw, headers) as reply:
-            came = b"".join([piece async for piece in reply.pieces()])
+            body = b"".join([piece async for piece in reply.pieces()])
         if reply.status != 200:
-            return Response(came, reply.status, reply.headers | prepared.headers)
+            return Response(body, reply.status, reply.headers | prepared.headers)
         try:
-            whole = self._form.add(json.loads(came), self._fields, prepared)
+            fields = self._form.add(json.loads(body), self._fields, prepared)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise BadResponse(f"the engine's answer can't be read: {came[:200]!r}") from None
-        return _write(whole, prepared)
+            raise BadResponse(f"the engine's answer can't be read: {body[:200]!r}") from None
+        return _write(fields, prepared)
 
     async def _own(self, prepared: Prepared) -> Said | None:
         """The answer, unless the engine's server has to give it."""
-        if (found := prepared.answer) is not None:
+        if (result := prepared.answer) is not None:
             model = self._fields.get("model") or self._desk.engine.name
-            finish = "length" if found.truncated else "stop"
-            return Said(found.answer or "", finish, model, found.run_id, prepared.paid)
+            finish = "length" if result.truncated else "stop"
+            return Said(result.answer or "", finish, model, result.run_id, prepared.paid)
         if self._desk.engine.served:
             return None
-        given = self.conversation
-        now = Conversation(prepared.messages, given.tools, given.most)
+        source = self.conversation
+        conversation = Conversation(prepared.messages, source.tools, source.most)
         fields, name = self._fields, uuid.uuid4().hex
-        return await complete(self._desk.engine, now, fields, self._form, name, prepared.paid)
+        return await complete(
+            self._desk.engine, conversation, fields, self._form, name, prepared.paid
+        )
 
     def _rewritten(self, prepared: Prepared) -> tuple[bytes, dict[str, str]]:
         headers = {n: v for n, v in self._request.headers.items() if n in KEPT_HEADERS}
@@ -186,16 +188,16 @@ class _Call:
             return await anext(pieces, b""), pieces  # an engine may take long to begin
 
         try:
-            begun: tuple[bytes, AsyncGenerator[bytes]] | None = None
-            async with aclosing(narrate(begin)) as told:
+            start: tuple[bytes, AsyncGenerator[bytes]] | None = None
+            async with aclosing(narrate(begin)) as narration:
                 yield comment("reading")
-                async for item in told:
+                async for item in narration:
                     if isinstance(item, str):
                         yield comment(item)
                     else:
-                        begun = item
-            assert begun is not None
-            first, rest = begun
+                        start = item
+            assert start is not None
+            first, rest = start
             async with aclosing(rest):
                 yield first
                 async for piece in rest:
@@ -205,16 +207,16 @@ class _Call:
         except Refusal as refusal:
             yield event(json.dumps(refusal.body()))
 
-    async def _events(self, prepared: Prepared, said: Said | None) -> AsyncGenerator[bytes]:
-        if said is not None:
-            for piece in self._form.stream(self._form.write(said, prepared.report), self._fields):
+    async def _events(self, prepared: Prepared, answer: Said | None) -> AsyncGenerator[bytes]:
+        if answer is not None:
+            for piece in self._form.stream(self._form.write(answer, prepared.report), self._fields):
                 yield piece
             return
         raw, headers = self._rewritten(prepared)
         async with self._desk.engine.send(self._form.path, raw, headers) as reply:
             if reply.status != 200:
-                came = b"".join([piece async for piece in reply.pieces()])
-                yield event(json.dumps(_error_of(reply.status, came)))
+                body = b"".join([piece async for piece in reply.pieces()])
+                yield event(json.dumps(_error_of(reply.status, body)))
                 return
 
             def edit(chunk: dict[str, Any]) -> bool:
@@ -224,18 +226,18 @@ class _Call:
                 yield line
 
 
-def _write(whole: dict[str, Any], prepared: Prepared) -> Response:
+def _write(fields: dict[str, Any], prepared: Prepared) -> Response:
     """A whole answer. It may hold what an engine wrote and strict JSON doesn't have: half a character, infinity."""
-    return Response(json.dumps(whole), headers=prepared.headers, media_type="application/json")
+    return Response(json.dumps(fields), headers=prepared.headers, media_type="application/json")
 
 
-def _error_of(status: int, came: bytes) -> Any:
+def _error_of(status: int, raw: bytes) -> Any:
     """The engine's error in the form that clients look for in a stream: anything else they take for an empty answer."""
     try:
-        body: object = json.loads(came)
+        body: object = json.loads(raw)
     except ValueError:  # a proxy's page
-        body = came.decode(errors="replace")
+        body = raw.decode(errors="replace")
     if isinstance(body, dict) and (fields := cast("dict[str, Any]", body)).get("error"):
         return fields
-    said = " ".join(server_message(cast("object", body)).split())[:CLIP]
-    return Refusal(status, f"the engine answered {status}: {said or '(no message)'}").body()
+    message = " ".join(server_message(cast("object", body)).split())[:CLIP]
+    return Refusal(status, f"the engine answered {status}: {message or '(no message)'}").body()

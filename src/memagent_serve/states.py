@@ -49,11 +49,13 @@ class States:
         """The state of the last of the digests that has one."""
 
         def read(db: sqlite3.Connection) -> Mapping[str, Any] | None:
-            kept = {digest for (digest,) in db.execute("SELECT digest FROM states")}
-            digest = next((digest for digest in reversed(digests) if digest in kept), None)
+            stored_digests = {digest for (digest,) in db.execute("SELECT digest FROM states")}
+            digest = next(
+                (digest for digest in reversed(digests) if digest in stored_digests), None
+            )
             query = "UPDATE states SET used = ? WHERE digest = ? RETURNING state"
-            found = db.execute(query, (time.time(), digest)).fetchall()
-            return json.loads(found[0][0]) if found else None
+            rows = db.execute(query, (time.time(), digest)).fetchall()
+            return json.loads(rows[0][0]) if rows else None
 
         return self._try(read)
 

@@ -26,16 +26,16 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     Raises:
         ClientLeft: the client has hung up.
     """
-    task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(receive))
+    task, watcher = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(receive))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientLeft
         return task.result()
     finally:
-        for each in (task, gone):
-            each.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+        for job in (task, watcher):
+            job.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
 
 
 async def _wait_until_gone(receive: Receive) -> None:
@@ -86,14 +86,14 @@ async def narrate(work: Callable[[Progress], Coroutine[Any, Any, T]]) -> AsyncGe
 
     Closing the iterator cancels the work.
     """
-    told = asyncio.Queue[str]()
-    task = asyncio.create_task(work(told.put_nowait))
+    queue = asyncio.Queue[str]()
+    task = asyncio.create_task(work(queue.put_nowait))
     # Wakes the loop below at the end of the work.
-    task.add_done_callback(lambda _: told.put_nowait(""))
+    task.add_done_callback(lambda _: queue.put_nowait(""))
     try:
-        while not (task.done() and told.qsize() <= 1):
+        while not (task.done() and queue.qsize() <= 1):
             try:
-                line = await asyncio.wait_for(told.get(), PING_SECONDS)
+                line = await asyncio.wait_for(queue.get(), PING_SECONDS)
             except TimeoutError:
                 line = ""
             if line or not task.done():

@@ -87,8 +87,8 @@ def check_rollout(rollout: Rollout) -> Rollout:
         # Its reward, if any, would otherwise enter the others' baseline.
         return rollout if rollout.reward is None else replace(rollout, reward=None)
     if rollout.reward is None or not math.isfinite(rollout.reward):
-        said = f"the reward is {rollout.reward!r}, not a finite number"
-        return replace(rollout, status=Status.UNSCORED, reward=None, error=said)
+        fault = f"the reward is {rollout.reward!r}, not a finite number"
+        return replace(rollout, status=Status.UNSCORED, reward=None, error=fault)
     wrong = next((why for row in rollout.rows if (why := _find_fault(row))), "")
     steps = rollout.step_rewards
     if steps is not None and len(steps) != len(rollout.rows):
@@ -130,11 +130,11 @@ def merge_rows(
     for row, group in zip(rows, groups, strict=True):
         ids = (group, row.row.prompt_ids, row.row.response_ids, row.row.loss_mask)
         merged.setdefault(ids, []).append(row)
-    found = [
+    merged_rows = [
         replace(equal[0], advantage=_mean_advantage(equal), times=sum(row.times for row in equal))
         for equal in merged.values()
     ]
-    return found, [ids[0] for ids in merged]
+    return merged_rows, [ids[0] for ids in merged]
 
 
 def check_groups(rollouts: Sequence[Rollout], groups: int, size: int) -> list[list[Rollout]]:

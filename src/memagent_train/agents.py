@@ -105,8 +105,8 @@ def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunct
 
 def _check_belonging(settings: AgentSettings) -> None:
     """Raises a ConfigError if a setting belongs to another agent than the one that is used."""
-    given = settings.model_fields_set - {"use"}
-    others = {MEMORY: given & {"tools"}, TOOLS: given - SHARED - {"tools"}}.get(settings.use, given)
+    names = settings.model_fields_set - {"use"}
+    others = {MEMORY: names & {"tools"}, TOOLS: names - SHARED - {"tools"}}.get(settings.use, names)
     if others:
         owner = "tool" if others == {"tools"} else "memory"
         raise ConfigError(
@@ -153,17 +153,27 @@ class MemoryFunction:
     def _with_reads(self, result: Result) -> GatedResult:
         """The result with what the run's log says about its chunks. Blocks."""
         spans: dict[int, tuple[int, int]] = {}
-        kept: list[bool] = []
+        decisions: list[bool] = []
         for event in self._runs.store.events(result.run_id):
             if isinstance(event, ChunkRead):
                 spans[event.chunk] = event.start, event.end
             elif isinstance(event, (MemoryKept, MemoryUpdated)):
-                kept.append(isinstance(event, MemoryKept))
-        shown = (one for one in result.trajectory.conversations if one.chunk is not None)
+                decisions.append(isinstance(event, MemoryKept))
+        conversations = (
+            conversation
+            for conversation in result.trajectory.conversations
+            if conversation.chunk is not None
+        )
         reads = tuple(
-            Read(one.tokens.prompt + one.tokens.sampled, spans[one.chunk or 0], keeps)
-            for one, keeps in zip(shown, kept, strict=True)  # in order, those read again too
-            if one.tokens is not None
+            Read(
+                conversation.tokens.prompt + conversation.tokens.sampled,
+                spans[conversation.chunk or 0],
+                keeps,
+            )
+            for conversation, keeps in zip(
+                conversations, decisions, strict=True
+            )  # in order, those read again too
+            if conversation.tokens is not None
         )
         return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
 

@@ -180,7 +180,7 @@ def tensors(
     prompts = [list(row.row.prompt_ids) for row in rows]
     responses = [list(row.row.response_ids) for row in rows]
     masks_NT = _pad([row.row.loss_mask for row in rows], 0)
-    made = {
+    batch = {
         "prompt_ids": _pad(prompts, pad, left=True),
         "prompt_mask": _pad([[1] * len(ids) for ids in prompts], 0, left=True),
         "completion_ids": _pad(responses, pad),
@@ -189,7 +189,7 @@ def tensors(
         "advantages": torch.tensor([row.advantage for row in rows], dtype=torch.float32),
         "sampling_per_token_logps": _pad([row.row.logprobs for row in rows], 0.0),
     }
-    return {name: tensor.to(device) for name, tensor in made.items()}
+    return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
 def _pad(rows: Sequence[Sequence[float]], value: float, *, left: bool = False) -> Tensor:

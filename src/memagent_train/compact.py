@@ -59,7 +59,7 @@ class CompactCalls(Wrapper):
             "tool_choice": None,
         }
         completion = await self.inner.complete(request.model_copy(update=plain))
-        said, call = read_call(completion.text, request.tools)
+        text, call = read_call(completion.text, request.tools)
         if call is None:
             return completion
         if request.tool_choice == "none":
@@ -67,7 +67,7 @@ class CompactCalls(Wrapper):
         # Unique in its context, which has one call a reply.
         named = call.model_copy(update={"id": f"call{len(request.messages) % 100_000:05d}"})
         extra = {**completion.extra, WRITTEN: completion.text}
-        return completion.model_copy(update={"text": said, "tool_calls": (named,), "extra": extra})
+        return completion.model_copy(update={"text": text, "tool_calls": (named,), "extra": extra})
 
     async def counter(self) -> TokenCounter:
         """Counts what is sent."""
@@ -137,34 +137,34 @@ def write_call(call: ToolCall) -> str:
 
 def read_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ToolCall | None]:
     """What a reply says before its last line, and the call there; all of it and None if there is none."""
-    said, _, line = text.strip().rpartition("\n")
-    found = CALL.fullmatch(line.strip())
-    tool = next((tool for tool in tools if found and tool.name == found[1]), None)
-    if found is None or tool is None:
+    prose, _, line = text.strip().rpartition("\n")
+    match = CALL.fullmatch(line.strip())
+    tool = next((tool for tool in tools if match and tool.name == match[1]), None)
+    if match is None or tool is None:
         return text, None
     kinds = _parameters(tool)
     values: dict[str, Any] = {}
-    for place, (name, value) in enumerate(_split(found[2])):
-        given = name or (list(kinds)[place] if place < len(kinds) else f"value {place + 1}")
-        values[given] = _value(value, kinds.get(given))
-    return said.strip(), ToolCall(id="call", name=tool.name, arguments=json.dumps(values))
+    for place, (name, value) in enumerate(_split(match[2])):
+        parameter = name or (list(kinds)[place] if place < len(kinds) else f"value {place + 1}")
+        values[parameter] = _value(value, kinds.get(parameter))
+    return prose.strip(), ToolCall(id="call", name=tool.name, arguments=json.dumps(values))
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:
     """Name (empty if not given) and text of each value; JSON may have commas inside, words may not."""
     while text.strip(" ,"):
-        found = VALUE.match(text)
-        assert found is not None  # of anything
-        value, rest = found[2], text[found.end() + 1 :]
+        match = VALUE.match(text)
+        assert match is not None  # of anything
+        value, remainder = match[2], text[match.end() + 1 :]
         with suppress(ValueError, RecursionError):
-            tail = text[found.start(2) :]
+            tail = text[match.start(2) :]
             _, end = JSON.raw_decode(tail)
             after = tail[end:].lstrip()
             if after[:1] in ("", ","):
-                value, rest = tail[:end], after[1:]
-        if found[1] or value.strip():
-            yield found[1] or "", value.strip()
-        text = rest
+                value, remainder = tail[:end], after[1:]
+        if match[1] or value.strip():
+            yield match[1] or "", value.strip()
+        text = remainder
 
 
 def _parameters(tool: ToolSpec) -> dict[str, str | None]:

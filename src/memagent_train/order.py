@@ -29,9 +29,9 @@ class DataOrder:
         first = step * self.per_step
         batch: list[int] = []
         while len(batch) < self.per_step:
-            done, offset = divmod(first + len(batch), self.size)
-            rest = self.per_step - len(batch)
-            batch += self._shuffle(PASS, done)[offset : offset + rest].tolist()
+            passes, offset = divmod(first + len(batch), self.size)
+            room = self.per_step - len(batch)
+            batch += self._shuffle(PASS, passes)[offset : offset + room].tolist()
         return batch
 
     def part(self, step: int, process: int, processes: int) -> list[int]:

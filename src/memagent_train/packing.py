@@ -70,19 +70,19 @@ def bundle(lines: Mapping[int, Ids], *, even: int, most: float, ranks: int = 1) 
         return sum(size * (even + size) for size in sizes)
 
     def join(rows: int) -> list[Bundle]:
-        made: list[Bundle] = []
+        bundles: list[Bundle] = []
         for row, old in zip(order, shared, strict=False):
-            last, length = made[-1] if made else Bundle((), 0), len(lines[row])
+            last, length = bundles[-1] if bundles else Bundle((), 0), len(lines[row])
             size = last.size + length - old
             room = 0 < len(last.rows) < rows and size <= most
             if even and room and work(size) < work(last.size, length):
-                made[-1] = Bundle((*last.rows, row), size)
+                bundles[-1] = Bundle((*last.rows, row), size)
             else:
-                made.append(Bundle((row,), length))
-        return made
+                bundles.append(Bundle((row,), length))
+        return bundles
 
-    def slowest(made: Sequence[Bundle]) -> int:
-        sizes = [one.size for one in made]
+    def slowest(bundles: Sequence[Bundle]) -> int:
+        sizes = [part.size for part in bundles]
         return max(work(*(sizes[n] for n in share)) for share in share_out(sizes, ranks))
 
     limits = (len(lines) >> halved for halved in range(len(lines).bit_length()))
@@ -95,7 +95,7 @@ def rows_of_passes(
     """For every micro-batch the most rows that a process has in each pass. `dealt` is from `deal`."""
     return [
         [
-            max(sum(len(bundles[n].rows) for n in one) for one in beside)
+            max(sum(len(bundles[n].rows) for n in numbers) for numbers in beside)
             for beside in zip(*parts, strict=True)
         ]
         for parts in zip(*dealt, strict=True)
@@ -128,8 +128,8 @@ class Packed:
         if len(self.ids) == len(self.numbers):
             return (self.first == 0).long()
         # A token's row begins with an earlier token if that one's last row isn't before it. Padding sees all before.
-        seen = (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
-        return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, -torch.inf)
+        attention = (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
+        return torch.zeros_like(attention, dtype=dtype).masked_fill_(~attention, -torch.inf)
 
 
 def pack(sequences: Sequence[Sequence[Row]], *, pad: int, device: torch.device) -> Packed:
@@ -146,19 +146,19 @@ def pack(sequences: Sequence[Sequence[Row]], *, pad: int, device: torch.device) 
     numbers: dict[tuple[int, int], int] = {}
     responses = [
         [
-            numbers.setdefault((part * width + before, part * width + place), len(numbers))
-            for before, place in pairwise(at[len(row.prompt_ids) - 1 :])
+            numbers.setdefault((part * width + predecessor, part * width + place), len(numbers))
+            for predecessor, place in pairwise(at[len(row.prompt_ids) - 1 :])
         ]
         for part, (rows, (_, ats)) in enumerate(zip(sequences, laid, strict=True))
         for row, at in zip(rows, ats, strict=True)
     ]
     padded = [tokens + [(pad, 0, -1, -1)] * (width - len(tokens)) for tokens, _ in laid]
-    whole = torch.tensor(padded, device=device)
+    table = torch.tensor(padded, device=device)
     return Packed(
-        *whole.unbind(-1),
+        *table.unbind(-1),
         scored=torch.tensor(list(numbers), device=device).T,
         numbers=torch.tensor(
-            [one + [-1] * (longest - len(one)) for one in responses], device=device
+            [response + [-1] * (longest - len(response)) for response in responses], device=device
         ),
     )
 
@@ -180,9 +180,9 @@ def pass_of(
     """
     *others, last = sequences
     missing = size - sum(map(len, sequences))
-    whole = [*others, [*last, *[(replace(last[-1][0], advantage=0.0), 0.0)] * missing]]
-    rows, weights = zip(*(one for part in whole for one in part), strict=True)
-    packed = pack([[one.row for one, _ in part] for part in whole], pad=pad, device=device)
+    parts = [*others, [*last, *[(replace(last[-1][0], advantage=0.0), 0.0)] * missing]]
+    rows, weights = zip(*(entry for part in parts for entry in part), strict=True)
+    packed = pack([[entry.row for entry, _ in part] for part in parts], pad=pad, device=device)
     return {**tensors(rows, weights, pad=pad, device=device), "packed": packed}
 
 
@@ -190,20 +190,20 @@ def _lay_out(rows: Sequence[Row]) -> tuple[list[tuple[int, int, int, int]], list
     """Id, position, first and last row of each token of a sequence; and where each row's tokens are."""
     tokens: list[tuple[int, int, int, int]] = []
     places: list[list[int]] = []
-    before: Ids = ()
+    previous_ids: Ids = ()
     for number, row in enumerate(rows):
-        shared = _shared(before, row.ids)
+        shared = _shared(previous_ids, row.ids)
         old, end = places[-1][:shared] if places else [], len(tokens)
         for place in old:
             tokens[place] = (*tokens[place][:3], number)
         new = enumerate(row.ids[shared:], shared)
         tokens += [(token, position, number, number) for position, token in new]
         places.append([*old, *range(end, len(tokens))])
-        before = row.ids
+        previous_ids = row.ids
     return tokens, places
 
 
-def _shared(one: Ids, other: Ids) -> int:
+def _shared(ids: Ids, other: Ids) -> int:
     """Length of the common beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(ids, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(ids), len(other)))

@@ -36,13 +36,13 @@ def roll_informative(
     """
     kept: list[Group] = []
     dropped: list[Group] = []
-    wanted, taken = list(indices), 0
+    wanted, offset = list(indices), 0
     for _ in range(max_refills + 1):
         groups = roll(wanted)
         kept += [group for group in groups if group.informative]
         dropped += [group for group in groups if not group.informative]
-        wanted = list(further[taken : taken + len(indices) - len(kept)])
-        taken += len(wanted)
+        wanted = list(further[offset : offset + len(indices) - len(kept)])
+        offset += len(wanted)
         if not wanted or not any(_is_scored(group) for group in (*kept, *dropped)):
             break
     return Rolled(tuple(kept), tuple(dropped))

@@ -65,8 +65,8 @@ class InRole(Wrapper):
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Passes the request on, in this role."""
-        before = ROLE.set(self.part)
+        token = ROLE.set(self.part)
         try:
             return await self.inner.complete(request)
         finally:
-            ROLE.reset(before)
+            ROLE.reset(token)

@@ -58,6 +58,6 @@ class LastScored:
         return output
 
     def _pick(self, module: Any, args: Any, output: Any) -> Any:
-        before = self.packed.scored[0]
-        output.last_hidden_state = output.last_hidden_state.flatten(0, 1)[before][None]
+        positions = self.packed.scored[0]
+        output.last_hidden_state = output.last_hidden_state.flatten(0, 1)[positions][None]
         return output

@@ -145,7 +145,7 @@ class WatchedTools:
 
     def __init__(self, game: Environment) -> None:
         self._game, self._calls, self._broken = type(game), 0, 0
-        self.tools = [self._watch(one) for one in Toolset(game.tools).values()]
+        self.tools = [self._watch(tool) for tool in Toolset(game.tools).values()]
 
     @property
     def failed(self) -> float:
@@ -153,10 +153,10 @@ class WatchedTools:
         return self._broken / max(1, self._calls)
 
     def _watch(self, tool: Tool) -> Tool:
-        async def run(*given: Any) -> str:
+        async def run(*arguments: Any) -> str:
             self._calls += 1
             try:
-                text: Any = await tool.run(*given)
+                text: Any = await tool.run(*arguments)
             except ToolError:
                 raise
             except Exception as error:  # the game's code may raise anything

@@ -139,9 +139,9 @@ class RolloutTrainer(Quiet, GRPOTrainer):
             TrainingError: the loss is not finite.
         """
         total = torch.zeros((), device=self.accelerator.device)
-        for one in inputs[:-1]:
+        for pass_inputs in inputs[:-1]:
             with hold_gradients(self.accelerator, model):
-                loss = self._loss_of_pass(model, one)
+                loss = self._loss_of_pass(model, pass_inputs)
                 self.accelerator.backward(loss, **backward_options(self.accelerator))
             total += loss.detach()
         loss = self._loss_of_pass(model, inputs[-1]) + total
@@ -154,16 +154,18 @@ class RolloutTrainer(Quiet, GRPOTrainer):
             self.note(self._gap.measure(self.step + 1, self.accelerator))
         return loss
 
-    def _loss_of_pass(self, model: Any, one: Batch) -> Tensor:
-        self._packed = one["packed"]
-        loss = super().compute_loss(model, one)
+    def _loss_of_pass(self, model: Any, inputs: Batch) -> Tensor:
+        self._packed = inputs["packed"]
+        loss = super().compute_loss(model, inputs)
         for name in TOKEN_MEANS:  # TRL logs the mean over passes, which differ in their tokens
             if values := self._metrics["train"].get(name):
-                values[-1] *= one["token_share"].item()
+                values[-1] *= inputs["token_share"].item()
                 if math.isnan(values[-1]):  # an update of padding only has no tokens
                     del self._metrics["train"][name]
         if self._step % self._micro_steps < self.batch.micro_batches:
-            self._gap.add(self._scored_logps, one["sampling_per_token_logps"], one["tool_mask"])
+            self._gap.add(
+                self._scored_logps, inputs["sampling_per_token_logps"], inputs["tool_mask"]
+            )
         return loss
 
     def get_train_dataloader(self) -> DataLoader:
@@ -198,7 +200,7 @@ class RolloutTrainer(Quiet, GRPOTrainer):
     def _prepare_inputs(self, inputs: Any) -> Any:
         if self._step % self._micro_steps == 0 or self._buffered_inputs is None:
             self._buffered_inputs = None  # its tensors have no place beside the next rollouts
-            self._buffered_inputs = self._collect([one["index"] for one in inputs])
+            self._buffered_inputs = self._collect([sample["index"] for sample in inputs])
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
     def _collect(self, indices: Sequence[int]) -> list[list[Batch]]:
@@ -216,19 +218,19 @@ class RolloutTrainer(Quiet, GRPOTrainer):
                 [rollout for group in both for rollout in group.rollouts],
                 [advantage for group in both for advantage in group.advantages],
             )
-        told = gather_object(
+        group_facts = gather_object(
             [facts(group, kept=True) for group in rolled.kept]
             + [facts(group, kept=False) for group in rolled.dropped]
         )
-        raise_if_nothing_scored([one for group in told for one in group.rollouts])
+        raise_if_nothing_scored([fact for group in group_facts for fact in group.rollouts])
         if self.accelerator.is_main_process:
-            warn_of_failures(self.step + 1, told)
+            warn_of_failures(self.step + 1, group_facts)
         groups = gather_object([group.rows for group in rolled.kept])
         rows = [row for group in groups for row in group]
         numbers = [n for n, group in enumerate(groups) for _ in group]
-        self.state.num_input_tokens_seen += sum(r.tokens for g in told for r in g.rollouts)
+        self.state.num_input_tokens_seen += sum(r.tokens for g in group_facts for r in g.rollouts)
         passes = (self.step + 1) * self.order.per_step / self.order.size  # without refills
-        self.note(figures(told) | {"rows": float(len(rows)), "data/passes": passes})
+        self.note(figures(group_facts) | {"rows": float(len(rows)), "data/passes": passes})
         if self._merges:
             rows, numbers = advantages.merge_rows(rows, numbers)
             self.note({"rows/different": float(len(rows))})
@@ -251,7 +253,10 @@ class RolloutTrainer(Quiet, GRPOTrainer):
         rollouts = self._generate_rollouts(indices, size)
         cast("Any", self.model).train()  # sampling engines leave a model in evaluation mode
         groups = check_groups(rollouts, len(indices), size)
-        return [compare([check_rollout(one) for one in group], self.algorithm) for group in groups]
+        return [
+            compare([check_rollout(rollout) for rollout in group], self.algorithm)
+            for group in groups
+        ]
 
     def micro_batches(
         self, rows: Sequence[TrainingRow], groups: Sequence[int]
@@ -273,32 +278,32 @@ class RolloutTrainer(Quiet, GRPOTrainer):
         def make(parts: Sequence[Bundle], rows: int, share: float) -> Batch:
             pad, device = cast("int", self._tokenizer.pad_token_id), self.accelerator.device
             sequences = [[(moving[at], weights[at]) for at in part.rows] for part in parts]
-            one = pass_of(sequences, rows, pad=pad, device=device)
+            inputs = pass_of(sequences, rows, pad=pad, device=device)
             facts = {"num_items_in_batch": float(tokens), "token_share": share}
             totals = {name: torch.tensor(value, device=device) for name, value in facts.items()}
-            return self._with_log_probabilities(one) | totals
+            return self._with_log_probabilities(inputs) | totals
 
-        made: list[list[Batch]] = []
-        saved, ranks, most = 0, self.accelerator.num_processes, self.batch.micro_batch_tokens
+        batches: list[list[Batch]] = []
+        saved, ranks, max_tokens = 0, self.accelerator.num_processes, self.batch.micro_batch_tokens
         number, seed = self.batch.micro_batches, f"{self.args.seed}/{self.step}"
         for rows_of in rows_of_updates(len(lines), self.batch.updates, seed):
-            own = {at: lines[at] for at in rows_of}
-            total = sum(map(len, own.values()))
-            room = most or total / ranks / number
-            bundles = bundle(own, even=self._even, most=room, ranks=ranks)
-            sizes = [one.size for one in bundles]
+            update_lines = {at: lines[at] for at in rows_of}
+            total = sum(map(len, update_lines.values()))
+            room = max_tokens or total / ranks / number
+            bundles = bundle(update_lines, even=self._even, most=room, ranks=ranks)
+            sizes = [entry.size for entry in bundles]
             saved += total - sum(sizes)
-            dealt = deal(sizes, ranks=ranks, micro_batches=number, most_tokens=most)
+            dealt = deal(sizes, ranks=ranks, micro_batches=number, most_tokens=max_tokens)
             bundles.append(Bundle((len(lines),), 0))
             shares = token_shares(dealt, [sum(counted[at] for at in b.rows) for b in bundles])
             mine = dealt[self.accelerator.process_index]
             for part in zip(mine, rows_of_passes(dealt, bundles), shares, strict=True):
                 passes = zip(*part, strict=True)
-                made.append(
+                batches.append(
                     [make([bundles[n] for n in ns], size, share) for ns, size, share in passes]
                 )
         self.note({"tokens/shared": float(saved)})
-        return made
+        return batches
 
     def _with_log_probabilities(self, chunk: Batch) -> Batch:
         """Adds those before the first update, and the reference's, if the loss needs them."""

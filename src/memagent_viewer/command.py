@@ -38,8 +38,8 @@ def show_page(
         _serve(views, outcome)
         return
     # A page may stand in a folder that was read.
-    read = [view.record.source.get("path") for view in views]
-    files = [path for path in read if path and Path(path).is_file()]
+    sources = [view.record.source.get("path") for view in views]
+    files = [path for path in sources if path and Path(path).is_file()]
     check_out(html, store.path, *files, option="--html")
     size = write_page(views, html)
     if outcome.for_people:
@@ -61,8 +61,8 @@ def write_page(views: Sequence[View], path: Path) -> int:
         with replacing(path) as new:
             new.write_bytes(page)
     except OSError as error:
-        why = f"cannot write {str(path)!r} ({error.strerror}): name another --html"
-        raise ConfigError(why) from error
+        problem = f"cannot write {str(path)!r} ({error.strerror}): name another --html"
+        raise ConfigError(problem) from error
     return len(page)
 
 

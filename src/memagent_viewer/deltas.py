@@ -24,20 +24,20 @@ ISLAND = 4
 def find_delta(old: str, new: str) -> Delta:
     """The operations that turn one text into another, by sentence, then by word."""
     delta: Delta = []
-    removed = added = ""
-    for kept, gone, come in [*_parts(old, new), ("", "", "")]:
-        if gone or come:
-            removed, added = removed + gone, added + come
+    deletion = insertion = ""
+    for equal, old_part, new_part in [*_parts(old, new), ("", "", "")]:
+        if old_part or new_part:
+            deletion, insertion = deletion + old_part, insertion + new_part
             continue
-        if removed:
-            delta.append(-units(removed))
-        if added:
-            delta.append(added)
-        removed = added = ""
-        if kept and delta and isinstance(delta[-1], int) and delta[-1] > 0:
-            delta[-1] += units(kept)
-        elif kept:
-            delta.append(units(kept))
+        if deletion:
+            delta.append(-units(deletion))
+        if insertion:
+            delta.append(insertion)
+        deletion = insertion = ""
+        if equal and delta and isinstance(delta[-1], int) and delta[-1] > 0:
+            delta[-1] += units(equal)
+        elif equal:
+            delta.append(units(equal))
     return delta
 
 
@@ -47,27 +47,29 @@ def units(text: str) -> int:
 
 
 def _parts(old: str, new: str) -> Iterator[Part]:
-    for same, removed, added in _matches(sentences(old), sentences(new)):
-        if same or not (removed and added):
-            yield same, removed, added
+    for equal, deletion, insertion in _matches(sentences(old), sentences(new)):
+        if equal or not (deletion and insertion):
+            yield equal, deletion, insertion
         else:
-            yield from _words(removed, added)
+            yield from _words(deletion, insertion)
 
 
 def _words(old: str, new: str) -> list[Part]:
     before, after = WORDS.findall(old), WORDS.findall(new)
     parts = list(_matches(before, after))
-    kept = sum(len(same) for same, _, _ in parts)
-    if 2 * kept < ALIKE * (len(old) + len(new)):
+    equal_chars = sum(len(equal) for equal, _, _ in parts)
+    if 2 * equal_chars < ALIKE * (len(old) + len(new)):
         return [("", old, new)]
     inner = range(1, len(parts) - 1)
     return [
-        ("", same, same) if place in inner and 0 < len(same) < ISLAND else (same, removed, added)
-        for place, (same, removed, added) in enumerate(parts)
+        ("", equal, equal)
+        if place in inner and 0 < len(equal) < ISLAND
+        else (equal, deletion, insertion)
+        for place, (equal, deletion, insertion) in enumerate(parts)
     ]
 
 
 def _matches(before: Sequence[str], after: Sequence[str]) -> Iterator[Part]:
     for kind, i, j, k, m in opcodes(before, after):
-        removed, added = "".join(before[i:j]), "".join(after[k:m])
-        yield (removed, "", "") if kind == "equal" else ("", removed, added)
+        deletion, insertion = "".join(before[i:j]), "".join(after[k:m])
+        yield (deletion, "", "") if kind == "equal" else ("", deletion, insertion)

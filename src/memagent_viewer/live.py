@@ -63,14 +63,14 @@ class LiveServer(ThreadingHTTPServer):
         _, secret, *rest = (*parts.path.split("/"), "")
         if not secrets.compare_digest(secret.encode(), self._secret.encode()):
             return GONE
-        given = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         answers: dict[str, Callable[[dict[str, str]], Reply]] = {
             "": self._page,
             "news": self._news,
             "text": self._text,
         }
         answer = answers.get(rest[0] if rest else "-")
-        return GONE if answer is None else answer(given)
+        return GONE if answer is None else answer(query)
 
     def _page(self, _: dict[str, str]) -> Reply:
         with self._lock:
@@ -78,16 +78,16 @@ class LiveServer(ThreadingHTTPServer):
             page = make_page(self._views, live=True)
         return HTTPStatus.OK, "text/html; charset=utf-8", page.encode()
 
-    def _news(self, given: dict[str, str]) -> Reply:
+    def _news(self, query: dict[str, str]) -> Reply:
         with self._lock:
             self._update()
-            if given.get("version") == str(self._version):
+            if query.get("version") == str(self._version):
                 return HTTPStatus.NO_CONTENT, "text/plain", b""
             head = f"{self._version}\n".encode()
             return HTTPStatus.OK, "application/octet-stream", head + pack(as_json(self._views))
 
-    def _text(self, given: dict[str, str]) -> Reply:
-        number, _, key = given.get("key", "").partition("/")
+    def _text(self, query: dict[str, str]) -> Reply:
+        number, _, key = query.get("key", "").partition("/")
         if not (number.isdecimal() and int(number) < len(self._views)):
             return GONE
         if not key.startswith(("chunk-", "tool-")):

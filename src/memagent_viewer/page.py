@@ -69,9 +69,9 @@ def make_page(views: Sequence[View], *, live: bool = False) -> str:
     }
     template = _read("page.html")
     if not live:
-        rest = sum(map(len, values.values())) + len(template)
-        values["texts"] = json.dumps(dict(_pack_texts(views, MOST_BYTES - rest)))
-    return MARK.sub(lambda found: values[found[1]], template)
+        size = sum(map(len, values.values())) + len(template)
+        values["texts"] = json.dumps(dict(_pack_texts(views, MOST_BYTES - size)))
+    return MARK.sub(lambda match: values[match[1]], template)
 
 
 def as_json(views: Iterable[View]) -> str:
@@ -88,13 +88,13 @@ def pack(text: str) -> bytes:
 def _pack_texts(views: Sequence[View], room: int) -> Iterable[tuple[str, str]]:
     """Packed texts by run and key, until no room is left; the runs have equal shares."""
     for number, view in enumerate(views):
-        left = room // len(views)
+        share = room // len(views)
         for key, text in view.texts():
-            packed = base64.b64encode(pack(text)).decode()
-            left -= len(packed) + len(key) + len('"0/": "", ')
-            if left < 0:
+            data = base64.b64encode(pack(text)).decode()
+            share -= len(data) + len(key) + len('"0/": "", ')
+            if share < 0:
                 break
-            yield f"{number}/{key}", packed
+            yield f"{number}/{key}", data
 
 
 @cache

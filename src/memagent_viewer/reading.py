@@ -41,10 +41,13 @@ class Reading:
 
     def effects(self) -> Iterator[str]:
         """The effects with the chunks' texts, those that changed a memory first."""
-        changed = {
+        changed_chunks = {
             step["chunk"] for book in self._books for step in book.steps.values() if step["delta"]
         }
-        order = [*sorted(changed), *(n for n in range(len(self._chunks)) if n not in changed)]
+        order = [
+            *sorted(changed_chunks),
+            *(n for n in range(len(self._chunks)) if n not in changed_chunks),
+        ]
         return (f"chunk-{number}" for number in order)
 
 
@@ -87,19 +90,19 @@ class _Book:
                 self._note(None, "" if event.form_found else "the reply lacks the answer's form")
                 self._note(None, "from the part read so far" if event.partial else "")
             case events.Stopped():
-                stopped = f"stopped ({event.reason.replace('_', ' ')}): {event.detail}"
-                self._note(max(self.steps, default=None), stopped)
-                self._answer["stopped"] = stopped
+                note = f"stopped ({event.reason.replace('_', ' ')}): {event.detail}"
+                self._note(max(self.steps, default=None), note)
+                self._answer["stopped"] = note
             case _:
                 pass
 
     def _read(self, event: events.MemoryUpdated | events.MemoryKept) -> None:
         if self._again:
-            kept = isinstance(event, events.MemoryKept)
-            changed = not kept and event.memory != self._memory
-            self._memory = self._memory if kept else repair_surrogates(event.memory)
-            how = "memory changed" if changed else "memory unchanged"
-            self._note(None, f"chunk {event.chunk} read again: {how}")
+            is_kept = isinstance(event, events.MemoryKept)
+            is_changed = not is_kept and event.memory != self._memory
+            self._memory = self._memory if is_kept else repair_surrogates(event.memory)
+            outcome = "memory changed" if is_changed else "memory unchanged"
+            self._note(None, f"chunk {event.chunk} read again: {outcome}")
             return
         if event.chunk != self._chunk:
             self._chunk, self._before, self._spent = event.chunk, self._memory, Usage()
@@ -110,9 +113,9 @@ class _Book:
             step["how"] = "updated" if step["delta"] else "kept"
             return
         self._memory = repair_surrogates(event.memory)
-        changed = self._memory != self._before
-        step["delta"] = find_delta(self._before, self._memory) if changed else []
-        step |= {"how": "updated" if changed else "unchanged", "tokens": event.tokens}
+        is_changed = self._memory != self._before
+        step["delta"] = find_delta(self._before, self._memory) if is_changed else []
+        step |= {"how": "updated" if is_changed else "unchanged", "tokens": event.tokens}
 
     def _note(self, chunk: int | None, text: str) -> None:
         notes = self._answer["notes"] if chunk is None else self.step(chunk)["notes"]

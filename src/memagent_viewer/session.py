@@ -45,8 +45,10 @@ class _Items:
 
     def __init__(self, task: str, found: list[events.Event]) -> None:
         self._turns = turns_of(found)
-        misread = {step for step, following in pairwise(self._turns) if step == following >= 0}
-        self._misread, self._summary = misread, ""
+        misread_steps = {
+            step for step, next_step in pairwise(self._turns) if step == next_step >= 0
+        }
+        self._misread, self._summary = misread_steps, ""
         self._steps: dict[int, dict[str, Any]] = {}
         self.items: list[dict[str, Any]] = [{"type": "message", "number": 0, "text": task}]
         for event in found:
@@ -57,8 +59,8 @@ class _Items:
             case events.MessageSent():
                 self.items.append({"type": "message", "number": event.number, "text": event.text})
                 if event.tools is not None:
-                    named = ", ".join(event.tools)
-                    self.items.append({"type": "note", "text": f"tools from here on: {named}"})
+                    names = ", ".join(event.tools)
+                    self.items.append({"type": "note", "text": f"tools from here on: {names}"})
             case events.Acted():
                 self._act(event)
             case events.ToolInterrupted():
@@ -72,8 +74,8 @@ class _Items:
             case events.Answered():
                 self._answer(event)
             case events.Stopped():
-                stopped = f"stopped ({event.reason.replace('_', ' ')}): {event.detail}"
-                self.items.append({"type": "note", "text": stopped, "stopped": True})
+                text = f"stopped ({event.reason.replace('_', ' ')}): {event.detail}"
+                self.items.append({"type": "note", "text": text, "stopped": True})
             case _:
                 pass
 
@@ -106,9 +108,9 @@ class _Items:
     def _call(self, step: int, call: ToolCall) -> dict[str, Any]:
         """The first call of that kind in a step that has no result yet."""
         calls: list[dict[str, Any]] = self._steps[step]["calls"]
-        wanted = (call.id, format_call(call))
-        same = [each for each in calls if (each["id"], each["text"]) == wanted]
-        return next((each for each in same if each["output"] is None), same[-1])
+        key = (call.id, format_call(call))
+        matches = [item for item in calls if (item["id"], item["text"]) == key]
+        return next((item for item in matches if item["output"] is None), matches[-1])
 
     def _return(self, event: events.ToolReturned) -> None:
         call = self._call(event.step, event.call)
@@ -117,29 +119,29 @@ class _Items:
         if event.neutralised:
             call["notes"].append(tell_neutralised(event.neutralised))
 
-    def _compact(self, step: int, done: Compaction) -> None:
-        notes = [f"sent again: {reason}" for reason in done.retried]
-        notes += ["begun early"] * done.early + ["cut at a sentence end"] * done.cut
-        notes += [tell_neutralised(done.neutralised)] if done.neutralised else []
+    def _compact(self, step: int, compaction: Compaction) -> None:
+        notes = [f"sent again: {reason}" for reason in compaction.retried]
+        notes += ["begun early"] * compaction.early + ["cut at a sentence end"] * compaction.cut
+        notes += [tell_neutralised(compaction.neutralised)] if compaction.neutralised else []
         item: dict[str, Any] = {
             "type": "compaction",
             "step": step,
-            "how": " and ".join(TIERS[tier] for tier in done.tiers),
-            "before": done.tokens_before,
-            "after": done.tokens_after,
-            "stage": done.stage,
-            "cost": cost(done.usage),
+            "how": " and ".join(TIERS[tier] for tier in compaction.tiers),
+            "before": compaction.tokens_before,
+            "after": compaction.tokens_after,
+            "stage": compaction.stage,
+            "cost": cost(compaction.usage),
             "notes": notes,
-            "rows": [self._row(step, change) for change in done.changes],
+            "rows": [self._row(step, change) for change in compaction.changes],
             "delta": None,
         }
-        if done.summary is not None:
-            summary = repair_surrogates(done.summary)
+        if compaction.summary is not None:
+            summary = repair_surrogates(compaction.summary)
             item["delta"] = find_delta(self._summary, summary)
             self._summary = summary
         self.items.append(item)
 
-    def _row(self, at: int, change: Change) -> dict[str, Any]:
+    def _row(self, step: int, change: Change) -> dict[str, Any]:
         turn = self._turns[change.turn] if change.turn < len(self._turns) else -1
         row = {
             "step": turn,
@@ -150,14 +152,14 @@ class _Items:
             "handle": change.handle,
         }
         if turn in self._steps:
-            self._steps[turn]["left"].append(row | {"at": at})
+            self._steps[turn]["left"].append(row | {"at": step})
         return row
 
     def _answer(self, event: events.Answered) -> None:
-        last, paid = self.items[-1], None
+        last, step_cost = self.items[-1], None
         if last["type"] == "step" and not last["calls"] and not last["notes"]:
             last["answers"] = True  # the reply is the answer: it is shown once
-            paid = last["cost"]
+            step_cost = last["cost"]
         notes = [CUT_OFF] if event.truncated else []
-        answer = {"type": "answer", "text": event.answer.strip(), "notes": notes, "cost": paid}
+        answer = {"type": "answer", "text": event.answer.strip(), "notes": notes, "cost": step_cost}
         self.items.append(answer)

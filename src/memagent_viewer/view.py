@@ -32,13 +32,13 @@ class View:
     def update(self) -> bool:
         """Reads what has been committed since; returns whether there was anything new."""
         record = self.record = self._store.get(self.record.id)
-        before = self._seq, self._status
+        old_state = self._seq, self._status
         for event in self._store.events(record.id, self._seq):
             self._tally.add(event)
             self._events.add(event)
             self._seq = event.seq
         self._status = status_of(self._store, record)
-        return before != (self._seq, self._status)
+        return old_state != (self._seq, self._status)
 
     def data(self) -> dict[str, Any]:
         """Plain data: the facts about the run, then what `Reading` or `Session` makes of its events.
@@ -47,8 +47,12 @@ class View:
         """
         record = self.record
         payments = [
-            (round(at - record.created, 2), paid.calls, paid.prompt_tokens + paid.completion_tokens)
-            for at, paid in self._store.payments(record.id)
+            (
+                round(time - record.created, 2),
+                usage.calls,
+                usage.prompt_tokens + usage.completion_tokens,
+            )
+            for time, usage in self._store.payments(record.id)
         ]
         return {
             "id": record.id,

@@ -44,9 +44,9 @@ class Going(Outcome):
         return re.sub(r"//[^/@\s]+@", "//…@", line) if self.begun else None
 
 
-def _mask_header(before: str, word: str) -> str:
+def _mask_header(flag: str, word: str) -> str:
     """A word of the command line; of a header only the name."""
-    if before == "--header" or word.startswith("--header="):
+    if flag == "--header" or word.startswith("--header="):
         return f"{word.partition(':')[0]}: …"
     return word
 
@@ -111,8 +111,8 @@ async def forecast(bench: Benchmark) -> list[Share]:
     try:
         plan = await bench.plan()
         costs = await bench.forecast(plan)
-        left = await in_thread(bench.list_remaining, plan)
-        return await plan.counting(costs.shares, [job for several in left for job in several])
+        jobs = await in_thread(bench.list_remaining, plan)
+        return await plan.counting(costs.shares, [job for several in jobs for job in several])
     finally:
         await bench.model.aclose()
 
@@ -158,31 +158,33 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     )
 
 
-def _grid(suite: str, given: Measure) -> Grid:
+def _grid(suite: str, arguments: Measure) -> Grid:
     from memagent_bench.grid import Grid
     from memagent_bench.lengths import parse_lengths
     from memagent_bench.sample_file import grid_of_file
     from memagent_bench.suites import CONTROL, choose_tasks
     from memagent_bench.systems.registry import choose_systems
 
-    systems = choose_systems(given.systems)
-    if isinstance(given, MeasureFile):
-        return grid_of_file(given.file, systems, replace(given.data(), sample_file=given.file))
-    tasks = choose_tasks(suite, given.tasks, controls=given.no_context)
-    lengths = parse_lengths(given.lengths)
+    systems = choose_systems(arguments.systems)
+    if isinstance(arguments, MeasureFile):
+        return grid_of_file(
+            arguments.file, systems, replace(arguments.data(), sample_file=arguments.file)
+        )
+    tasks = choose_tasks(suite, arguments.tasks, controls=arguments.no_context)
+    lengths = parse_lengths(arguments.lengths)
     return Grid(
         suite=suite,
         tasks=tasks,
         lengths=lengths,
-        samples=given.samples,
+        samples=arguments.samples,
         systems=systems,
-        options=given.data(),
+        options=arguments.data(),
         longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
-        first=given.first,
+        first=arguments.first,
     )
 
 
-def _settings(policy: Policy, given: Measure) -> MemorySettings:
+def _settings(policy: Policy, arguments: Measure) -> MemorySettings:
     """The given settings, else the model's policy settings, else the benchmarks' defaults.
 
     Raises:
@@ -191,17 +193,17 @@ def _settings(policy: Policy, given: Measure) -> MemorySettings:
     from memagent.memory.plan import MemorySettings
     from memagent.messages import Sampling
 
-    drawing = {"temperature": given.temperature, "top_p": given.top_p}
-    said = {name: value for name, value in drawing.items() if value is not None}
+    drawing = {"temperature": arguments.temperature, "top_p": arguments.top_p}
+    overrides = {name: value for name, value in drawing.items() if value is not None}
     return MemorySettings.choose(
-        policy.reading(given.window),
-        window=given.window,
-        chunk_tokens=given.chunk_tokens,
-        memory_tokens=given.memory_tokens,
-        cuts=given.cuts or policy.reading().get("cuts", "exact"),
-        trust=given.trust,
-        degenerate=given.degenerate,
-        reread=given.reread,
-        sampling=dict(policy.sampling or Sampling()) | said,
-        seed=given.seed,
+        policy.reading(arguments.window),
+        window=arguments.window,
+        chunk_tokens=arguments.chunk_tokens,
+        memory_tokens=arguments.memory_tokens,
+        cuts=arguments.cuts or policy.reading().get("cuts", "exact"),
+        trust=arguments.trust,
+        degenerate=arguments.degenerate,
+        reread=arguments.reread,
+        sampling=dict(policy.sampling or Sampling()) | overrides,
+        seed=arguments.seed,
     )

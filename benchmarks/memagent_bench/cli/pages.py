@@ -58,16 +58,16 @@ def report(
                     f"{str(of_sessions[0])!r} has sessions, which can't be compared with other records: report only "
                     f"on folders of sessions, without --primary and --baseline"
                 )
-            made = make_session_report(folders, out or folders[0])
+            result = make_session_report(folders, out or folders[0])
         else:
-            made = make_report(
+            result = make_report(
                 folders, out or folders[0], primary=primary or (), margin=margin, baseline=baseline
             )
-        for caution in made.cautions:
+        for caution in result.cautions:
             say("caution:", caution, style="yellow")
-        for paragraph in made.summary:
+        for paragraph in result.summary:
             print(paragraph)
-        print(made.page)
+        print(result.page)
 
 
 def diagnose(
@@ -82,18 +82,18 @@ def diagnose(
         from memagent_bench.diagnose import diagnose as follow
         from memagent_bench.diagnose import show, to_json
 
-        found = follow(folder)
+        diagnosis = follow(folder)
         if chosen is Display.JSON:
             outcome.told = True
-            print(to_json(found))
+            print(to_json(diagnosis))
         elif chosen is Display.NONE:
-            for trace in found.misses:
+            for trace in diagnosis.misses:
                 record = trace.record
                 print(
                     record.system, record.task, record.length, record.index, trace.label, sep="\t"
                 )
         else:
-            show(found, console(sys.stdout), misses)
+            show(diagnosis, console(sys.stdout), misses)
 
 
 def tasks() -> None:
@@ -110,4 +110,4 @@ def systems() -> None:
     with report_errors(Outcome(chosen_display(None))) as outcome:
         from memagent_bench.systems.registry import SYSTEMS
 
-        outcome.paper.table([(name, known.about) for name, known in SYSTEMS.items()])
+        outcome.paper.table([(name, system.about) for name, system in SYSTEMS.items()])

@@ -68,9 +68,9 @@ def perf(given: Perf) -> None:
         mark = COMMAND if given.base_url is None else f"{COMMAND} --base-url"
         if given.write is not None:
             split_page(given.write, mark)  # now, and not once all is measured
-        found = compare.measure(setting)
-        where, rows = compare.where(setting), compare.rows(found)
-        page = compare.tables(found, answers=given.base_url is not None)
+        readings = compare.measure(setting)
+        where, rows = compare.where(setting), compare.rows(readings)
+        page = compare.tables(readings, answers=given.base_url is not None)
         page += f"\n\n{table(rows)}" if rows else ""
         show(f"{where}\n\n{page}\n", mark, given.write)
     if any(row.good is False for row in rows):

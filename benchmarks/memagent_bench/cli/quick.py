@@ -93,16 +93,16 @@ def quick(given: Quick) -> None:
         drive(rounds.run())
         every = read_records(given.out) if (given.out / RESULTS).exists() else []
         records = keep_comparable(every)
-        table, said = rows(records, given.limits()), verdict(records)
+        table, conclusion = rows(records, given.limits()), verdict(records)
         speed = tokens_per_second(records)
-        _save(given, table, said, speed, records)
+        _save(given, table, conclusion, speed, records)
         going.told = True
         if going.display is Display.JSON:
             print((given.out / RESULT).read_text(encoding="utf-8"), end="")
         elif going.display is Display.NONE:
-            print(said)
+            print(conclusion)
         else:
-            _show(going.paper, table, said, given.concurrency, speed)
+            _show(going.paper, table, conclusion, given.concurrency, speed)
         if rounds.close() or not records:
             raise typer.Exit(NO_ANSWER)
 
@@ -177,8 +177,8 @@ class Rounds:
 
     async def _measure(self, bench: Benchmark, grid: Grid) -> None:
         """One suite's part of a round, within the remaining time."""
-        left = max(0.0, 60 * self._given.minutes - self._spent)
-        limits = bench.limits.model_copy(update={"seconds": round(left, 1)})
+        seconds = max(0.0, 60 * self._given.minutes - self._spent)
+        limits = bench.limits.model_copy(update={"seconds": round(seconds, 1)})
         wanted = replace(bench, grid=grid, model=self._model, limits=limits)
         title = f"round {self._rounds + 1}: {NAMES[grid.suite]} · {self._model.name}"
 
@@ -193,11 +193,11 @@ class Rounds:
 
     def _foresee(self, board: Board) -> None:
         """Warns that the first round won't end in time, once its pace is known."""
-        left = board.left
-        if left is None or board.fraction < TELLING:
+        seconds = board.left
+        if seconds is None or board.fraction < TELLING:
             asyncio.get_running_loop().call_later(1, self._foresee, board)
-        elif (whole := len(self._benches) * (board.elapsed + left)) > 60 * self._given.minutes:
-            self._say_slow(f"may take {duration(whole)}")
+        elif (total := len(self._benches) * (board.elapsed + seconds)) > 60 * self._given.minutes:
+            self._say_slow(f"may take {duration(total)}")
 
     def _say_slow(self, takes: str) -> None:
         if not self._slow:
@@ -232,24 +232,24 @@ class Rounds:
 
 
 def _save(
-    given: Quick, table: list[Row], said: str, speed: float, records: Sequence[Record]
+    arguments: Quick, table: list[Row], conclusion: str, speed: float, records: Sequence[Record]
 ) -> None:
-    made = records[-1].provenance.model_dump(mode="json") if records else {}
-    if made.get("server"):  # its address is nobody else's business
-        made["server"] = ADDRESS.sub("", made["server"])
+    provenance = records[-1].provenance.model_dump(mode="json") if records else {}
+    if provenance.get("server"):  # its address is nobody else's business
+        provenance["server"] = ADDRESS.sub("", provenance["server"])
     result = {
-        "verdict": said,
+        "verdict": conclusion,
         "rows": [asdict(row) for row in table],
         "tokens_per_second": speed,
-        "concurrency": given.concurrency,
-        "made": made,
+        "concurrency": arguments.concurrency,
+        "made": provenance,
     }
     text = json.dumps(result, indent=2, ensure_ascii=False)
-    with replacing(given.out / RESULT) as new:
+    with replacing(arguments.out / RESULT) as new:
         new.write_text(text + "\n", encoding="utf-8")
 
 
-def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: float) -> None:
+def _show(paper: Paper, table: list[Row], conclusion: str, concurrency: int, speed: float) -> None:
     from memagent_bench.quick import PER, TASKS
     from memagent_bench.table import align
 
@@ -290,4 +290,4 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
             f"time: per document, with up to {at_once} at once; per 100K: per 100K document tokens"
         )
         paper.line((f"{note}; {amount(speed)} tokens/s in all", "dim"))
-    paper.line(("verdict: ", "bold"), said)
+    paper.line(("verdict: ", "bold"), conclusion)

@@ -36,25 +36,25 @@ def reproduce(given: Reproduce) -> None:
     """
     going = Going(chosen_display(given.display))
     with report_errors(going):
-        asked = [(part, benchmark_of(part, given)) for part in parts_of(given)]
-        _say_caveats(given, [part for part, _ in asked])
-        _check_data(given, [part for part, _ in asked])
+        benchmarks = [(part, benchmark_of(part, given)) for part in parts_of(given)]
+        _say_caveats(given, [part for part, _ in benchmarks])
+        _check_data(given, [part for part, _ in benchmarks])
         if given.dry_run:
             counted = given.tokenizer or "GPT-2's tokenizer (give the model's with --tokenizer)"
             say("estimated:", f"tokens are those of {counted}; no server is asked", style="dim")
         foresee = partial(_forecast_unserved, given) if given.dry_run else forecast
-        left = [(bench, drive(foresee(bench))) for _, bench in asked]
+        work = [(bench, drive(foresee(bench))) for _, bench in benchmarks]
         speed = given.speed
-        if speed is None and not given.dry_run and any(shares for _, shares in left):
-            speed = drive(_speed(given, asked[0][0]))
+        if speed is None and not given.dry_run and any(shares for _, shares in work):
+            speed = drive(_speed(given, benchmarks[0][0]))
         if given.dry_run or going.for_people:
-            show_forecast(left, going, speed=speed)
+            show_forecast(work, going, speed=speed)
         if given.dry_run:
             return
-        if any(shares for _, shares in left):
+        if any(shares for _, shares in work):
             _confirm(given)
-        summaries = _run(given, [part for part, _ in asked], going)
-        _report(given, asked, summaries, going)
+        summaries = _run(given, [part for part, _ in benchmarks], going)
+        _report(given, benchmarks, summaries, going)
         leave(*summaries)
 
 
@@ -115,21 +115,21 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
     )
 
 
-def _say_caveats(given: Reproduce, parts: Sequence[Part]) -> None:
+def _say_caveats(arguments: Reproduce, parts: Sequence[Part]) -> None:
     from memagent.prompts import PromptSet
 
-    if given.prompts in PromptSet.built_in:
+    if arguments.prompts in PromptSet.built_in:
         say(
             "other wording:",
-            f"--prompts {given.prompts} is memagent's own, but the checkpoint was trained with another: its figures "
-            f"will probably be lower, and this is not a reproduction",
+            f"--prompts {arguments.prompts} is memagent's own, but the checkpoint was trained with another: its "
+            f"figures will probably be lower, and this is not a reproduction",
             style="yellow",
         )
     for part in parts:
         say("published:", f"{part.table.source}. {part.table.caveat}", style="dim")
 
 
-def _check_data(given: Reproduce, parts: Sequence[Part]) -> None:
+def _check_data(arguments: Reproduce, parts: Sequence[Part]) -> None:
     """Looks for the data files; a dry run only says which are missing.
 
     Raises:
@@ -138,17 +138,17 @@ def _check_data(given: Reproduce, parts: Sequence[Part]) -> None:
     from memagent_bench.longqa.sources import hotpotqa_of, squad_of
 
     find = {"qa": hotpotqa_of, "ruler": squad_of}
-    options = given.data()
+    options = arguments.data()
     for part in parts:
         try:
             find[part.suite](options)
         except ConfigError as error:
-            if not given.dry_run:
+            if not arguments.dry_run:
                 raise
             say("needed:", str(error), style="yellow")
 
 
-async def _forecast_unserved(given: Reproduce, bench: Benchmark) -> list[Share]:
+async def _forecast_unserved(arguments: Reproduce, bench: Benchmark) -> list[Share]:
     """What is left to do, and its cost by a tokenizer of this machine.
 
     Raises:
@@ -158,26 +158,26 @@ async def _forecast_unserved(given: Reproduce, bench: Benchmark) -> list[Share]:
     from memagent.threads import in_thread
     from memagent_bench.length_tokens import length_counter
 
-    counter = await in_thread(length_counter, given.tokenizer)
+    counter = await in_thread(length_counter, arguments.tokenizer)
     stand_in = ScriptedModel((), window=None, counter=counter, name=bench.model.name)
     plan = await replace(bench, model=stand_in).plan()
     costs = await bench.forecast(plan)
-    left = await in_thread(bench.list_remaining)
-    return await plan.counting(costs.shares, [job for several in left for job in several])
+    jobs = await in_thread(bench.list_remaining)
+    return await plan.counting(costs.shares, [job for several in jobs for job in several])
 
 
-async def _speed(given: Reproduce, part: Part) -> float:
+async def _speed(arguments: Reproduce, part: Part) -> float:
     from memagent_bench.reproduce.speed import tokens_per_second
 
-    bench = benchmark_of(part, given)
+    bench = benchmark_of(part, arguments)
     try:
         return await tokens_per_second(bench.model, await bench.plan(), bench.concurrency)
     finally:
         await bench.model.aclose()
 
 
-def _confirm(given: Reproduce) -> None:
-    if given.yes:
+def _confirm(arguments: Reproduce) -> None:
+    if arguments.yes:
         return
     if not sys.stdin.isatty():
         raise ConfigError("nobody is there to be asked whether it should begin: give --yes")
@@ -185,41 +185,43 @@ def _confirm(given: Reproduce) -> None:
         raise typer.Exit
 
 
-def _run(given: Reproduce, parts: Sequence[Part], going: Going) -> list[Summary]:
+def _run(arguments: Reproduce, parts: Sequence[Part], going: Going) -> list[Summary]:
     """One suite after the other, until a limit is reached."""
     summaries: list[Summary] = []
     for part in parts:
-        summaries.append(drive(run(benchmark_of(part, given), going)))
+        summaries.append(drive(run(benchmark_of(part, arguments), going)))
         if summaries[-1].limit:
             break
     return summaries
 
 
 def _report(
-    given: Reproduce,
-    asked: Sequence[tuple[Part, Benchmark]],
+    arguments: Reproduce,
+    benchmarks: Sequence[tuple[Part, Benchmark]],
     summaries: Sequence[Summary],
     going: Going,
 ) -> None:
     from memagent_bench.records import read_records
     from memagent_bench.reproduce.verdict import verdicts
 
-    records = read_records(given.out)
-    found = [
+    records = read_records(arguments.out)
+    comparisons = [
         verdict
-        for part, _ in asked
+        for part, _ in benchmarks
         for verdict in verdicts(part, [r for r in records if r.suite == part.suite])
     ]
     if going.display is Display.JSON:
-        runs = [as_data(bench, s) for (_, bench), s in zip(asked, summaries, strict=False)]
-        going.tell({"verdicts": [*map(_to_dict, found)], "runs": runs})
+        runs = [as_data(bench, s) for (_, bench), s in zip(benchmarks, summaries, strict=False)]
+        going.tell({"verdicts": [*map(_to_dict, comparisons)], "runs": runs})
     elif going.display is Display.NONE:
-        for verdict in found:
+        for verdict in comparisons:
             measured = "" if verdict.measured is None else verdict.measured.mean
             cells = (verdict.suite, verdict.length, measured, verdict.published.mean)
             print(*cells, verdict.agreement, sep="\t")
     else:
-        going.paper.table([(f"{v.suite} at {show_length(v.length)}", _words(v)) for v in found])
+        going.paper.table(
+            [(f"{v.suite} at {show_length(v.length)}", _words(v)) for v in comparisons]
+        )
     for summary in summaries:
         show_gaps(summary, going.resume_command(None))
 

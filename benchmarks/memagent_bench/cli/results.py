@@ -48,8 +48,8 @@ def show_forecast(
         parts = [
             {"suite": b.grid.suite, **_share(share)} for b, of_one in asked for share in of_one
         ]
-        whole = {"records": records, **_cost(cost), "seconds": seconds}
-        outcome.tell({"forecast": whole | {"shares": parts}})
+        totals = {"records": records, **_cost(cost), "seconds": seconds}
+        outcome.tell({"forecast": totals | {"shares": parts}})
         return
     if outcome.display is Display.NONE:
         print(records, cost.calls, cost.prompt_tokens, cost.completion_tokens, sep="\t")
@@ -97,25 +97,25 @@ def show_means(bench: Benchmark, outcome: Outcome) -> None:
     """The table of means: for people, or one mean per line."""
     from memagent_bench.table import lines
 
-    found, display = _means(bench), outcome.display
+    rows, display = _means(bench), outcome.display
     if display is Display.NONE:
-        for mean in found:
+        for mean in rows:
             print(mean.system, mean.length, mean.score, mean.n, mean.missing, sep="\t")
     else:
-        paper, table = outcome.paper, lines(found)
+        paper, table = outcome.paper, lines(rows)
         if display is Display.FULL and max(map(len, table), default=0) > console(sys.stdout).width:
-            paper.table([(f"{m.system} at {show_length(m.length)}", str(m)) for m in found])
+            paper.table([(f"{m.system} at {show_length(m.length)}", str(m)) for m in rows])
         else:
             for line in table:
                 paper.line(line)
-        paper.line((f"{'records' if found else 'no records yet'} in {bench.out}", "dim"))
+        paper.line((f"{'records' if rows else 'no records yet'} in {bench.out}", "dim"))
 
 
 def _means(bench: Benchmark) -> list[Mean]:
     from memagent_bench.table import means
 
     grid = bench.grid
-    asked = {
+    tasks_by_length = {
         length: [
             task
             for task in grid.tasks
@@ -123,7 +123,7 @@ def _means(bench: Benchmark) -> list[Mean]:
         ]
         for length in grid.lengths
     }
-    return means(_records(bench), asked)
+    return means(_records(bench), tasks_by_length)
 
 
 def _records(bench: Benchmark) -> list[Record]:

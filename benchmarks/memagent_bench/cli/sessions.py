@@ -43,9 +43,9 @@ def sessions(given: Sessions) -> None:
     going = Going(chosen_display(given.display))
     with report_errors(going):
         bench = bench_of(given)
-        made = drive(_run(bench, going))
+        records = drive(_run(bench, going))
         _show(bench, going)
-        failed = [record for record in made if record.status == "failed"]
+        failed = [record for record in records if record.status == "failed"]
         if failed:
             say(
                 "failed:",
@@ -57,9 +57,9 @@ def sessions(given: Sessions) -> None:
 
 
 async def _run(bench: SessionBench, going: Going) -> list[SessionRecord]:
-    def tell(record: SessionRecord, done: int, total: int) -> None:
+    def tell(record: SessionRecord, number: int, total: int) -> None:
         if going.for_people:
-            print(f"{done:>{len(str(total))}}/{total} {line_of(record)}", flush=True)
+            print(f"{number:>{len(str(total))}}/{total} {line_of(record)}", flush=True)
 
     try:
         for writer in bench.writers.values():
@@ -95,20 +95,20 @@ def _show(bench: SessionBench, going: Going) -> None:
     from memagent_bench.sessions.wire.plot import plot_steps
 
     records = read_sessions(bench.out)
-    found, rows = cells(records), wire_figures.rows(records)
-    pictures = {PLOT: plot(found), STEPS: plot_steps(records)}
+    results, rows = cells(records), wire_figures.rows(records)
+    pictures = {PLOT: plot(results), STEPS: plot_steps(records)}
     drawn = [name for name, picture in pictures.items() if picture is not None]
     for name in drawn:
         with replacing(bench.out / name) as new:
             new.write_bytes(pictures[name] or b"")
     display = going.display
     if display is Display.JSON:
-        data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in found]}
+        data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in results]}
         data |= {"wired": [asdict(row) for row in rows]} if rows else {}
         going.tell(data)
         return
     if display is Display.NONE:
-        for cell in found:
+        for cell in results:
             print(
                 cell.difficulty,
                 cell.arm.label,
@@ -117,9 +117,9 @@ def _show(bench: SessionBench, going: Going) -> None:
                 sep="\t",
             )
         return
-    paper, table = going.paper, lines(found)
+    paper, table = going.paper, lines(results)
     if display is Display.FULL and max(map(len, table[:-1]), default=0) > console(sys.stdout).width:
-        table = lines(found, spread=False)
+        table = lines(results, spread=False)
     for line in wire_figures.lines(rows) or table:
         paper.line(line)
     also = "".join(f", a picture in {bench.out / name}" for name in drawn)
@@ -172,7 +172,7 @@ def bench_of(given: Sessions) -> SessionBench:
     )
 
 
-def _tasks_of(given: Sessions, ways: Sequence[Arm], seeds: Sequence[int]) -> TaskGrid | None:
+def _tasks_of(arguments: Sessions, ways: Sequence[Arm], seeds: Sequence[int]) -> TaskGrid | None:
     """The tasks of a suite that others made; None where games are wanted.
 
     Raises:
@@ -180,27 +180,34 @@ def _tasks_of(given: Sessions, ways: Sequence[Arm], seeds: Sequence[int]) -> Tas
     """
     from memagent.errors import ConfigError
 
-    if given.suite is None:
-        if given.data is not None:
+    if arguments.suite is None:
+        if arguments.data is not None:
             raise ConfigError("--data is for --suite: name the suite, or leave it out")
         return None
-    if given.difficulty != type(given).difficulty:
+    if arguments.difficulty != type(arguments).difficulty:
         raise ConfigError("--difficulty is for games: leave it out, --steps limits a suite's tasks")
     from memagent_bench.outside.grid import TaskGrid
     from memagent_bench.outside.suites import suite_of
 
-    suite = suite_of(given.suite, accepted=given.accept_licence)
-    if given.data is None:
+    suite = suite_of(arguments.suite, accepted=arguments.accept_licence)
+    if arguments.data is None:
         raise ConfigError(f"--suite {suite.name} needs --data DIR: the folder with its data")
     if suite.licence:
         say("licence:", suite.licence, style="yellow")
     return TaskGrid(
-        suite, given.data, ways, seeds, given.steps, given.tasks, given.out, given.games
+        suite,
+        arguments.data,
+        ways,
+        seeds,
+        arguments.steps,
+        arguments.tasks,
+        arguments.out,
+        arguments.games,
     )
 
 
 def _several(
-    text: str, known: Iterable[str], what: str, group: Mapping[str, Iterable[str]]
+    text: str, names: Iterable[str], what: str, group: Mapping[str, Iterable[str]]
 ) -> list[str]:
     """Comma-separated names, `all` of the known ones, or a group by its name.
 
@@ -209,13 +216,13 @@ def _several(
     """
     from memagent_bench.suites import ALL, several_of
 
-    known = [*known]
+    names = [*names]
     if text.strip() == ALL:
-        return known
+        return names
     ((name, members),) = group.items()
     if text.strip() == name:
         return [*members]
-    return several_of(text, [*known, *members], what)
+    return several_of(text, [*names, *members], what)
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -98,20 +98,20 @@ def diagnose(folder: Path) -> Diagnosis:
         StoreCorrupt: a line isn't a record, or the run store is damaged.
     """
     folder = Path(folder)
-    found = Diagnosis(folder)
+    diagnosis = Diagnosis(folder)
     records: list[Record] = []
     for record in read_records(folder):
         if record.run_id is None:
-            found.without_run += 1
+            diagnosis.without_run += 1
         elif record.status is not Status.ANSWERED or record.answer is None:
-            found.unanswered += 1
+            diagnosis.unanswered += 1
         else:
             records.append(record)
     if records:
         with open_runs(folder) as store:
             for record in records:
-                _follow(record, store, found)
-    return found
+                _follow(record, store, diagnosis)
+    return diagnosis
 
 
 def hazard(traces: Iterable[Trace]) -> Hazard:
@@ -154,15 +154,15 @@ def open_runs(folder: Path) -> Generator[RunStore]:
         store.close()
 
 
-def _follow(record: Record, store: RunStore, found: Diagnosis) -> None:
+def _follow(record: Record, store: RunStore, diagnosis: Diagnosis) -> None:
     run_id = record.run_id or ""
     if store.find(run_id) is None:
-        found.unread[run_id] = "not in the run store"
+        diagnosis.unread[run_id] = "not in the run store"
         return
     if not store.is_answered(run_id):
-        found.unread[run_id] = "no answer in the run store, although its record has one"
+        diagnosis.unread[run_id] = "no answer in the run store, although its record has one"
         return
     try:
-        found.traces += traces(record, store.events(run_id))
+        diagnosis.traces += traces(record, store.events(run_id))
     except ValidationError as error:
-        found.unread[run_id] = f"damaged: {describe_problem(error)}"
+        diagnosis.unread[run_id] = f"damaged: {describe_problem(error)}"

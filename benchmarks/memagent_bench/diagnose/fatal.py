@@ -76,15 +76,15 @@ def difference(step: Fatal, trace: Trace, most: int = 5) -> list[Change]:
     """
     form = FORMS[trace.record.scorer]
     nothing = form("")
-    forms = [found for note in trace.notes if (found := form(note)) != nothing]
+    forms = [note_form for note in trace.notes if (note_form := form(note)) != nothing]
 
     def holds(text: str) -> bool:
-        whole = form(text)
-        return any(found in whole for found in forms)
+        text_form = form(text)
+        return any(note_form in text_form for note_form in forms)
 
     if step.chunk is None:
-        told = [text.strip() for text in sentences(step.before) if holds(text)][: most - 1]
-        return [*(Change(text, "") for text in told), Change("", step.after.strip())]
-    found = changes(step.before, step.after)
-    found.sort(key=lambda change: not (holds(change.removed) or holds(change.added)))
-    return found[:most]
+        removals = [text.strip() for text in sentences(step.before) if holds(text)][: most - 1]
+        return [*(Change(text, "") for text in removals), Change("", step.after.strip())]
+    edits = changes(step.before, step.after)
+    edits.sort(key=lambda change: not (holds(change.removed) or holds(change.added)))
+    return edits[:most]

@@ -58,8 +58,10 @@ def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
         table.add_row(system, f"{suite} {task}", show_length(length), *_figures(traces))
     if len(cells) > 1:
         for system in sorted({cell[0] for cell in cells}):
-            own = [trace for cell, traces in cells.items() if cell[0] == system for trace in traces]
-            table.add_row(system, "all", "all", *_figures(own), style="bold")
+            system_traces = [
+                trace for cell, traces in cells.items() if cell[0] == system for trace in traces
+            ]
+            table.add_row(system, "all", "all", *_figures(system_traces), style="bold")
     if cells:
         # Narrow consoles and pipes get whole lines: shortened figures would be unreadable.
         wide = console.options.update(max_width=max(console.width, TABLE))
@@ -112,7 +114,7 @@ def to_json(diagnosis: Diagnosis) -> str:
     systems: dict[str, list[Trace]] = {}
     for (system, *_), traces in cells.items():
         systems.setdefault(system, []).extend(traces)
-    whole: dict[str, Any] = {
+    data: dict[str, Any] = {
         "folder": str(diagnosis.folder),
         "cells": [
             {"system": system, "suite": suite, "task": task, "length": length, **_counts(traces)}
@@ -126,7 +128,7 @@ def to_json(diagnosis: Diagnosis) -> str:
         "unread": diagnosis.unread,
         "remarks": remarks(diagnosis),
     }
-    return json.dumps(whole, ensure_ascii=False, indent=2)
+    return json.dumps(data, ensure_ascii=False, indent=2)
 
 
 def _counts(traces: Sequence[Trace]) -> dict[str, Any]:

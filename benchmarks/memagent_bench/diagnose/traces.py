@@ -184,7 +184,7 @@ def _follow_places(item: Wanted, record: Record) -> list[Place]:
 
     def signs(texts: Sequence[str]) -> tuple[str, ...]:
         forms = (form(text) for text in texts if squad(text) not in YES_NO)
-        return tuple(found for found in forms if found != nothing and found not in question)
+        return tuple(sign for sign in forms if sign != nothing and sign not in question)
 
     followed = [Place(place, forms) for place in item.places if (forms := signs(place.notes))]
     if not followed and item.places and (forms := signs(item.forms)):

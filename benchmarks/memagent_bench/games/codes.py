@@ -27,14 +27,14 @@ class Words(Game):
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
         self._words: list[str] = []
-        left = difficulty
-        while left > 0:
+        budget = difficulty
+        while budget > 0:
             text = "".join(rng.choices(LETTERS, k=LENGTH))
-            asked = sum(min(LETTERS.index(letter) + 1, len(LETTERS) - 1) for letter in text)
-            if self._words and asked // 2 > left:
+            guesses = sum(min(LETTERS.index(letter) + 1, len(LETTERS) - 1) for letter in text)
+            if self._words and guesses // 2 > budget:
                 break
             self._words.append(text)
-            left -= asked
+            budget -= guesses
         total = sum(LETTERS.index(letter) + 1 for text in self._words for letter in text)
         task = (
             f"There are {len(self._words)} hidden words, each of {LENGTH} letters from a to {LETTERS[-1]}. An a is "
@@ -85,9 +85,9 @@ class WordsNotes(Notes):
         return self._grow(last) if self.letter + 1 == last else self.but(letter=self.letter + 1)
 
     def _grow(self, letter: int) -> Self:
-        known, worth = self.known + LETTERS[letter], self.worth + letter + 1
-        if len(known) < LENGTH:
-            return self.but(known=known, letter=0, worth=worth)
+        letters, worth = self.known + LETTERS[letter], self.worth + letter + 1
+        if len(letters) < LENGTH:
+            return self.but(known=letters, letter=0, worth=worth)
         return self.but(word=self.word + 1, known="", letter=0, worth=worth)
 
 
@@ -145,15 +145,15 @@ class SafesNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Compares how many are right with how many were with a 1 in that place."""
-        if found := OPENED.fullmatch(result):
-            if (int(found[1]), found[2]) != (self.safe, self._code()):
+        if match := OPENED.fullmatch(result):
+            if (int(match[1]), match[2]) != (self.safe, self._code()):
                 return None
-            fresh = self.but(safe=self.safe + 1, coins=self.coins + int(found[3]))
+            fresh = self.but(safe=self.safe + 1, coins=self.coins + int(match[3]))
             return fresh.but(known="", digit=0, right=-1)
-        found = TRIED.fullmatch(result)
-        if found is None or (int(found[1]), found[3]) != (self.safe, self._code()):
+        match = TRIED.fullmatch(result)
+        if match is None or (int(match[1]), match[3]) != (self.safe, self._code()):
             return None
-        right = int(found[2])
+        right = int(match[2])
         if self.right < 0:
             return self.but(digit=1, right=right)
         if right < self.right:

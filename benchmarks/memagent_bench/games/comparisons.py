@@ -102,8 +102,8 @@ class TopFiveNotes(Notes):
     @classmethod
     def start(cls, task: str) -> Self:
         """See `Notes.start`."""
-        found = rf"There are (\d+) items.* Which are the {LEADERS} heaviest"
-        return cls(items=numbers(found, task)[0])
+        pattern = rf"There are (\d+) items.* Which are the {LEADERS} heaviest"
+        return cls(items=numbers(pattern, task)[0])
 
     def next(self) -> Call | str:
         """Weighs the next item against the last leader, then finds its place by halving."""

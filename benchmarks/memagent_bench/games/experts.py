@@ -86,29 +86,29 @@ class Expert:
         Raises:
             ValueError: as in `reply`.
         """
-        seen = results(messages)
+        outputs = results(messages)
         notes = self._read_last(messages)
-        while (after := _advance(notes, seen)) is not None:
+        while (after := _advance(notes, outputs)) is not None:
             notes = after
         return notes
 
     def _read_last(self, messages: Sequence[Message]) -> Notes:
         for text in summaries(messages):
-            if found := JSON.search(text):
+            if match := JSON.search(text):
                 try:
-                    return self._notes.model_validate_json(found.group())
+                    return self._notes.model_validate_json(match.group())
                 except ValidationError:
                     continue
-        asked = (message.content for message in messages if message.role in ("system", "user"))
-        return self._notes.start("\n".join(asked))
+        texts = (message.content for message in messages if message.role in ("system", "user"))
+        return self._notes.start("\n".join(texts))
 
 
-def _advance(notes: Notes, seen: Mapping[Call, list[str]]) -> Notes | None:
+def _advance(notes: Notes, outputs: Mapping[Call, list[str]]) -> Notes | None:
     """The notes after one more result, which is taken out of those that were seen; None where it is missing."""
     move = notes.next()
     if isinstance(move, str):
         return None
-    waiting = seen.get(move, [])
+    waiting = outputs.get(move, [])
     for place, result in enumerate(waiting):
         if (after := notes.fold(result)) is not None:
             del waiting[place]
@@ -135,7 +135,7 @@ def word(pattern: str, text: str) -> str:
 
 
 def _find(pattern: str, text: str) -> re.Match[str]:
-    found = re.search(pattern, text)
-    if found is None:
+    match = re.search(pattern, text)
+    if match is None:
         raise ValueError(f"the text has nothing like {pattern!r}; it is not the task of this game")
-    return found
+    return match

@@ -71,11 +71,11 @@ class BoxesNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Counts, and takes the way that the count says."""
-        found = BOX.fullmatch(result)
-        if found is None or found[1] != self.box:
+        match = BOX.fullmatch(result)
+        if match is None or match[1] != self.box:
             return None
-        coins = self.coins + int(found[2])
-        return self.but(box=found[4] if coins % 2 else found[3], coins=coins)
+        coins = self.coins + int(match[2])
+        return self.but(box=match[4] if coins % 2 else match[3], coins=coins)
 
 
 class Tree(Game):
@@ -129,10 +129,10 @@ class TreeNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Puts the sibling by, and goes down to the child."""
-        found = NODE.fullmatch(result)
-        if found is None or found[1] != self.todo[-1]:
+        match = NODE.fullmatch(result)
+        if match is None or match[1] != self.todo[-1]:
             return None
-        leaf = found[3] == NONE
-        ahead = tuple(name for name in (found[4], found[3]) if name != NONE)
-        total = self.total + int(found[2]) * leaf
+        leaf = match[3] == NONE
+        ahead = tuple(name for name in (match[4], match[3]) if name != NONE)
+        total = self.total + int(match[2]) * leaf
         return self.but(todo=(*self.todo[:-1], *ahead), total=total)

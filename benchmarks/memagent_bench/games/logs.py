@@ -29,18 +29,18 @@ class Rooms(Game):
         first = "; ".join(f"{name} in the {room}" for name, room in where.items())
         self._entries: list[str] = []
         for _ in range(difficulty):
-            one, other = rng.sample(people, 2)
+            person, other = rng.sample(people, 2)
             if rng.random() < 0.4:
-                where[one], where[other] = where[other], where[one]
-                self._entries.append(f"{one} and {other} swap places")
+                where[person], where[other] = where[other], where[person]
+                self._entries.append(f"{person} and {other} swap places")
             else:
-                where[one] = rng.choice(ROOMS)
-                self._entries.append(f"{one} goes to the {where[one]}")
-        asked = where[rng.choice(people)]
-        answer = ", ".join(name for name in people if where[name] == asked)
+                where[person] = rng.choice(ROOMS)
+                self._entries.append(f"{person} goes to the {where[person]}")
+        target_room = where[rng.choice(people)]
+        answer = ", ".join(name for name in people if where[name] == target_room)
         task = (
             f"A log of {difficulty} entries, numbered from 1, tells who goes where. At first there are {first}. Who is "
-            f"in the {asked} at the end? The answer is the names, by the alphabet: bako, dimu."
+            f"in the {target_room} at the end? The answer is the names, by the alphabet: bako, dimu."
         )
         return Deal(task, answer)
 
@@ -74,11 +74,11 @@ class RoomsNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Moves whom the entry moves."""
-        found = ENTRY.fullmatch(result)
-        if found is None or int(found[1]) != self.at:
+        match = ENTRY.fullmatch(result)
+        if match is None or int(match[1]) != self.at:
             return None
-        _, name, room, one, other = found.groups()
-        moved = {name: room} if name else {one: self.where[other], other: self.where[one]}
+        _, name, room, person, other = match.groups()
+        moved = {name: room} if name else {person: self.where[other], other: self.where[person]}
         return self.but(at=self.at + 1, where=self.where | moved)
 
 
@@ -130,10 +130,10 @@ class ScheduleNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Ends the job after those that it waits for."""
-        found = JOB.fullmatch(result)
-        if found is None or int(found[1]) != self.at:
+        match = JOB.fullmatch(result)
+        if match is None or int(match[1]) != self.at:
             return None
-        needs = [self.ends[int(need) - self.at] for need in re.findall(r"\d+", found[3])]
-        end = int(found[2]) + max(needs, default=0)
+        needs = [self.ends[int(need) - self.at] for need in re.findall(r"\d+", match[3])]
+        end = int(match[2]) + max(needs, default=0)
         ends = (*self.ends, end)[-REACH:]
         return self.but(at=self.at + 1, ends=ends, done=max(self.done, end))

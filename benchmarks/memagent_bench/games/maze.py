@@ -91,16 +91,16 @@ def _dig(rng: random.Random, side: int) -> dict[Cell, dict[str, Cell]]:
 
 def _walk(ways: Mapping[Cell, Mapping[str, Cell]], start: Cell, steps: int) -> Cell:
     """The first new cell that the right-hand rule comes to after so many steps, or the last new one."""
-    at, heading, known, step = start, 0, [start], 0
-    seen = {start}
-    while len(known) < len(ways) and (step < steps or at != known[-1]):
+    at, heading, order, step = start, 0, [start], 0
+    cells = {start}
+    while len(order) < len(ways) and (step < steps or at != order[-1]):
         heading = right_hand(heading, ways[at])
         at = ways[at][NAMES[heading]]
         step += 1
-        if at not in seen:
-            seen.add(at)
-            known.append(at)
-    return known[-1]
+        if at not in cells:
+            cells.add(at)
+            order.append(at)
+    return order[-1]
 
 
 class MazeNotes(Notes):
@@ -127,10 +127,10 @@ class MazeNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Takes in the place, if it is that of the next step."""
-        found = PLACE.fullmatch(result)
+        match = PLACE.fullmatch(result)
         # The first look may come late, after a session that lost its notes.
-        if found is None or (self.steps >= 0 and int(found[1]) != self.steps + 1):
+        if match is None or (self.steps >= 0 and int(match[1]) != self.steps + 1):
             return None
         heading = right_hand(self.heading, self.ways) if self.ways else self.heading
-        ways = tuple(found[2].split(", "))
-        return self.but(steps=int(found[1]), heading=heading, ways=ways, sign=found[3] or "")
+        ways = tuple(match[2].split(", "))
+        return self.but(steps=int(match[1]), heading=heading, ways=ways, sign=match[3] or "")

@@ -33,13 +33,13 @@ class Ledger(Game):
                 payments.append(f"{giver} pays {taker} {amount}")
                 pay(balance, giver, taker, amount)
             self._pages.append("; ".join(payments))
-        asked = rng.choice(people)
+        person = rng.choice(people)
         task = (
             f"A ledger of {difficulty} pages, numbered from 1, lists payments in order. At first {', '.join(people)} "
             f"have {OPENING} coins each. A payment of more than the giver has at that time is not made. How many coins "
-            f"has {asked} at the end?"
+            f"has {person} at the end?"
         )
-        return Deal(task, str(balance[asked]))
+        return Deal(task, str(balance[person]))
 
     @query
     def page(self, number: int) -> str:
@@ -67,8 +67,8 @@ class LedgerNotes(Notes):
         """See `Notes.start`."""
         people = word(r"At first ([a-z, ]+) have \d+ coins", task).split(", ")
         pages = numbers(r"A ledger of (\d+) pages", task)[0]
-        asked = word(r"How many coins has (\w+)", task)
-        return cls(asked=asked, pages=pages, balance=dict.fromkeys(people, OPENING))
+        person = word(r"How many coins has (\w+)", task)
+        return cls(asked=person, pages=pages, balance=dict.fromkeys(people, OPENING))
 
     def next(self) -> Call | str:
         """Reads the next page."""

@@ -31,12 +31,12 @@ class Roads(Game):
         rows = [others[i : i + WIDTH] for i in range(0, len(others), WIDTH)]
         self._roads = {start: [(town, rng.randint(1, 20)) for town in rows[0]]}
         best = dict(self._roads[start])
-        for here, ahead in zip(rows, [*rows[1:], [goal]], strict=True):
-            for place, town in enumerate(here):
+        for stage, ahead in zip(rows, [*rows[1:], [goal]], strict=True):
+            for place, town in enumerate(stage):
                 # One road straight on, so that each town is reached, and one anywhere.
                 ends = {ahead[place % len(ahead)]: 0, rng.choice(ahead): 0}
                 self._roads[town] = [(end, rng.randint(1, 20)) for end in ends]
-            best = find_shortest(best, {town: self._roads[town] for town in here})
+            best = find_shortest(best, {town: self._roads[town] for town in stage})
         self._roads[goal] = []
         task = f"Roads lead from town to town. How many hours does the shortest way from {start} to {goal} take?"
         hint = "Each road leads one stage nearer to the end, so all ways have the same number of roads."
@@ -81,11 +81,11 @@ class RoadsNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Shortens the times of the next stage; goes there when all of this one are through."""
-        found, town = ROADS.fullmatch(result), next(iter(self.here))
-        if found is None or found[1] != town:
+        match, town = ROADS.fullmatch(result), next(iter(self.here))
+        if match is None or match[1] != town:
             return None
-        ends = [(end, int(hours)) for end, hours in ROAD.findall(found[2])]
+        ends = [(end, int(hours)) for end, hours in ROAD.findall(match[2])]
         near = find_shortest(self.here, {town: ends})
         merged = self.ahead | {end: min(t, self.ahead.get(end, t)) for end, t in near.items()}
-        left = {name: time for name, time in self.here.items() if name != town}
-        return self.but(here=left, ahead=merged) if left else self.but(here=merged, ahead={})
+        times = {name: time for name, time in self.here.items() if name != town}
+        return self.but(here=times, ahead=merged) if times else self.but(here=merged, ahead={})

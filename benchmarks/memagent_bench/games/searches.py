@@ -29,15 +29,15 @@ def guesses(number: int) -> int:
 
 def deal_numbers(rng: random.Random, difficulty: int) -> list[int]:
     """Numbers that take `difficulty` guesses together, as near as the last one allows."""
-    made: list[int] = []
-    left = difficulty
-    while left > 0:
+    drawn_numbers: list[int] = []
+    budget = difficulty
+    while budget > 0:
         number = rng.randint(1, HIGHEST)
-        if made and guesses(number) // 2 > left:
+        if drawn_numbers and guesses(number) // 2 > budget:
             break
-        made.append(number)
-        left -= guesses(number)
-    return made
+        drawn_numbers.append(number)
+        budget -= guesses(number)
+    return drawn_numbers
 
 
 class Locks(Game):
@@ -146,14 +146,14 @@ class DriftNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Halves the range, or starts on the next number."""
-        found, middle, made = HINTED.fullmatch(result), self._middle(), self.made + 1
-        if found is None or int(found[1]) != made:
+        match, middle, turn = HINTED.fullmatch(result), self._middle(), self.made + 1
+        if match is None or int(match[1]) != turn:
             return None
-        if found[3] == HINTS[0]:
-            fresh = self.but(left=self.left - 1, made=made, total=self.total + middle)
+        if match[3] == HINTS[0]:
+            fresh = self.but(left=self.left - 1, made=turn, total=self.total + middle)
             return fresh.but(low=1, high=HIGHEST, grown=0)
-        low, high = (middle + 1, self.high) if found[3] == HINTS[-1] else (self.low, middle - 1)
-        return self.but(made=made, low=low, high=high, grown=self.grown + PACE)
+        low, high = (middle + 1, self.high) if match[3] == HINTS[-1] else (self.low, middle - 1)
+        return self.but(made=turn, low=low, high=high, grown=self.grown + PACE)
 
     def _middle(self) -> int:
         return (self.low + self.high) // 2

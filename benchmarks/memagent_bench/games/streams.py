@@ -71,12 +71,12 @@ class DeckNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Takes the card from both sums."""
-        found = CARD.fullmatch(result)
-        if found is None or int(found[1]) != self.drawn + 1:
+        match = CARD.fullmatch(result)
+        if match is None or int(match[1]) != self.drawn + 1:
             return None
-        card = int(found[2])
-        left, total, squares = self.left - 1, self.total - card, self.squares - card**2
-        return self.but(left=left, drawn=self.drawn + 1, total=total, squares=squares)
+        card = int(match[2])
+        cards, total, squares = self.left - 1, self.total - card, self.squares - card**2
+        return self.but(left=cards, drawn=self.drawn + 1, total=total, squares=squares)
 
 
 class Stock(Game):
@@ -92,17 +92,17 @@ class Stock(Game):
             for _ in range(max(1, difficulty - 1))
         ]
         self._at, self._wrong = 0, 0
-        left = self._stock.copy()
+        stock = self._stock.copy()
         for delivered, what, wanted, good in self._orders:
-            left[what] += delivered
-            left[good] -= wanted if left[good] >= wanted else 0
-        asked = goods[0]
+            stock[what] += delivered
+            stock[good] -= wanted if stock[good] >= wanted else 0
+        product = goods[0]
         task = (
             f"A store holds 20 each of {', '.join(sorted(goods))}. {len(self._orders)} orders wait in a row. Ship each "
             "order that the stock covers, after what comes in with it; refuse each that it does not. No decision may "
-            f"be wrong. How many {asked} are left when all orders are through?"
+            f"be wrong. How many {product} are left when all orders are through?"
         )
-        return Deal(task, str(left[asked]))
+        return Deal(task, str(stock[product]))
 
     @query
     def waiting(self) -> str:
@@ -165,19 +165,19 @@ class StockNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Takes out what was shipped, and takes in what came with the next order."""
-        closed, found = CLOSED.fullmatch(result), ORDER.fullmatch(result)
-        told = closed or found
+        closed, order = CLOSED.fullmatch(result), ORDER.fullmatch(result)
+        match = closed or order
         decided = str(self.order) if self.order else None
-        if told is None or told[1] != decided:
+        if match is None or match[1] != decided:
             return None
         stock = self.stock.copy()
         if self.order and self._is_covered():
             stock[self.good] -= self.wanted
-        if found is None:
+        if order is None:
             return self.but(stock=stock, closed=True)
-        stock[found[4]] = stock.get(found[4], 0) + int(found[3])
-        wanted, good = int(found[5]), found[6]
-        return self.but(stock=stock, order=int(found[2]), wanted=wanted, good=good)
+        stock[order[4]] = stock.get(order[4], 0) + int(order[3])
+        wanted, good = int(order[5]), order[6]
+        return self.but(stock=stock, order=int(order[2]), wanted=wanted, good=good)
 
     def _is_covered(self) -> bool:
         return self.stock.get(self.good, 0) >= self.wanted

@@ -68,10 +68,10 @@ class StaircaseNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Goes left while cells are too large, else down."""
-        found = CELL.fullmatch(result)
-        if found is None or (int(found[1]), int(found[2])) != (self.row, self.column):
+        match = CELL.fullmatch(result)
+        if match is None or (int(match[1]), int(match[2])) != (self.row, self.column):
             return None
-        if int(found[3]) > self.bound:
+        if int(match[3]) > self.bound:
             return self.but(column=self.column - 1)
         return self.but(row=self.row + 1, count=self.count + self.column)
 
@@ -130,12 +130,12 @@ class DrawdownNotes(Notes):
 
     def fold(self, result: str) -> Self | None:
         """Puts right what is corrected, and settles what can be no more."""
-        found = READING.fullmatch(result)
-        if found is None or int(found[1]) != self.at:
+        match = READING.fullmatch(result)
+        if match is None or int(match[1]) != self.at:
             return None
-        recent = [*self.recent, int(found[2])]
-        if found[3] is not None:
-            recent[int(found[3]) - self.at - 1] = int(found[4])
+        recent = [*self.recent, int(match[2])]
+        if match[3] is not None:
+            recent[int(match[3]) - self.at - 1] = int(match[4])
         notes = self.but(at=self.at + 1, recent=tuple(recent))
         return notes if len(recent) <= SPAN else notes._drop_first()
 

@@ -46,10 +46,10 @@ def results(messages: Sequence[Message]) -> dict[Call, list[str]]:
     Read are calls in fields of their own, calls in the text protocol, and lines `tool(arguments) -> result`.
     A result without an id, or with one that no open call has, belongs to the first call that still has none.
     """
-    seen: dict[Call, list[str]] = {}
+    by_call: dict[Call, list[str]] = {}
     for call, text in _pairs(messages):
-        seen.setdefault(call, []).append(text.strip())
-    return seen
+        by_call.setdefault(call, []).append(text.strip())
+    return by_call
 
 
 def _pairs(messages: Sequence[Message]) -> Iterator[tuple[Call, str]]:
@@ -99,16 +99,16 @@ def _value(text: str) -> Any:
 # A whole history is read again for each reply of an expert.
 @lru_cache(maxsize=16384)
 def _call(name: str, arguments: str) -> Call | None:
-    made = _object(arguments or "{}")
-    return None if made is None else Call(name, _write(made))
+    values = _object(arguments or "{}")
+    return None if values is None else Call(name, _write(values))
 
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        made = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", made) if isinstance(made, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _write(arguments: Mapping[str, Any]) -> str:

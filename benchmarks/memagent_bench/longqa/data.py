@@ -102,14 +102,14 @@ def hotpotqa(paths: tuple[Path, ...]) -> Collection:
     by_title = {paragraph.title: i for i, paragraph in enumerate(pool.paragraphs)}
     questions: list[Question] = []
     for entry, near in entries.values():
-        own = by_title | {pool.paragraphs[i].title: i for i in near}
-        gold = [own.get(clean_title(title)) for title in entry.gold]
-        found = tuple(i for i in gold if i is not None)
-        told = found or (near if entry.whole else ())
-        if told and len(found) == len(gold) and entry.answer.strip():
-            given = tuple(dict.fromkeys((*near, *found)))
+        indexes = by_title | {pool.paragraphs[i].title: i for i in near}
+        gold = [indexes.get(clean_title(title)) for title in entry.gold]
+        gold_indexes = tuple(i for i in gold if i is not None)
+        basis = gold_indexes or (near if entry.whole else ())
+        if basis and len(gold_indexes) == len(gold) and entry.answer.strip():
+            context = tuple(dict.fromkeys((*near, *gold_indexes)))
             answers = (entry.answer.strip(),)
-            questions.append(Question(entry.question.strip(), answers, found, given, near))
+            questions.append(Question(entry.question.strip(), answers, gold_indexes, context, near))
     left_out = len(entries) - len(questions)
     return _collection(names, pool, questions, left_out, paths, HOTPOT_FORM)
 
@@ -125,15 +125,13 @@ def squad(path: Path) -> Collection:
     pool = Pool()
     questions: list[Question] = []
     for article in articles(path, raw):
-        kept = [part for part in article.paragraphs if part.context.strip()]
-        near = tuple(pool.add(article.name, part.context) for part in kept)
-        for gold, part in zip(near, kept, strict=True):
-            for asked in part.qas:
-                forms = tuple(
-                    dict.fromkeys(a.text.strip() for a in asked.answers if a.text.strip())
-                )
-                if forms and not asked.is_impossible:
-                    text = asked.question.strip()
+        parts = [part for part in article.paragraphs if part.context.strip()]
+        near = tuple(pool.add(article.name, part.context) for part in parts)
+        for gold, part in zip(near, parts, strict=True):
+            for qa in part.qas:
+                forms = tuple(dict.fromkeys(a.text.strip() for a in qa.answers if a.text.strip()))
+                if forms and not qa.is_impossible:
+                    text = qa.question.strip()
                     questions.append(Question(text, forms, (gold,), (gold,), near))
     return _collection([label_file(path, raw)], pool, questions, 0, (path,), SQUAD_FORM)
 
@@ -150,10 +148,10 @@ def paragraphs(paths: tuple[Path, ...]) -> Collection:
     for path in paths:
         raw = content(path)
         names.append(label_file(path, raw))
-        found = [(title, text) for title, text in any_form(path, raw) if text.strip()]
-        if not found:
+        entries = [(title, text) for title, text in any_form(path, raw) if text.strip()]
+        if not entries:
             raise DocumentError(f"{str(path)!r} has no paragraphs: give files with some")
-        for title, text in found:
+        for title, text in entries:
             pool.add(title, text)
     return Collection(", ".join(names), pool.paragraphs, ())
 

@@ -42,9 +42,9 @@ class Documents:
         between: str,
         counter: TokenCounter,
     ) -> None:
-        known = {" ".join(p.text.split()) for p in collection.paragraphs}
+        texts = {" ".join(p.text.split()) for p in collection.paragraphs}
         others = further.paragraphs if further else ()
-        new = [p for p in others if " ".join(p.text.split()) not in known]
+        new = [p for p in others if " ".join(p.text.split()) not in texts]
         paragraphs = [*collection.paragraphs, *new]
         self.own = len(collection.paragraphs)
         self.titles = [p.title for p in paragraphs]
@@ -85,16 +85,16 @@ class Documents:
 
     def find_naming(self, phrase: str) -> list[int]:
         """Documents that show the phrase, as whole words."""
-        found = [i for i, text in enumerate(self.texts) if phrase in text]
-        whole = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)")
-        return [i for i in found if whole.search(self.texts[i])]
+        candidates = [i for i, text in enumerate(self.texts) if phrase in text]
+        pattern = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)")
+        return [i for i in candidates if pattern.search(self.texts[i])]
 
     def within(self, order: Order, room: int) -> int:
         """How many of these documents, from the first on, take at most `room` tokens."""
         sums = np.cumsum(self.costs[order])
-        most = int(np.searchsorted(sums, room, side="right"))
+        count = int(np.searchsorted(sums, room, side="right"))
         return bisect_right(
-            range(1, most + 1), room, key=lambda n: int(sums[n - 1]) + self._numbered.more(n)
+            range(1, count + 1), room, key=lambda n: int(sums[n - 1]) + self._numbered.more(n)
         )
 
     def prompt_tokens(self, before: str, order: Order, after: str) -> int:
@@ -140,9 +140,11 @@ def places(shares: Mapping[int, float], gold: Order, others: Order) -> Order:
         gold: documents that are not among the others.
         others: in the order in which they stand where they have no share.
     """
-    found = {i: np.flatnonzero(others == i)[:1] for i in shares.keys() - set(gold.tolist())}
-    rest = np.delete(others, np.concatenate([*found.values(), np.empty(0, dtype=np.int64)]))
-    placed = [i for i in shares if i not in found or len(found[i])]
-    pairs = [(int(shares[i] * (len(rest) + 1)), i) for i in placed]
+    positions = {i: np.flatnonzero(others == i)[:1] for i in shares.keys() - set(gold.tolist())}
+    remainder = np.delete(
+        others, np.concatenate([*positions.values(), np.empty(0, dtype=np.int64)])
+    )
+    placed = [i for i in shares if i not in positions or len(positions[i])]
+    pairs = [(int(shares[i] * (len(remainder) + 1)), i) for i in placed]
     pairs.sort(key=lambda pair: pair[0])
-    return np.insert(rest, [place for place, _ in pairs], [i for _, i in pairs])
+    return np.insert(remainder, [place for place, _ in pairs], [i for _, i in pairs])

@@ -147,8 +147,8 @@ def hotpot(path: Path, raw: bytes) -> list[HotpotEntry]:
 
 
 def _entries(raw: bytes) -> list[HotpotEntry]:
-    found = HOTPOT.validate_json(raw)
-    return [each if isinstance(each, HotpotEntry) else each.entry() for each in found]
+    entries = HOTPOT.validate_json(raw)
+    return [each if isinstance(each, HotpotEntry) else each.entry() for each in entries]
 
 
 def articles(path: Path, raw: bytes) -> list[SquadArticle]:

@@ -149,11 +149,11 @@ class QuestionTask(FittedTask):
     def _fill(self, gold: Order, others: Order, most: int, room: int) -> Order:
         """The first `most` of the others, and that of the rest which fills the room best (but in nested samples)."""
         chosen = others[:most]
-        left = room - self._documents.tokens_of(np.concatenate([gold, chosen])) - NUMBER
+        gap = room - self._documents.tokens_of(np.concatenate([gold, chosen])) - NUMBER
         costs = self._documents.costs[others[most:]]
-        if self._options.nested or not len(costs) or costs.min() > left:
+        if self._options.nested or not len(costs) or costs.min() > gap:
             return chosen
-        best = int(np.argmax(np.where(costs <= left, costs, -1)))
+        best = int(np.argmax(np.where(costs <= gap, costs, -1)))
         return np.append(chosen, others[most + best])
 
     def _others(self, question: Question, index: int, limit: int) -> Order:
@@ -166,20 +166,20 @@ class QuestionTask(FittedTask):
                 left_out[self._documents.find_titled(title)] = True
                 left_out[self._documents.find_naming(title)] = True
         order = self._round(rng, question.near)
-        found = order[~left_out[order]]
-        while self._manner.repeats and len(found) and self._documents.tokens_of(found) < limit:
+        others = order[~left_out[order]]
+        while self._manner.repeats and len(others) and self._documents.tokens_of(others) < limit:
             order = self._round(rng, ())
-            found = np.concatenate([found, order[~left_out[order]]])
-        return found
+            others = np.concatenate([others, order[~left_out[order]]])
+        return others
 
     def _round(self, rng: Random, near: Sequence[int]) -> Order:
         """All documents once: the near ones, others of the collection, further ones; each part in random order."""
-        own = shuffle_range(self._documents.own, rng)
+        members = shuffle_range(self._documents.own, rng)
         near_first = np.ones(self._documents.own, dtype=np.uint8)
         near_first[list(near)] = 0
-        own = own[np.argsort(near_first[own], kind="stable")]
+        members = members[np.argsort(near_first[members], kind="stable")]
         further = shuffle_range(len(self._documents) - self._documents.own, rng)
-        return np.concatenate([own, further + self._documents.own])
+        return np.concatenate([members, further + self._documents.own])
 
     def _mix(self, chosen: Order, index: int) -> Order:
         """In random order; of more documents, those that were there keep theirs."""
@@ -190,8 +190,8 @@ class QuestionTask(FittedTask):
         """The forms of the answer that a gold paragraph says, else the other gold titles that it names."""
         text = self._documents.texts[paragraph]
         others = (self._documents.titles[i] for i in question.gold if i != paragraph)
-        said = [a for a in question.answers if a.lower() not in NO_NOTE and _says(text, a)]
-        return tuple(said or [title for title in others if _says(text, title)])
+        answers = [a for a in question.answers if a.lower() not in NO_NOTE and _says(text, a)]
+        return tuple(answers or [title for title in others if _says(text, title)])
 
     def _count_documents(self) -> Documents:
         return documents(

@@ -49,17 +49,17 @@ def squad_of(options: DataOptions) -> Collection:
 
 def squad_file(options: DataOptions) -> Path:
     """The file of `squad_of`; raises ConfigError as it does."""
-    found = _find_files(SQUAD_NAMES) if options.squad is None else (options.squad,)
-    if len(found) == 0:
+    paths = _find_files(SQUAD_NAMES) if options.squad is None else (options.squad,)
+    if len(paths) == 0:
         raise ConfigError(
             "SQuAD was not found: give --squad FILE, its development set, published as dev-v2.0.json, "
             "gzipped or not; for long texts --paragraphs FILE too; "
             f"or set {FOLDER} to a folder with such files"
         )
-    if len(found) > 1:
-        files = ", ".join(str(path) for path in found)
+    if len(paths) > 1:
+        files = ", ".join(str(path) for path in paths)
         raise ConfigError(f"{FOLDER} has several SQuAD files ({files}): name one with --squad")
-    return found[0]
+    return paths[0]
 
 
 def find_further(options: DataOptions) -> Collection:
@@ -81,5 +81,5 @@ def _find_files(names: tuple[str, ...]) -> tuple[Path, ...]:
     root = Path(folder)
     if not root.is_dir():
         raise ConfigError(f"{FOLDER} is {folder!r}, which is not a folder; correct or unset it")
-    found = [p for name in names for p in sorted([*root.glob(name), *root.glob(f"*/{name}")])]
-    return tuple(dict.fromkeys(path for path in found if path.is_file()))
+    paths = [p for name in names for p in sorted([*root.glob(name), *root.glob(f"*/{name}")])]
+    return tuple(dict.fromkeys(path for path in paths if path.is_file()))

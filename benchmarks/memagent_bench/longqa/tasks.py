@@ -75,9 +75,9 @@ class WithoutContext:
         """See `Task`."""
         sample = self.task.sample(index)
         changed = {"task": self.name, "context": NOTHING, "evidence": ()}
-        asked = sample.model_copy(update=changed)
-        tokens = self.counter.count(asked.prompt) + sample.generate
-        return asked.model_copy(update={"tokens": tokens})
+        control = sample.model_copy(update=changed)
+        tokens = self.counter.count(control.prompt) + sample.generate
+        return control.model_copy(update={"tokens": tokens})
 
 
 def hotpotqa_no_context(length: int, options: DataOptions) -> WithoutContext:

@@ -85,8 +85,8 @@ def count(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
     start, more = int(world.words.number(rng)), rng.randint(1, 4)
     texts = [world.say(COINS, world.asked[0], str(start), rng)]
     texts += [world.say(MORE, world.asked[0], "", rng) for _ in range(more)]
-    numbers = tuple(str(start + done) for done in range(more + 1))
-    facts = [Fact(text, numbers[done:], (0,)) for done, text in enumerate(texts)]
+    numbers = tuple(str(start + step) for step in range(more + 1))
+    facts = [Fact(text, numbers[step:], (0,)) for step, text in enumerate(texts)]
     return _spread(facts, rng), (numbers[-1],)
 
 
@@ -137,10 +137,10 @@ TAUGHT = ("once", "last", "hop")
 
 def _draw_different(world: World, many: int, rng: Random) -> list[str]:
     """Distinct numbers."""
-    found: dict[str, None] = {}
-    while len(found) < many:
-        found[world.words.number(rng)] = None
-    return list(found)
+    numbers: dict[str, None] = {}
+    while len(numbers) < many:
+        numbers[world.words.number(rng)] = None
+    return list(numbers)
 
 
 def _overwrite(world: World, who: str, numbers: Sequence[str], rng: Random) -> list[Fact]:

@@ -105,9 +105,9 @@ class NotesTask(ScatteredTask):
         start = 1 + rng.randrange(len(self._filler))
         more = max(0, (self._many or self._length // self._every) - len(needed))
         passing = sorted(self._passing(world, more, rng), key=_share)
-        told = list(heapq.merge(needed, passing, key=_share))
-        puzzle = Puzzle([fact for _, fact in told], "", question, outputs)
-        places = tuple(place for place, _ in told)
+        notes = list(heapq.merge(needed, passing, key=_share))
+        puzzle = Puzzle([fact for _, fact in notes], "", question, outputs)
+        places = tuple(place for place, _ in notes)
         around = ("", f"\n\n{question}\nAnswer:")
         fewest: list[int] = []
         for further in range(TRIES):

@@ -41,13 +41,13 @@ class Vocabulary:
 
     def names(self, count: int, rng: Random) -> list[str]:
         """Different names, far fewer than there are, in random order: `Tolu`."""
-        found: dict[str, None] = {}
-        while len(found) < count:
+        names: dict[str, None] = {}
+        while len(names) < count:
             pairs = (rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(self.syllables))
             name = "".join(pairs).capitalize()
             if _is_held_out(name, NAMES_IN) == self.held_out:
-                found[name] = None
-        return list(found)
+                names[name] = None
+        return list(names)
 
     def number(self, rng: Random) -> str:
         """A number without a zero in front."""

@@ -114,10 +114,10 @@ class BfclTask:
             docs = Docs.model_validate(reply)
         except (ToolError, ValidationError) as error:
             sandbox.close()
-            told = describe_problem(error) if isinstance(error, ValidationError) else str(error)
+            problem = describe_problem(error) if isinstance(error, ValidationError) else str(error)
             raise BadData(
-                f"{what} does not start: {reply.get('problem', told)}; install bfcl-eval and mpmath anew, where others "
-                f"may read them too"
+                f"{what} does not start: {reply.get('problem', problem)}; install bfcl-eval and mpmath anew, where "
+                f"others may read them too"
             ) from error
         except BaseException:
             sandbox.close()
@@ -129,7 +129,7 @@ class BfclEnvironment(TaskEnvironment):
     """A conversation in progress."""
 
     def __init__(self, entry: Entry, docs: Docs, sandbox: Sandbox) -> None:
-        self._asked = ["\n".join(said.content for said in turn) for turn in entry.question]
+        self._asked = ["\n".join(message.content for message in turn) for turn in entry.question]
         self._docs, self._missed, self._sandbox, self._turn = docs, entry.missed_function, sandbox, 0  # fmt: skip
         super().__init__(self._asked[0], self._offered())
 
@@ -188,9 +188,9 @@ def _schema(value: Any) -> Any:
         return [_schema(part) for part in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):
         return value
-    made: dict[str, Any] = {key: _schema(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(kind := made.get("type"), str):
-        made["type"] = TYPES.get(kind, kind)
+    schema: dict[str, Any] = {key: _schema(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(kind := schema.get("type"), str):
+        schema["type"] = TYPES.get(kind, kind)
         if kind == "any":
-            del made["type"]
-    return json.loads(json.dumps(made))
+            del schema["type"]
+    return json.loads(json.dumps(schema))

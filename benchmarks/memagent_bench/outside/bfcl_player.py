@@ -72,9 +72,9 @@ class Talk:
     def call(self, request: dict[str, Any]) -> dict[str, Any]:
         """One call, as Python writes it."""
         arguments = ", ".join(f"{name}={value!r}" for name, value in request["arguments"].items())
-        made = f"{request['call']}({arguments})"
-        self._turns[int(request["turn"])].append([made])
-        results, _ = self._run([made])
+        source = f"{request['call']}({arguments})"
+        self._turns[int(request["turn"])].append([source])
+        results, _ = self._run([source])
         return {"text": results[0]}
 
     def _run(self, calls: list[str]) -> Any:
@@ -92,10 +92,10 @@ class Talk:
         """What BFCL's checker says of all turns."""
         category = self._entry["id"].rsplit("_", 1)[0]
         truth = self._truth["ground_truth"]
-        found = self._checker.multi_turn_checker(
+        verdict = self._checker.multi_turn_checker(
             self._turns, truth, self._entry, category, "checked"
         )
-        return {"valid": bool(found["valid"]), "why": str(found.get("error_type", ""))}
+        return {"valid": bool(verdict["valid"]), "why": str(verdict.get("error_type", ""))}
 
 
 def _rows(path: Path) -> list[Any]:

@@ -181,7 +181,9 @@ class BrowseEnvironment(TaskEnvironment):
     def solve(self) -> Solution:
         """Searches for the question, and reads what the data call evidence."""
         question = self._question
-        reading = (call("get_document", docid=one.docid) for one in question.evidence_docs)
+        reading = (
+            call("get_document", docid=document.docid) for document in question.evidence_docs
+        )
         return Solution(
             (call("search", query=question.query), *reading),
             f"Explanation: as the data say\nExact Answer: {question.answer}\nConfidence: 100%",
@@ -190,13 +192,13 @@ class BrowseEnvironment(TaskEnvironment):
     def export(self, folder: Path, record: SessionRecord) -> None:
         """One file a question, in the form of the benchmark's `evaluate_run.py`, in a folder for each system."""
         answered = record.reason is Reason.ANSWERED
-        said = [{"type": "output_text", "output": record.answer}] if answered else []
+        output = [{"type": "output_text", "output": record.answer}] if answered else []
         run = {
             "query_id": self._question.query_id,
             "tool_call_counts": dict(self._calls),
             "status": "completed" if answered else record.reason.value,
             "retrieved_docids": list(self._retrieved),
-            "result": said,
+            "result": output,
         }
         place = folder / "scorer" / _plain(f"{record.arm.label} seed={record.seed}")
         place.mkdir(parents=True, exist_ok=True)

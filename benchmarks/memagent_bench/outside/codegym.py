@@ -125,16 +125,16 @@ class CodeGym:
     def tasks(self, data: Path) -> Iterator[CodeGymTask]:
         """See `Suite.tasks`."""
         codes = Codes(data)
-        found = 0
+        count = 0
         for path in find_files(data, SUFFIXES, "tasks of CodeGym"):
             for row in read_rows(path):
                 if "env_code" in row.fields:
                     break  # a file of environments
                 task = row.read(TaskRow)
                 key = task.ability.removeprefix(PREFIX).split("@", 1)[0]
-                yield CodeGymTask(f"{key}:{found}", row.where, task, codes)
-                found += 1
-        if not found:
+                yield CodeGymTask(f"{key}:{count}", row.where, task, codes)
+                count += 1
+        if not count:
             raise BadData(
                 f"{str(data)!r} has environments and no tasks: fetch a folder task_* of CodeGym beside them"
             )
@@ -200,8 +200,8 @@ class CodeGymTask:
         except BaseException:
             sandbox.close()
             raise
-        asked = "\n".join(said.content for said in self.row.prompt if said.role == "user")
-        return CodeGymEnvironment(_task(asked), offers, sandbox)
+        prompt = "\n".join(message.content for message in self.row.prompt if message.role == "user")
+        return CodeGymEnvironment(_task(prompt), offers, sandbox)
 
 
 class CodeGymEnvironment(TaskEnvironment):
@@ -246,7 +246,7 @@ class CodeGymEnvironment(TaskEnvironment):
         """What the environment's own `solve` does with a copy of it."""
         reply = self._sandbox.ask({"solve": True})
         try:
-            calls = tuple(call(one["name"], **one["parameters"]) for one in reply["calls"])
+            calls = tuple(call(step["name"], **step["parameters"]) for step in reply["calls"])
         except (KeyError, TypeError) as error:
             raise BadData(f"{self._sandbox.what} has no solution: {_problem(reply)}") from error
         return Solution(calls, "")
@@ -256,8 +256,8 @@ class CodeGymEnvironment(TaskEnvironment):
         self._sandbox.close()
 
 
-def _task(asked: str) -> str:
-    return "\n".join(line for line in asked.splitlines() if MARK not in line).strip()
+def _task(prompt: str) -> str:
+    return "\n".join(line for line in prompt.splitlines() if MARK not in line).strip()
 
 
 def _schema(kind: str) -> dict[str, str]:
@@ -269,9 +269,9 @@ def _read_offers(reply: dict[str, Any], what: str) -> Offers:
     try:
         offers = Offers.model_validate(reply)
     except ValidationError as error:
-        told = _problem(reply) if "problem" in reply else describe_problem(error)
+        problem = _problem(reply) if "problem" in reply else describe_problem(error)
         raise BadData(
-            f"{what} does not start: {told}; leave the task out, or fetch it again"
+            f"{what} does not start: {problem}; leave the task out, or fetch it again"
         ) from error
     if DONE not in {offer.name for offer in offers.tools}:
         raise BadData(f"{what} has no tool {DONE!r}, so it can't be answered; leave the task out")

@@ -88,11 +88,11 @@ class Game:
 
 def _describe(name: str, method: Any) -> dict[str, Any]:
     about = inspect.getdoc(method) or ""
-    told = dict(ARGUMENT.findall(about))
+    type_names = dict(ARGUMENT.findall(about))
     parameters = [
         {
             "name": parameter.name,
-            "type": _type(parameter.annotation) or told.get(parameter.name, ""),
+            "type": _type(parameter.annotation) or type_names.get(parameter.name, ""),
             "needed": parameter.default is inspect.Parameter.empty,
         }
         for parameter in inspect.signature(method).parameters.values()

@@ -92,8 +92,8 @@ class Corpus:
             BadData, ConfigError: as `search`.
         """
         with self._open() as db:
-            found = db.execute("SELECT text FROM documents WHERE docid = ?", (docid,)).fetchone()
-        return None if found is None else found[0]
+            row = db.execute("SELECT text FROM documents WHERE docid = ?", (docid,)).fetchone()
+        return None if row is None else row[0]
 
     @contextmanager
     def _open(self) -> Generator[sqlite3.Connection]:
@@ -147,15 +147,15 @@ def _telling(db: sqlite3.Connection, query: str) -> list[str]:
     The index has stems, so a query's words are stemmed the same way, each in a row of its own.
     """
     words = list(dict.fromkeys(WORD.findall(query.casefold())))
-    with closing(sqlite3.connect(":memory:")) as own:
-        own.execute("CREATE VIRTUAL TABLE asked USING fts5(word, tokenize='porter unicode61')")
-        own.execute("CREATE VIRTUAL TABLE stems USING fts5vocab('asked', 'instance')")
-        own.executemany("INSERT INTO asked (rowid, word) VALUES (?, ?)", enumerate(words, 1))
-        stems = own.execute("SELECT term, doc FROM stems").fetchall()
+    with closing(sqlite3.connect(":memory:")) as stemmer:
+        stemmer.execute("CREATE VIRTUAL TABLE asked USING fts5(word, tokenize='porter unicode61')")
+        stemmer.execute("CREATE VIRTUAL TABLE stems USING fts5vocab('asked', 'instance')")
+        stemmer.executemany("INSERT INTO asked (rowid, word) VALUES (?, ?)", enumerate(words, 1))
+        stems = stemmer.execute("SELECT term, doc FROM stems").fetchall()
     held = json.dumps([stem for stem, _ in stems])
-    found = db.execute(
+    rows = db.execute(
         "SELECT term FROM common WHERE term IN (SELECT value FROM json_each(?))", (held,)
     )
-    common = {term for (term,) in found}
-    kept = sorted({place for stem, place in stems if stem not in common})
-    return [words[place - 1] for place in kept]
+    common = {term for (term,) in rows}
+    places = sorted({place for stem, place in stems if stem not in common})
+    return [words[place - 1] for place in places]

@@ -40,13 +40,13 @@ def apply_patch(
     edits = list[Edit]()
     files = dict(files)
     for edit in edits_of(diff, where):
-        before = files.get(edit.path)
+        text = files.get(edit.path)
         try:
             files = apply_edit(files, edit)
         except ValueError as error:
             raise BadData(f"{where}: {name} does not fit the repository: {error}") from error
-        if before and _count(before, edit.search) != 1:
-            edit = Edit(edit.path, before, files[edit.path])
+        if text and _count(text, edit.search) != 1:
+            edit = Edit(edit.path, text, files[edit.path])
         edits.append(edit)
     return files, edits
 
@@ -59,7 +59,7 @@ def edits_of(diff: str, where: str) -> Iterator[Edit]:
     """
     lines = _lines(NO_LINE_END.sub("\0", diff.removesuffix("\n") + "\n"))
     path = old = ""
-    found = False
+    has_hunk = False
     for line in lines:
         if named := OLD_FILE.match(line):
             old = named[1]
@@ -68,11 +68,11 @@ def edits_of(diff: str, where: str) -> Iterator[Edit]:
             if path == NOTHING:
                 raise BadData(f"{where}: the patch deletes {old!r}, which isn't supported")
         elif head := HUNK.match(line):
-            found = True
+            has_hunk = True
             left, start, right = (int(number or 1) for number in head.groups())
             search, replace = _hunk(lines, left, right, where)
             yield Edit(path, search, replace, None if old == NOTHING else start - (right > 0))
-    if diff.strip() and not found:
+    if diff.strip() and not has_hunk:
         raise BadData(f"{where}: the patch isn't a unified diff: no line begins with @@")
 
 

@@ -79,12 +79,12 @@ class Repair:
         """See `Suite.files`."""
         folder = data if data.is_dir() else data.parent
         # Repositories have files of their own.
-        found = [path for path in find_files(data, SUFFIXES, "instances") if path.parent == folder]
-        if not found:
+        paths = [path for path in find_files(data, SUFFIXES, "instances") if path.parent == folder]
+        if not paths:
             raise BadData(
                 f"{str(data)!r} has its JSON lines in a folder below: give that folder (--data)"
             )
-        return found
+        return paths
 
     def tasks(self, data: Path) -> Iterator[RepairTask]:
         """See `Suite.tasks`."""
@@ -183,9 +183,9 @@ class RepairEnvironment(TaskEnvironment):
         self.take_step()
         lines = [
             f"{path}:{number}: {line[:300]}"
-            for path, whole in sorted(self._files.items())
-            if text in whole
-            for number, line in enumerate(whole.splitlines(), 1)
+            for path, content in sorted(self._files.items())
+            if text in content
+            for number, line in enumerate(content.splitlines(), 1)
             if text in line
         ]
         more = f"\n[{len(lines) - MATCHES} more]" if len(lines) > MATCHES else ""
@@ -196,9 +196,9 @@ class RepairEnvironment(TaskEnvironment):
         if path not in self._files:
             raise ToolError(f"there is no file {path!r}; list_files shows them")
         lines = self._files[path].splitlines()
-        shown = [f"{n}: {line}" for n, line in enumerate(lines, 1) if first <= n < first + LINES]
+        page = [f"{n}: {line}" for n, line in enumerate(lines, 1) if first <= n < first + LINES]
         more = len(lines) - first - LINES + 1
-        return "\n".join(shown) + (f"\n[{more} more lines]" if more > 0 else "") or "(empty)"
+        return "\n".join(page) + (f"\n[{more} more lines]" if more > 0 else "") or "(empty)"
 
     def _edit(self, edit: Edit) -> str:
         self.take_step()
@@ -223,15 +223,15 @@ class RepairEnvironment(TaskEnvironment):
 
     def solve(self) -> Solution:
         """Reads what the reference patch changes, changes it, and runs the tests."""
-        _, made = apply_patch(self._files, self._instance.patch, self._where, "patch")
-        if not made:
+        _, edits = apply_patch(self._files, self._instance.patch, self._where, "patch")
+        if not edits:
             raise BadData(
                 f"{self._where} has no patch, so there is no reference solution: use --player model"
             )
         calls = list[Call]()
-        for path in dict.fromkeys(edit.path for edit in made if edit.search):
+        for path in dict.fromkeys(edit.path for edit in edits if edit.search):
             calls.append(call("read_file", path=path))
-        calls += [call("edit", path=e.path, search=e.search, replace=e.replace) for e in made]
+        calls += [call("edit", path=e.path, search=e.search, replace=e.replace) for e in edits]
         return Solution((*calls, call("run_tests")), "done")
 
 
@@ -261,9 +261,9 @@ def run_pytest(files: dict[str, str], tests: list[str]) -> Tested:
 
 def _run(files: Mapping[str, str], tests: list[str]) -> Tested:
     place = place_of(run_pytest)
-    made = ProcessCall(place, {"files": dict(files), "tests": tests}, limit=2 * LIMITS.seconds)
+    request = ProcessCall(place, {"files": dict(files), "tests": tests}, limit=2 * LIMITS.seconds)
     try:
-        return json.loads(tool_pool.run_sync(made))
+        return json.loads(tool_pool.run_sync(request))
     except TimeoutError as error:
         raise ToolError(str(error)) from error
 

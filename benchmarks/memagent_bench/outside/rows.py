@@ -50,17 +50,17 @@ def find_files(data: Path, suffixes: Sequence[str], what: str) -> list[Path]:
         BadData: there is none.
     """
     if data.is_file():
-        found = [data] if data.suffix in suffixes else []
+        files = [data] if data.suffix in suffixes else []
     else:
-        found = sorted(
+        files = sorted(
             path for path in data.rglob("*") if path.suffix in suffixes and path.is_file()
         )
-    if not found:
+    if not files:
         raise BadData(
             f"{str(data)!r} has no {what} (files that end in {', '.join(suffixes)}): give the folder that you fetched "
             f"(--data)"
         )
-    return found
+    return files
 
 
 def read_rows(path: Path) -> Iterator[Row]:

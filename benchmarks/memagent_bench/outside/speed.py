@@ -31,24 +31,25 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--words", type=int, default=400, help="of a document")
     parser.add_argument("--queries", type=int, default=20)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "corpus.jsonl")
         with file.open("w") as lines:
-            for docid, text in documents(given.documents, given.words):
+            for docid, text in documents(arguments.documents, arguments.words):
                 lines.write(json.dumps({"docid": docid, "text": text}) + "\n")
         corpus = Corpus([file], Path(folder))
-        asked = [
-            " ".join(text.split()[:ASKED]) for _, text in documents(given.queries, given.words)
+        queries = [
+            " ".join(text.split()[:ASKED])
+            for _, text in documents(arguments.queries, arguments.words)
         ]
         built = _seconds(lambda: corpus.document("0"))
         took = sorted(
-            _seconds(lambda query=query: corpus.search(query, RESULTS)) for query in asked
+            _seconds(lambda query=query: corpus.search(query, RESULTS)) for query in queries
         )
         size = corpus.path.stat().st_size
         print(
-            f"{given.documents:,} documents of {given.words} words ({file.stat().st_size / 1e6:,.0f} MB): index "
-            f"{built:.0f} s, {size / 1e6:,.0f} MB; a query of {ASKED} words {statistics.median(took):.2f} s "
+            f"{arguments.documents:,} documents of {arguments.words} words ({file.stat().st_size / 1e6:,.0f} MB): "
+            f"index {built:.0f} s, {size / 1e6:,.0f} MB; a query of {ASKED} words {statistics.median(took):.2f} s "
             f"(n={len(took)}, {took[0]:.2f} to {took[-1]:.2f}); {machine()}"
         )
 

@@ -152,8 +152,8 @@ def move_in(root: str) -> None:
 
 def give_up_rights(user: int, limits: dict[str, int]) -> None:
     """Sets the limits, then drops every privilege."""
-    for name, most in limits.items():
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+    for name, limit in limits.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
     for capability in range(CAPABILITIES):
         libc.prctl(DROP_CAPABILITY, capability, 0, 0, 0)
     if user:

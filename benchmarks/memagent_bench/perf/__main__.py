@@ -21,14 +21,14 @@ def main() -> int:
     parser = page_parser(__doc__)
     parser.add_argument("--tokenizer", type=Path, default=SMALL_TOKENIZER)
     parser.add_argument("--megabytes", type=int, default=100)
-    given = parser.parse_args()
-    raw = given.tokenizer.read_bytes()
+    arguments = parser.parse_args()
+    raw = arguments.tokenizer.read_bytes()
     tokenizer = Tokenizer.from_buffer(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     rows: list[Row] = [process.startup()]
     rows += loop.measure()
-    rows.append(chunks.measure(TokenizerFile(given.tokenizer), tokenizer, given.megabytes))
+    rows.append(chunks.measure(TokenizerFile(arguments.tokenizer), tokenizer, arguments.megabytes))
     rows += process.memory()
-    return publish(rows, "make bench", given.write)
+    return publish(rows, "make bench", arguments.write)
 
 
 if __name__ == "__main__":

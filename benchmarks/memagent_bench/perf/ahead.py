@@ -51,14 +51,14 @@ class Slow(Unserved):
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Depends on all that the prompt shows."""
-        shown = "".join(message.content for message in request.messages)
+        prompt = "".join(message.content for message in request.messages)
         # Chunks are sent for the first time in the order of the text, no two of which are equal.
         chunk = request.parts.get("chunk", "")
         number = self._numbers.setdefault(chunk, len(self._numbers))
         async with self._slots:
             await asyncio.sleep(self._latency)
         keeps = request.kind == "update" and number not in self._changes
-        text = "[keep]" if keeps else f"Noted {digest(shown)}."
+        text = "[keep]" if keeps else f"Noted {digest(prompt)}."
         usage = Usage(calls=1, prompt_tokens=request.prompt_tokens or 1, completion_tokens=8)
         return Completion(text=text, usage=usage)
 
@@ -100,11 +100,11 @@ def measure(chunks: int, rounds: int) -> list[Row]:
     """
     text = book(chunks * CHUNK * CHARS_PER_TOKEN)
     rows: list[Row] = []
-    whole = asyncio.run(read(text, Slow((), latency=0), 1))[1].chunks
+    count = asyncio.run(read(text, Slow((), latency=0), 1))[1].chunks
     for rate in RATES:
         advance, faster, calls = ({16: list[float](), "auto": list[float]()} for _ in range(3))
         for seed in range(rounds):
-            changes = frozenset(random.Random(seed).sample(range(whole), round(rate * whole)))
+            changes = frozenset(random.Random(seed).sample(range(count), round(rate * count)))
             alone, inorder = asyncio.run(read(text, Slow(changes), 1))
             for ahead in (16, "auto"):
                 seconds, result = asyncio.run(read(text, Slow(changes), ahead))
@@ -112,7 +112,7 @@ def measure(chunks: int, rounds: int) -> list[Row]:
                     raise RuntimeError(f"another result at rate {rate}, seed {seed}, {ahead!r}")
                 sent = result.chunks + result.usage.discarded
                 # A round sends 16 calls, but for the last ones of the document.
-                drawn = len(changes) / whole
+                drawn = len(changes) / count
                 advance[ahead].append(result.chunks / sent * SLOTS / expect(drawn, SLOTS))
                 faster[ahead].append(alone / seconds)
                 calls[ahead].append(sent / result.chunks)
@@ -133,8 +133,8 @@ def main() -> int:
     parser = page_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
-    return publish(measure(given.chunks, given.rounds), "make bench-ahead", given.write)
+    arguments = parser.parse_args()
+    return publish(measure(arguments.chunks, arguments.rounds), "make bench-ahead", arguments.write)
 
 
 if __name__ == "__main__":

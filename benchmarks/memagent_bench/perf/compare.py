@@ -100,12 +100,12 @@ def read(reader: str, request: Request) -> Reading:
         MemagentError: it failed; the message has the end of its output.
     """
     command = [sys.executable, "-m", "memagent_bench.perf.readers", reader]
-    said = subprocess.run(
+    process = subprocess.run(
         [*command, json.dumps(asdict(request))], capture_output=True, text=True, check=False
     )
-    if said.returncode:
-        raise MemagentError(f"{reader} failed: {said.stderr.strip()[-500:]}")
-    return json.loads(said.stdout)
+    if process.returncode:
+        raise MemagentError(f"{reader} failed: {process.stderr.strip()[-500:]}")
+    return json.loads(process.stdout)
 
 
 def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -> tuple[str, str]:
@@ -128,12 +128,12 @@ def measure(setting: Setting) -> Found:
     counter = TokenizerFile(setting.tokenizer)
     frame = PromptSet.load("plain").render("update", question="", memory="")
     readers = sorted(setting.readers, key=OURS.__ne__)  # ours first: the floor makes as many calls
-    found: Found = {length: {name: [] for name in readers} for length in setting.lengths}
+    results: Found = {length: {name: [] for name in readers} for length in setting.lengths}
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "document.txt"
         write_document(document, 100_000, counter, 0)
         with _opened(setting, document) as url:
-            for length, passes in found.items():
+            for length, passes in results.items():
                 request = Request(
                     base_url=url,
                     model=setting.model,
@@ -156,7 +156,7 @@ def measure(setting: Setting) -> Found:
                         readings.append(reading)
                         request = replace(request, calls=passes[OURS][-1]["calls"])
                         _show(length, name, reading)
-    return found
+    return results
 
 
 @contextmanager
@@ -176,11 +176,11 @@ def _read(name: str, request: Request, server: str | None) -> Reading:
     vllm = VLLM(server)
     try:
         vllm.reset()
-        before = vllm.metrics(metric)["server"]
+        start = vllm.metrics(metric)["server"]
     except httpx.HTTPError:
         return read(name, request)
     reading = read(name, request)
-    return reading | {"server": vllm.metrics(metric)["server"] - before}
+    return reading | {"server": vllm.metrics(metric)["server"] - start}
 
 
 def _show(length: int, name: str, reading: Reading) -> None:
@@ -223,7 +223,7 @@ def verdict(ours: Sequence[Reading], theirs: Sequence[Reading], column: str) -> 
 def rows(found: Found) -> list[Row]:
     """What has a target: processor time and memory at the longest length, and how straight the cost is."""
     longest = max(found)
-    made: list[Row] = []
+    targets: list[Row] = []
     if longest >= TARGETS_FROM:
         ours = found[longest][OURS]
         what = f"{show_length(longest)} tokens, {ours[0]['calls']} calls"
@@ -232,16 +232,16 @@ def rows(found: Found) -> list[Row]:
             if not all(abs(share - 1) < 0.03 for share in shares):
                 raise MemagentError(f"memagent's prompts are {shares} of the floor's: not the same")
             ratios = [a["cpu"] / b["cpu"] for a, b in zip(ours, floor, strict=True)]
-            made.append(Row(f"{what}: processor time against the floor", ratios, most=MOST_CPU))
+            targets.append(Row(f"{what}: processor time against the floor", ratios, most=MOST_CPU))
         peaks = [r["peak"] for r in ours]
-        made.append(Row(f"{what}: peak memory", peaks, "MiB", most=MOST_MIB))
+        targets.append(Row(f"{what}: peak memory", peaks, "MiB", most=MOST_MIB))
         growth = [r["end"] - r["quarter"] for r in ours]
         what = "the same: end against a quarter of the way"
-        made.append(Row(what, growth, "MiB", most=MOST_GROWTH))
+        targets.append(Row(what, growth, "MiB", most=MOST_GROWTH))
     if len(found) > 2:
         what = "tokens paid: largest distance from a line"
-        made.append(Row(what, [bend(found)], most=MOST_BEND))
-    return made
+        targets.append(Row(what, [bend(found)], most=MOST_BEND))
+    return targets
 
 
 def bend(found: Found) -> float:
@@ -267,9 +267,9 @@ def where(setting: Setting) -> str:
         except (httpx.HTTPError, KeyError, ValueError):
             engine = "a server"
         server = f"{engine} on the same machine with {setting.model}"
-    known = ", ".join(f"{name} {version}" for name, version in versions(FRAMEWORKS).items())
+    packages = ", ".join(f"{name} {version}" for name, version in versions(FRAMEWORKS).items())
     return (
-        f"{machine()}, {server}. Tokens of {setting.tokenizer.name}. {known}. "
+        f"{machine()}, {server}. Tokens of {setting.tokenizer.name}. {packages}. "
         f"Medians of {setting.rounds}, with the smallest and largest."
     )
 

@@ -44,5 +44,5 @@ def read(request: Request, tally: Tally, kind: str) -> None:
         warnings.simplefilter("ignore")
         chain = _CHAINS(model, chain_type=kind, **more)
         documents = [Document(page_content=text) for text in splitter.split_text(request.text())]
-        found = chain.invoke({"input_documents": documents, "question": request.question})
-    tally.answer = found["output_text"]
+        result = chain.invoke({"input_documents": documents, "question": request.question})
+    tally.answer = result["output_text"]

@@ -47,8 +47,8 @@ class Model(CustomLLM):
         return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=text))
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        said = self.chat([ChatMessage(role=MessageRole.USER, content=prompt)])
-        return CompletionResponse(text=said.message.content or "")
+        response = self.chat([ChatMessage(role=MessageRole.USER, content=prompt)])
+        return CompletionResponse(text=response.message.content or "")
 
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any

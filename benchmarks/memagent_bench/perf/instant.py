@@ -45,16 +45,16 @@ class Instant:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                found = LENGTH.search(head)
-                body = await reader.readexactly(int(found[1])) if found else b""
+                match = LENGTH.search(head)
+                body = await reader.readexactly(int(match[1])) if match else b""
                 path = head.split(b" ", 2)[1]
-                said: dict[str, Any] | None = None
+                reply: dict[str, Any] | None = None
                 if path == b"/v1/models":
-                    said = MODELS
+                    reply = MODELS
                 elif path == b"/v1/chat/completions":
-                    said = self._reply(json.loads(body))
-                status = b"404 Not Found" if said is None else b"200 OK"
-                text = json.dumps(said or {"error": {"message": "no such path"}}).encode()
+                    reply = self._reply(json.loads(body))
+                status = b"404 Not Found" if reply is None else b"200 OK"
+                text = json.dumps(reply or {"error": {"message": "no such path"}}).encode()
                 headers = b"content-type: application/json\r\ncontent-length: %d" % len(text)
                 writer.write(b"HTTP/1.1 %s\r\n%s\r\n\r\n%s" % (status, headers, text))
                 await writer.drain()

@@ -124,8 +124,8 @@ def split_page(page: Path, command: str) -> tuple[str, str]:
     """
     begin, end = f"<!-- measured: {command} -->\n", "<!-- end of measured -->"
     try:
-        before, rest = page.read_text().split(begin)
-        return before + begin, end + rest.split(end, 1)[1]
+        head, tail = page.read_text().split(begin)
+        return head + begin, end + tail.split(end, 1)[1]
     except OSError as error:
         raise ConfigError(f"cannot read the page {str(page)!r}: {error.strerror}") from error
     except (ValueError, IndexError) as error:

@@ -56,8 +56,8 @@ class Probe(ScriptedModel):
 
 def _locate(frame: FrameType) -> tuple[str, str] | None:
     """File and name of a function of the runtime, None for others."""
-    _, found, file = frame.f_code.co_filename.rpartition(f"src/{PACKAGE}")
-    return (file, frame.f_code.co_qualname) if found else None
+    _, separator, file = frame.f_code.co_filename.rpartition(f"src/{PACKAGE}")
+    return (file, frame.f_code.co_qualname) if separator else None
 
 
 def trace() -> Path:

@@ -224,8 +224,8 @@ def main(reader: str, request: Request) -> dict[str, Any]:
     READERS[reader](request, tally)
     wall = time.perf_counter() - tally.start
     end, peak = measure_resident("VmRSS"), measure_resident()
-    found = asdict(tally) | {"wall": wall, "cpu": time.process_time(), "peak": peak, "end": end}
-    return found | {"first": wall if tally.first is None else tally.first}
+    figures = asdict(tally) | {"wall": wall, "cpu": time.process_time(), "peak": peak, "end": end}
+    return figures | {"first": wall if tally.first is None else tally.first}
 
 
 if __name__ == "__main__":

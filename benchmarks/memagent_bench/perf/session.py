@@ -100,19 +100,19 @@ class Player(ScriptedModel):
         start = time.process_time()
         prompt = 300 + sum(map(self.took, request.messages))
         usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=40)
-        said = Completion(text="<summary>Read so far.</summary>", usage=usage)
+        completion = Completion(text="<summary>Read so far.</summary>", usage=usage)
         if request.kind == "act":
             name = "dump" if self.asked == self.huge else "read"
             call = ToolCall(
                 id=f"c{self.asked:08}", name=name, arguments=f'{{"page": {self.asked}}}'
             )
-            done = self.asked == self.steps
-            said = Completion(
-                text="42" if done else "", tool_calls=() if done else (call,), usage=usage
+            last = self.asked == self.steps
+            completion = Completion(
+                text="42" if last else "", tool_calls=() if last else (call,), usage=usage
             )
             self.asked += 1
         self.cpu += time.process_time() - start
-        return said
+        return completion
 
 
 NOVEL = book()
@@ -133,19 +133,19 @@ async def dump(page: int) -> str:
 
 def play(store: RunStore, run: str, model: Player, **settings: Any) -> float:
     """Plays a session, or resumes it; its processor seconds without the model's."""
-    before = time.process_time()
+    start = time.process_time()
     agent = ToolAgent(
         model, [read, dump], working_context=model.size, store=store, **{**PATIENT, **settings}
     )
     agent.run("Read all of it.", run_id=run)
-    return time.process_time() - before - model.cpu
+    return time.process_time() - start - model.cpu
 
 
 async def bring(turns: int, window: int) -> float:
     """Appends the turns of another loop's history to a buffer, and compacts where it is due."""
     texts = [await read.run({"page": page}) for page in range(turns)]
     model = Player(0, window)
-    before = time.process_time()
+    start = time.process_time()
     async with SummaryBuffer(
         model, working_context=window, tools=[read.spec], max_summaries=1000
     ) as buffer:
@@ -156,29 +156,29 @@ async def bring(turns: int, window: int) -> float:
             await buffer.append(Message(role="tool", content=text, tool_call_id=call.id))
             if buffer.due:
                 await buffer.compact()
-    return time.process_time() - before - model.cpu
+    return time.process_time() - start - model.cpu
 
 
 def measure(rounds: int) -> list[Row]:
     """All rows, each measured `rounds` times."""
-    found: dict[str, list[float]] = {what: [] for what in LIMITS}
+    measurements: dict[str, list[float]] = {what: [] for what in LIMITS}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             store = RunStore(Path(folder) / "runs.sqlite")
             for window, steps in ((8192, 60), (131_072, 240)):
                 model = Player(steps, window)
                 spent = play(store, f"{window}", model)
-                found[f"own time a step, W = {window:,}"].append(spent / steps * 1000)
+                measurements[f"own time a step, W = {window:,}"].append(spent / steps * 1000)
                 wholes = model.whole.wholes / steps
-                found[f"whole prompts counted a step, W = {window:,}"].append(wholes)
+                measurements[f"whole prompts counted a step, W = {window:,}"].append(wholes)
                 brought = asyncio.run(bring(150, window))
-                found[f"importing 150 turns, W = {window:,}"].append(brought)
+                measurements[f"importing 150 turns, W = {window:,}"].append(brought)
             play(store, "long", Player(1000, 8192), max_steps=999)  # stops there
-            found["resuming 1,000 steps"].append(play(store, "long", Player(0, 8192)))
+            measurements["resuming 1,000 steps"].append(play(store, "long", Player(0, 8192)))
             plain, huge = (play(store, f"h{at}", Player(4, 8192, huge=at)) for at in (-1, 1))
-            found["a result of 10 MB"].append(huge - plain)
+            measurements["a result of 10 MB"].append(huge - plain)
             store.close()
-    return [Row(what, found[what], unit, most=most) for what, (unit, most) in LIMITS.items()]
+    return [Row(what, measurements[what], unit, most=most) for what, (unit, most) in LIMITS.items()]
 
 
 def main() -> int:

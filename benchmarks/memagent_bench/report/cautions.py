@@ -33,10 +33,10 @@ MIXED = (
 
 def cautions(suites: Sequence[Suite]) -> list[str]:
     """All that apply, the gravest first."""
-    found: list[str] = []
+    texts: list[str] = []
     for suite in suites:
         name = f"{suite_title(suite.name)}: " if len(suites) > 1 else ""
-        found += [
+        texts += [
             f"{name}{text}"
             for part in (
                 _warn_of_unscored,
@@ -48,7 +48,7 @@ def cautions(suites: Sequence[Suite]) -> list[str]:
             )
             for text in part(suite)
         ]
-    return [*_warn_of_provenance(suites), *found]
+    return [*_warn_of_provenance(suites), *texts]
 
 
 def _warn_of_provenance(suites: Sequence[Suite]) -> Iterator[str]:
@@ -72,9 +72,10 @@ def _warn_of_unscored(suite: Suite) -> Iterator[str]:
     missing = [record for record in records if record.score is None]
     if missing:
         of = [
-            f"{share(n / len(own))} of {label}"
+            f"{share(n / len(label_records))} of {label}"
             for label in suite.labels
-            if (own := suite.of(label)) and (n := sum(r.score is None for r in own))
+            if (label_records := suite.of(label))
+            and (n := sum(r.score is None for r in label_records))
         ]
         yield (
             f"{len(missing):,} of {plural(len(records), 'sample')} have no score ({_list_some(of)}): they count as 0, "
@@ -89,10 +90,10 @@ def _warn_of_samples(suite: Suite) -> Iterator[str]:
     for task in suite.tasks:
         for length in suite.lengths:
             cells = [suite.cells.get((label, task, length), ()) for label in suite.labels]
-            given = [of for of in cells if of and not of[0].task.endswith(CONTROL)]
-            if _conflict(given):
+            groups = [of for of in cells if of and not of[0].task.endswith(CONTROL)]
+            if _conflict(groups):
                 other.append(f"{task} at {show_length(length)}")
-            elif len({frozenset(r.index for r in records) for records in given}) > 1:
+            elif len({frozenset(r.index for r in records) for records in groups}) > 1:
                 fewer.append(f"{task} at {show_length(length)}")
     if other:
         yield (
@@ -122,9 +123,9 @@ def _warn_of_tasks(suite: Suite) -> Iterator[str]:
     if partial:
         yield f"Some means are over fewer tasks than others: {_list_some(partial)}."
     if suite.name == "ruler" and not set(RULER_TASKS) <= set(suite.tasks):
-        some = len(set(suite.tasks) & set(RULER_TASKS))
+        count = len(set(suite.tasks) & set(RULER_TASKS))
         yield (
-            f"Only {some} of RULER's 13 tasks were run: the mean is not RULER's score, and there is no effective "
+            f"Only {count} of RULER's 13 tasks were run: the mean is not RULER's score, and there is no effective "
             f"length."
         )
 
@@ -164,7 +165,7 @@ def _warn_of_resumed(suite: Suite) -> Iterator[str]:
         yield f"{plural(resumed, 'sample')} resumed after an interruption: left out of times."
 
 
-def _list_some(items: Sequence[str], most: int = 4) -> str:
-    if len(items) <= most:
+def _list_some(items: Sequence[str], limit: int = 4) -> str:
+    if len(items) <= limit:
         return join_words(list(items))
-    return f"{', '.join(items[:most])} and {len(items) - most} more"
+    return f"{', '.join(items[:limit])} and {len(items) - limit} more"

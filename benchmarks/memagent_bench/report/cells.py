@@ -70,23 +70,23 @@ def sort_records(folders: Mapping[str, Sequence[Record]]) -> list[Suite]:
         folders: records by the name of their folder, each name once.
     """
     names = _labels(folders)
-    found: dict[str, dict[tuple[str, str, int], list[Record]]] = {}
+    by_suite: dict[str, dict[tuple[str, str, int], list[Record]]] = {}
     for folder, records in folders.items():
         for record in records:
             label = names[folder, record.provenance.model, record.system]
             label, task = name_row(label, record.task), record.task.removesuffix(CONTROL)
             cell = (label, _one_line(task), record.length)
-            found.setdefault(_one_line(record.suite), {}).setdefault(cell, []).append(record)
-    return [_suite(name, cells) for name, cells in found.items()]
+            by_suite.setdefault(_one_line(record.suite), {}).setdefault(cell, []).append(record)
+    return [_suite(name, cells) for name, cells in by_suite.items()]
 
 
 def _suite(name: str, cells: dict[tuple[str, str, int], list[Record]]) -> Suite:
     tasks = dict.fromkeys(task for _, task, _ in cells)
-    known = [task for task in RULER_TASKS if task in tasks] if name == "ruler" else []
+    ruler_tasks = [task for task in RULER_TASKS if task in tasks] if name == "ruler" else []
     return Suite(
         name=name,
         labels=tuple(sorted(dict.fromkeys(label for label, _, _ in cells), key=_place)),
-        tasks=(*known, *(task for task in tasks if task not in known)),
+        tasks=(*ruler_tasks, *(task for task in tasks if task not in ruler_tasks)),
         lengths=tuple(sorted({length for _, _, length in cells})),
         cells={cell: tuple(sorted(of, key=lambda r: r.index)) for cell, of in cells.items()},
     )
@@ -103,7 +103,7 @@ def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str
     models = dict.fromkeys(r.provenance.model for records in folders.values() for r in records)
     short = _shorten(models)
     labels: dict[tuple[str, str, str], str] = {}
-    taken: dict[tuple[str, object], set[str]] = {}
+    owners: dict[tuple[str, object], set[str]] = {}
     for folder, records in folders.items():
         for record in records:
             model, system = record.provenance.model, record.system
@@ -111,9 +111,9 @@ def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str
             label = _one_line(label)
             labels[folder, model, system] = label
             place = (record.suite, record.task, record.length, record.index)
-            taken.setdefault((label, place), set()).add(folder)
+            owners.setdefault((label, place), set()).add(folder)
     # The same sample under the same label in two folders: two runs, which have to be told apart.
-    twice = {label for (label, _), where in taken.items() if len(where) > 1}
+    twice = {label for (label, _), where in owners.items() if len(where) > 1}
     return {
         key: f"{label} · {key[0]}" if label in twice else label for key, label in labels.items()
     }

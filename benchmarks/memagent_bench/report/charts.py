@@ -198,11 +198,11 @@ def _length_axis(axes: Any, lengths: Sequence[int]) -> None:
 
 def _space_out(lengths: Sequence[int], factor: float) -> list[int]:
     """The lengths whose names do not touch, the longest always among them."""
-    kept = [lengths[-1]]
+    ticks = [lengths[-1]]
     for length in reversed(lengths):
-        if length * factor <= kept[-1]:
-            kept.append(length)
-    return kept[::-1]
+        if length * factor <= ticks[-1]:
+            ticks.append(length)
+    return ticks[::-1]
 
 
 def _value_axis(axes: Any, chart: Chart) -> None:

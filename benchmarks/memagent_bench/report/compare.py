@@ -51,7 +51,14 @@ class Contrast:
 
 def find_contrast(found: Sequence[Contrast], label: str, length: int) -> Contrast | None:
     """That of a system at a length."""
-    return next((one for one in found if (one.label, one.length) == (label, length)), None)
+    return next(
+        (
+            candidate
+            for candidate in found
+            if (candidate.label, candidate.length) == (label, length)
+        ),
+        None,
+    )
 
 
 def scores(strata: Sequence[Sequence[Record]]) -> list[list[float | None]]:
@@ -72,14 +79,14 @@ def means(suite: Suite) -> dict[tuple[str, int], Mean]:
 
 def losses(suite: Suite, margin: float) -> list[Contrast]:
     """Each system's longer lengths against its shortest one, over the tasks that both have."""
-    found: list[Contrast] = []
+    contrasts: list[Contrast] = []
     for label in suite.labels:
         start, *longer = suite.lengths_of(label)
         for length in longer:
             tasks = suite.shared_tasks((label, length), (label, start))
             if tasks:
-                found.append(_contrast(suite, (label, length), (label, start), tasks, margin))
-    return found
+                contrasts.append(_contrast(suite, (label, length), (label, start), tasks, margin))
+    return contrasts
 
 
 def contrast(
@@ -101,17 +108,17 @@ def _contrast(
     if all(pairs):
         strata = tuple(tuple(_score(x) - _score(y) for x, y in of) for of in pairs)
         difference = paired_difference(strata)
-        before = sum(sum(_score(y) for _, y in of) / len(of) for of in pairs) / len(pairs)
+        old_mean = sum(sum(_score(y) for _, y in of) / len(of) for of in pairs) / len(pairs)
     else:
         older = estimate(scores(b))
         difference = unpaired_difference(estimate(scores(a)), older)
-        before = older.mean
+        old_mean = older.mean
     return Contrast(
         label=new[0],
         length=new[1],
         start=old[1],
         tasks=tasks,
-        old=before,
+        old=old_mean,
         difference=difference,
         verdict=non_inferiority(difference, margin),
         pairs=strata,

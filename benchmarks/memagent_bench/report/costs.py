@@ -54,20 +54,20 @@ class Growth:
 
 def costs(suite: Suite) -> list[Cost]:
     """By label and length, where any sample was answered."""
-    found = [
+    cell_costs = [
         _cost(suite, label, length) for label in suite.labels for length in suite.lengths_of(label)
     ]
-    return [cost for cost in found if cost is not None]
+    return [cost for cost in cell_costs if cost is not None]
 
 
 def growth(suite: Suite) -> list[Growth]:
     """By label, where any sample was answered."""
-    found: list[Growth] = []
+    rows: list[Growth] = []
     for label in suite.labels:
         records = _keep_answered(suite.of(label))
         if records:
-            found.append(_growth(label, records))
-    return found
+            rows.append(_growth(label, records))
+    return rows
 
 
 def _growth(label: str, records: list[Record]) -> Growth:
@@ -125,6 +125,6 @@ def _amount(strata: Sequence[Sequence[Record]], of: Callable[[Record], float]) -
 def _mean_prediction(
     strata: Sequence[Sequence[Record]], of: Callable[[Record], int | None]
 ) -> float | None:
-    given = [[p for r in records if (p := of(r)) is not None] for records in strata]
-    values = [sum(part) / len(part) for part in given if part]
+    predictions = [[p for r in records if (p := of(r)) is not None] for records in strata]
+    values = [sum(part) / len(part) for part in predictions if part]
     return sum(values) / len(values) if values else None

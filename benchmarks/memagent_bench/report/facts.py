@@ -60,33 +60,33 @@ class Fact:
 
 def provenance_facts(suites: Sequence[Suite]) -> list[Fact]:
     """Model, server, prompts, chunker, sampling, commit, machine."""
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for name, of in PROVENANCE.items():
         holders: dict[str, dict[str, None]] = {}
         for suite in suites:
             for (label, _, _), records in suite.cells.items():
                 for record in records:
                     holders.setdefault(of(record.provenance), {})[label] = None
-        found.append(Fact(name, _values(holders, len({x for s in suites for x in s.labels}))))
-    found.append(Fact("question", ((ORDER, ""),)))
+        facts.append(Fact(name, _values(holders, len({x for s in suites for x in s.labels}))))
+    facts.append(Fact("question", ((ORDER, ""),)))
     alone = [
         name
         for name in sorted(WITHOUT_MODEL)
         if any(name == r.system for s in suites for r in s.records)
     ]
     if alone:
-        found.append(
+        facts.append(
             Fact("without the model", ((f"{join_words(alone)}: no language model was used", ""),))
         )
-    return found
+    return facts
 
 
 def task_facts(suite: Suite) -> list[Fact]:
     """What the tasks of a suite say of their data, their scorers, and how many samples there are."""
     holders: dict[str, dict[str, dict[tuple[str, int], None]]] = {}
     for record in suite.records:
-        said = {"scorer": record.scorer, **record.facts}
-        for name, value in said.items():
+        facts = {"scorer": record.scorer, **record.facts}
+        for name, value in facts.items():
             where = holders.setdefault(name, {}).setdefault(_put_in_words(value), {})
             where[record.task, record.length] = None
     rows = [

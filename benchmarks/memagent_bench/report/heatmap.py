@@ -40,8 +40,8 @@ def heat_map(suite: Suite, label: str, means: dict[tuple[str, int], Mean]) -> He
         for task in suite.tasks
     ]
     if len(rows) > 1:
-        found = [means.get((label, length)) for length in suite.lengths]
-        rows.append(("mean", tuple(mean.estimate if mean else None for mean in found)))
+        row_means = [means.get((label, length)) for length in suite.lengths]
+        rows.append(("mean", tuple(mean.estimate if mean else None for mean in row_means)))
     return HeatMap(label, suite.lengths, tuple(rows))
 
 
@@ -50,21 +50,21 @@ def depth_map(suite: Suite, label: str) -> HeatMap | None:
 
     Of samples with one place that answers: needles, last notes. Tasks are pooled, each weighing the same.
     """
-    found: dict[tuple[int, int], dict[str, list[float | None]]] = {}
+    cells: dict[tuple[int, int], dict[str, list[float | None]]] = {}
     for record in suite.of(label):
         places = [place for place in record.evidence if place.supports]
         if len(places) == 1:
             depth = min(DEPTHS * places[0].start // record.chars, DEPTHS - 1)
-            cell = found.setdefault((depth, record.length), {})
+            cell = cells.setdefault((depth, record.length), {})
             cell.setdefault(record.task, []).append(record.score)
-    if not found:
+    if not cells:
         return None
-    lengths = tuple(sorted({length for _, length in found}))
+    lengths = tuple(sorted({length for _, length in cells}))
     rows = tuple(
         (
             f"{100 * depth // DEPTHS}–{100 * (depth + 1) // DEPTHS}%",
             tuple(
-                estimate(cell.values()) if (cell := found.get((depth, length))) else None
+                estimate(cell.values()) if (cell := cells.get((depth, length))) else None
                 for length in lengths
             ),
         )
@@ -92,10 +92,10 @@ def heat_map_png(heat: HeatMap, suite: str) -> bytes:
     """
     columns, rows = len(heat.lengths), len(heat.rows)
     # Letters of a task are about 0.085 inches wide, bold ones of the title 0.1.
-    left = 0.25 + 0.085 * max(len(task) for task, _ in heat.rows)
-    width = max(left + 0.62 * columns + 0.15, 0.2 + 0.1 * max(len(heat.label), len(suite)))
+    margin = 0.25 + 0.085 * max(len(task) for task, _ in heat.rows)
+    width = max(margin + 0.62 * columns + 0.15, 0.2 + 0.1 * max(len(heat.label), len(suite)))
     height = 0.95 + 0.3 * rows
-    place = (left / width, 0.05 / height, 0.62 * columns / width, 0.3 * rows / height)
+    place = (margin / width, 0.05 / height, 0.62 * columns / width, 0.3 * rows / height)
     with style():
         figure = new_figure(width, height)
         _fill(figure.add_axes(place), heat)
@@ -110,12 +110,12 @@ def _fill(axes: Any, heat: HeatMap) -> None:
     for y, (task, estimates) in enumerate(heat.rows):
         weight = "bold" if heat.has_mean and y == len(heat.rows) - 1 else "normal"
         axes.text(-0.12, y + 0.5, task, ha="right", va="center", weight=weight)
-        for x, one in enumerate(estimates):
-            if one is None:
+        for x, score in enumerate(estimates):
+            if score is None:
                 axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color=LIGHT["soft"])
                 continue
-            axes.bar(x + 0.5, 0.94, 0.96, bottom=y + 0.03, color=colour(one.mean))
-            text = f"{100 * one.mean:.0f}"
+            axes.bar(x + 0.5, 0.94, 0.96, bottom=y + 0.03, color=colour(score.mean))
+            text = f"{100 * score.mean:.0f}"
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", weight=weight)
     axes.xaxis.tick_top()
     axes.set_xticks(

@@ -78,7 +78,9 @@ def make_report(
     with make_folder(out), _quiet_fonts():
         html = page(views, tests, warned, margin=fraction, named=bool(primary), folders=list(named))
         pictures = [
-            write_whole(out / f"{name}.png", data) for one in views for name, data in _pictures(one)
+            write_whole(out / f"{name}.png", data)
+            for suite_view in views
+            for name, data in _pictures(suite_view)
         ]
         table = write_whole(out / TABLE, spreadsheet(views))
         # Last: a page that is there has its pictures beside it.
@@ -87,7 +89,9 @@ def make_report(
         written,
         table,
         tuple(pictures),
-        tuple(text for one in views for text in summary(one, tests, fraction) if text),
+        tuple(
+            text for suite_view in views for text in summary(suite_view, tests, fraction) if text
+        ),
         tuple(warned),
     )
 
@@ -108,12 +112,12 @@ def name_folders(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def _read(folders: Sequence[Path]) -> dict[str, list[Record]]:
-    found = {name: read_records(path) for name, path in name_folders(folders).items()}
-    if not any(found.values()):
+    by_name = {name: read_records(path) for name, path in name_folders(folders).items()}
+    if not any(by_name.values()):
         raise ConfigError(
-            f"there are no records yet in {', '.join(map(repr, found))}: run the benchmark first"
+            f"there are no records yet in {', '.join(map(repr, by_name))}: run the benchmark first"
         )
-    return {name: records for name, records in found.items() if records}
+    return {name: records for name, records in by_name.items() if records}
 
 
 def _baseline(suite: Suite, name: str | None, labels: Sequence[str]) -> str:
@@ -132,12 +136,12 @@ def _baseline(suite: Suite, name: str | None, labels: Sequence[str]) -> str:
 def _pictures(of: View) -> Iterator[tuple[str, bytes]]:
     for chart in (*of.charts, *(chart for _, chart in of.overlays)):
         yield _file_name(chart.name), png(chart)
-    taken: set[str] = set()
+    names: set[str] = set()
     for heat in (*of.heat_maps, *of.depth_maps):
         name = _file_name(f"{of.suite.name}-{heat.kind}s-{_file_name(heat.label)}")
-        while name in taken:
+        while name in names:
             name += "-"
-        taken.add(name)
+        names.add(name)
         yield name, heat_map_png(heat, of.title)
 
 

@@ -24,20 +24,20 @@ class Overlay:
     @property
     def lengths(self) -> tuple[int, ...]:
         """Of both, rising."""
-        own = {length for means in self.measured.values() for length in means}
-        return tuple(sorted(own | set(self.table.lengths)))
+        lengths = {length for means in self.measured.values() for length in means}
+        return tuple(sorted(lengths | set(self.table.lengths)))
 
 
 def overlays(suite: Suite) -> list[Overlay]:
     """Published tables with which any cell of the published system compares."""
-    found: list[Overlay] = []
+    results: list[Overlay] = []
     for table in list_published(suite.name):
         labels = [label for label in suite.labels if suite.is_published(label)]
         measured = {label: _measure(suite, label, table) for label in labels}
         measured = {label: means for label, means in measured.items() if means}
         if measured:
-            found.append(Overlay(table, measured))
-    return found
+            results.append(Overlay(table, measured))
+    return results
 
 
 def overlay_chart(name: str, overlay: Overlay, marks: Mapping[str, Mark]) -> Chart:
@@ -63,32 +63,32 @@ def overlay_chart(name: str, overlay: Overlay, marks: Mapping[str, Mark]) -> Cha
 
 
 def _measure(suite: Suite, label: str, table: Published) -> dict[int, Estimate]:
-    found: dict[int, Estimate] = {}
+    estimates: dict[int, Estimate] = {}
     for length in suite.lengths_of(label):
         tasks = table.tasks_at(length)
         if not set(tasks) <= set(suite.tasks_of(label, length)):
             continue
         scores = _scores(suite.strata(label, length, tasks), table)
         if scores is not None:
-            found[length] = estimate(scores)
-    return found
+            estimates[length] = estimate(scores)
+    return estimates
 
 
 def _scores(
     strata: Sequence[Sequence[Record]], table: Published
 ) -> list[list[float | None]] | None:
     """By the table's metric; None where an answer was not scored by it."""
-    found: list[list[float | None]] = []
+    scores: list[list[float | None]] = []
     for records in strata:
         names = [table.metric_of(r.scorer, r.scores) for r in records]
         if any(
             name is None and r.score is not None for name, r in zip(names, records, strict=True)
         ):
             return None
-        found.append(
+        scores.append(
             [
                 None if name is None else r.score if name == r.scorer else r.scores[name]
                 for name, r in zip(names, records, strict=True)
             ]
         )
-    return found
+    return scores

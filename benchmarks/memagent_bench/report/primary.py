@@ -62,7 +62,7 @@ def primary_tests(
         ConfigError: a cell is not in the records.
     """
     _check(suites, cells)
-    found: list[tuple[str, str, str, Contrast | None, PValue | None]] = []
+    tests: list[tuple[str, str, str, Contrast | None, PValue | None]] = []
     for suite in suites:
         baseline = baselines.get(suite.name)
         if baseline is None:
@@ -73,13 +73,25 @@ def primary_tests(
                 continue
             name = f"{task or MEAN}@{show_length(length)}"
             for label in (label for label in suite.labels if label != baseline):
-                one = contrast(suite, label, baseline, length, margin, task)
-                p = None if one is None or one.pairs is None else sign_flip_test(one.pairs)
-                found.append((suite.name, name, label, one, p))
-    adjusted = iter(holm([p.p for *_, p in found if p is not None]))
+                comparison = contrast(suite, label, baseline, length, margin, task)
+                p = (
+                    None
+                    if comparison is None or comparison.pairs is None
+                    else sign_flip_test(comparison.pairs)
+                )
+                tests.append((suite.name, name, label, comparison, p))
+    adjusted = iter(holm([p.p for *_, p in tests if p is not None]))
     return [
-        Tested(suite, name, label, baselines[suite], one, p, None if p is None else next(adjusted))
-        for suite, name, label, one, p in found
+        Tested(
+            suite,
+            name,
+            label,
+            baselines[suite],
+            comparison,
+            p,
+            None if p is None else next(adjusted),
+        )
+        for suite, name, label, comparison, p in tests
     ]
 
 

@@ -43,15 +43,15 @@ def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summa
     """By label; nothing for other suites."""
     if suite.name != "ruler":
         return []
-    found: list[Summary] = []
+    results: list[Summary] = []
     for label in suite.labels:
-        own = {length: means[label, length] for length in suite.lengths_of(label)}
-        scores = {length: mean.estimate.mean for length, mean in own.items()}
+        label_means = {length: means[label, length] for length in suite.lengths_of(label)}
+        scores = {length: mean.estimate.mean for length, mean in label_means.items()}
         effective = max((length for length in scores if scores[length] >= EFFECTIVE), default=None)
-        found.append(
+        results.append(
             Summary(
                 label=label,
-                tasks=min(len(set(mean.tasks) & set(RULER_TASKS)) for mean in own.values()),
+                tasks=min(len(set(mean.tasks) & set(RULER_TASKS)) for mean in label_means.values()),
                 published=suite.is_published(label),
                 effective=effective,
                 below=tuple(
@@ -63,10 +63,10 @@ def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summa
                 increasing=_weighted_average(scores, increasing=True),
                 decreasing=_weighted_average(scores, increasing=False),
                 lengths=len(scores),
-                complete=all(set(mean.tasks) == set(RULER_TASKS) for mean in own.values()),
+                complete=all(set(mean.tasks) == set(RULER_TASKS) for mean in label_means.values()),
             )
         )
-    return found
+    return results
 
 
 def _weighted_average(scores: Mapping[int, float], *, increasing: bool) -> float:

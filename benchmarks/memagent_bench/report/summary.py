@@ -101,22 +101,22 @@ def _ranking(view: View) -> str:
         return ""
     best = sorted(means, key=lambda label: -means[label])
     named = [f"{label} {points(means[label])}" for label in best[:RANKED]]
-    rest = len(best) - RANKED
-    more = f"; {rest} others score no higher" if rest > 0 else ""
+    other_count = len(best) - RANKED
+    more = f"; {other_count} others score no higher" if other_count > 0 else ""
     return f"At {show_length(length)} the scores are {join_words(named)}{more}."
 
 
 def _tests(view: View, tests: Sequence[Tested]) -> str:
     """The primary comparisons; only their number where they are many."""
-    own = [t for t in tests if t.suite == view.suite.name and t.adjusted is not None]
-    if len(own) > RANKED:
-        differ = sum((t.adjusted or 0) < 0.05 for t in own)
+    suite_tests = [t for t in tests if t.suite == view.suite.name and t.adjusted is not None]
+    if len(suite_tests) > RANKED:
+        differ = sum((t.adjusted or 0) < 0.05 for t in suite_tests)
         return (
-            f"Of {len(own)} primary comparisons with {view.baseline}, {differ} show a difference (adjusted p below "
-            f"0.05)."
+            f"Of {len(suite_tests)} primary comparisons with {view.baseline}, {differ} show a difference (adjusted p "
+            f"below 0.05)."
         )
-    cells = dict.fromkeys(t.cell for t in own)
-    return " ".join(_in_cell(cell, [t for t in own if t.cell == cell]) for cell in cells)
+    cells = dict.fromkeys(t.cell for t in suite_tests)
+    return " ".join(_in_cell(cell, [t for t in suite_tests if t.cell == cell]) for cell in cells)
 
 
 def _in_cell(cell: str, tests: Sequence[Tested]) -> str:
@@ -140,21 +140,24 @@ def _describe_test(t: Tested, contrast: Contrast) -> str:
 
 
 def _calls(view: View) -> str:
-    own: Growth | None = next((g for g in view.growth if g.label == view.baseline), None)
-    if own is None or own.calls is None:
+    growth: Growth | None = next((g for g in view.growth if g.label == view.baseline), None)
+    if growth is None or growth.calls is None:
         return ""
-    if abs(own.calls.ratio - 1) <= AS_PREDICTED and len(view.suite.lengths_of(view.baseline)) > 1:
-        return f"Its calls grow with length as predicted (measured / predicted {number(own.calls.ratio)})."
-    return f"It makes {number(own.calls.ratio)} times the predicted calls."
+    if (
+        abs(growth.calls.ratio - 1) <= AS_PREDICTED
+        and len(view.suite.lengths_of(view.baseline)) > 1
+    ):
+        return f"Its calls grow with length as predicted (measured / predicted {number(growth.calls.ratio)})."
+    return f"It makes {number(growth.calls.ratio)} times the predicted calls."
 
 
 def _describe_missing(view: View) -> str:
     n = len(view.suite.records)
     if not view.failures:
         return f"All {n:,} samples have a score." if n > 1 else ""
-    some = len(view.failures)
+    count = len(view.failures)
     return (
-        f"{plural(some, 'sample')} of {n:,} ({share(some / n)}) have no score and count as 0."
-        if some > 1
+        f"{plural(count, 'sample')} of {n:,} ({share(count / n)}) have no score and count as 0."
+        if count > 1
         else f"1 sample of {n:,} has no score and counts as 0."
     )

@@ -91,7 +91,7 @@ def apply_theme(svg: str, prefix: str) -> str:
     body = re.sub(r'(xlink:href="#|url\(#)', rf"\1{prefix}-", body)
     body = re.sub(
         r"#[0-9a-f]{6}\b",
-        lambda found: f"var(--{_NAMES[found[0]]})" if found[0] in _NAMES else found[0],
+        lambda match: f"var(--{_NAMES[match[0]]})" if match[0] in _NAMES else match[0],
         body,
     )
     # The size is the page's to choose; the shape is in the viewBox.

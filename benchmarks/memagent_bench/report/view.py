@@ -62,18 +62,19 @@ def view(suite: Suite, baseline: str, labels: tuple[str, ...], margin: float) ->
         baseline=baseline,
         means=scored,
         heat_maps=[heat_map(suite, label, scored) for label in suite.labels],
-        depth_maps=[found for label in suite.labels if (found := depth_map(suite, label))],
+        depth_maps=[heat for label in suite.labels if (heat := depth_map(suite, label))],
         charts=_charts(suite, scored, costed, marks),
         overlays=[
-            (one, overlay_chart(f"{suite.name}-published-{i}", one, marks))
-            for i, one in enumerate(overlays(suite), 1)
+            (overlay, overlay_chart(f"{suite.name}-published-{i}", overlay, marks))
+            for i, overlay in enumerate(overlays(suite), 1)
         ],
         losses=losses(suite, margin),
         contrasts=[
-            one
+            comparison
             for label in suite.labels
             for length in suite.lengths
-            if label != baseline and (one := contrast(suite, label, baseline, length, margin))
+            if label != baseline
+            and (comparison := contrast(suite, label, baseline, length, margin))
         ],
         costs=costed,
         growth=growth(suite),
@@ -93,7 +94,7 @@ def _charts(
     tasks = (
         "mean score of the tasks" if len(suite.tasks) > 1 else f"score of {next(iter(suite.tasks))}"
     )
-    found = [
+    charts = [
         Chart(
             f"{suite.name}-scores",
             f"{title}: score against length",
@@ -119,10 +120,10 @@ def _charts(
     for name, axis, amount, predicted in amounts:
         lines = _amounts(suite, costed, marks, amount, predicted)
         if lines:
-            found.append(
+            charts.append(
                 Chart(f"{suite.name}-{name}", f"{title}: {name} against length", axis, lines)
             )
-    return found
+    return charts
 
 
 def _amounts(
@@ -133,11 +134,11 @@ def _amounts(
     predicted: Callable[[Cost], float | None],
 ) -> list[Series]:
     """Systems of which anything was counted; a logarithmic axis has no place for nothing."""
-    found: list[Series] = []
+    series: list[Series] = []
     for label in suite.labels:
-        own = [cost for cost in costed if cost.label == label]
-        points = {c.length: mean for c in own if (mean := amount(c)) and mean.mean > 0}
-        guesses = {c.length: p for c in own if (p := predicted(c))}
+        label_costs = [cost for cost in costed if cost.label == label]
+        points = {c.length: mean for c in label_costs if (mean := amount(c)) and mean.mean > 0}
+        guesses = {c.length: p for c in label_costs if (p := predicted(c))}
         if points:
-            found.append(Series(label, marks[label], points, guesses))
-    return found
+            series.append(Series(label, marks[label], points, guesses))
+    return series

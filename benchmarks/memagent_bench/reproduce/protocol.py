@@ -62,14 +62,14 @@ def parts(checkpoint: str, suites: Collection[str], lengths: Collection[int] | N
     tables = {
         suite: table for suite in suites for table in list_published(suite) if row in table.scores
     }
-    there = {length for table in tables.values() for length in table.scores[row]}
-    unknown = [] if lengths is None else sorted(set(lengths) - there)
+    published_lengths = {length for table in tables.values() for length in table.scores[row]}
+    unknown = [] if lengths is None else sorted(set(lengths) - published_lengths)
     if unknown:
         raise ConfigError(
             f"there are no published figures for {checkpoint!r} at {show_length(unknown[0])}, only at "
-            f"{', '.join(map(show_length, sorted(there)))}"
+            f"{', '.join(map(show_length, sorted(published_lengths)))}"
         )
-    chosen = there if lengths is None else set(lengths)
+    chosen = published_lengths if lengths is None else set(lengths)
     every = [
         Part(suite, row, table, tuple(sorted(chosen & set(table.scores[row]))))
         for suite, table in tables.items()

@@ -23,8 +23,8 @@ async def tokens_per_second(model: ChatModel, plan: MemoryPlan, calls: int) -> f
     """
     requests = await in_thread(_requests, plan, calls)
     begun = time.monotonic()
-    done = await asyncio.gather(*map(model.complete, requests))
-    usage = sum((completion.usage for completion in done), Usage())
+    completions = await asyncio.gather(*map(model.complete, requests))
+    usage = sum((completion.usage for completion in completions), Usage())
     return (usage.prompt_tokens + usage.completion_tokens) / (time.monotonic() - begun)
 
 

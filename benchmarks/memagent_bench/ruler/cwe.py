@@ -117,7 +117,7 @@ class CweTask(FittedTask):
 
     def _search(self, room: int) -> list[Part]:
         beyond = ("wonderwords", "further English") if self._options.nested else ("English",)
-        found: list[Part] = []
+        best: list[Part] = []
         for names in (("wonderwords",), beyond):
             rng = self._rng("pattern")
             parts: list[Part] = []
@@ -125,13 +125,13 @@ class CweTask(FittedTask):
                 words = _vocabulary(name, self._numbered)
                 parts.append(Part(name, words, words.costs[shuffle_range(len(words), rng)]))
             costs = np.concatenate([part.costs for part in parts])
-            most = self._count_fitting(costs, room)
-            if most <= sum(len(part.costs) for part in found):
-                return found
-            last = most - sum(len(part.costs) for part in parts[:-1])
-            found = [*parts[:-1], replace(parts[-1], costs=parts[-1].costs[:last])]
-            if most < len(costs):
-                return found
+            count = self._count_fitting(costs, room)
+            if count <= sum(len(part.costs) for part in best):
+                return best
+            last = count - sum(len(part.costs) for part in parts[:-1])
+            best = [*parts[:-1], replace(parts[-1], costs=parts[-1].costs[:last])]
+            if count < len(costs):
+                return best
         raise ConfigError(
             f"{show_length(self._length)} tokens of cwe would need more different words than there are "
             f"({len(english())} English ones): give a shorter length"
@@ -147,8 +147,8 @@ class CweTask(FittedTask):
 
         if tokens(COMMON) > room:
             raise self._too_short(0, self._length - room + tokens(COMMON))
-        most = int(np.searchsorted(sums, room, side="right"))
-        return bisect_right(range(most + 1), room, lo=COMMON, key=tokens) - 1
+        count = int(np.searchsorted(sums, room, side="right"))
+        return bisect_right(range(count + 1), room, lo=COMMON, key=tokens) - 1
 
     def _around(self, before: str, after: str) -> int:
         """Tokens around the list, and where it meets them."""

@@ -26,11 +26,11 @@ def _fields(needed: str = "", allowed: str = "") -> AfterValidator:
             if field is None:
                 continue
             if field not in may or form or conversion:
-                known = ", ".join(f"{{{name}}}" for name in sorted(may)) or "none"
-                whole = (
+                names = ", ".join(f"{{{name}}}" for name in sorted(may)) or "none"
+                placeholder = (
                     field + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
                 )
-                raise ValueError(f"unknown field {{{whole}}}; those known here: {known}")
+                raise ValueError(f"unknown field {{{placeholder}}}; those known here: {names}")
             fields.add(field)
         for missing in sorted(must - fields):
             raise ValueError(f"the field {{{missing}}} is missing")

@@ -38,9 +38,9 @@ class NaiveNiahTask(NiahTask):
         """A sample; unlike other tasks this one gives another each time."""
         units = self._most
         while True:
-            made = self._write(index, units)
-            if made.tokens <= self._length or units <= self._step:
-                return made
+            sample = self._write(index, units)
+            if sample.tokens <= self._length or units <= self._step:
+                return sample
             units -= self._step
 
     @cached_property

@@ -146,11 +146,11 @@ class NiahTask(FittedTask):
         keys = draw_different(spec.key, spec.keys, rng)
         values = draw_different(spec.value, spec.keys * spec.values, rng)
         pairs = [(keys[i // spec.values], value) for i, value in enumerate(values)]
-        asked = rng.sample(keys, spec.queries)
-        outputs = [value for key in asked for owner, value in pairs if owner == key]
+        query_keys = rng.sample(keys, spec.queries)
+        outputs = [value for key in query_keys for owner, value in pairs if owner == key]
         rng.shuffle(pairs)
         supports = [
-            tuple(i for i, output in enumerate(outputs) if output == value and key in asked)
+            tuple(i for i, output in enumerate(outputs) if output == value and key in query_keys)
             for key, value in pairs
         ]
         if spec.haystack == "essay":
@@ -163,15 +163,15 @@ class NiahTask(FittedTask):
             supports=tuple(supports),
             places=tuple(places),
             keys=tuple(keys),
-            query=self._wording.query(asked),
+            query=self._wording.query(query_keys),
             outputs=tuple(outputs),
         )
 
     def _frame(self, query: str) -> tuple[str, str, str, str]:
         """What stands before and after the document, prefix and question; singular where one value is sought."""
         kind = self._wording.kinds.of(self._spec.value)
-        one = self._spec.queries * self._spec.values == 1
-        frame = self._wording.one if one else self._wording.many
+        singular = self._spec.queries * self._spec.values == 1
+        frame = self._wording.one if singular else self._wording.many
         fields = {"kind": kind.one, "kinds": kind.many, "query": query}
         templates = (frame.before, frame.after, frame.answer_prefix, frame.question)
         before, after, prefix, question = (template.format(**fields) for template in templates)

@@ -51,20 +51,20 @@ def main() -> int:
     parser.add_argument("--upstream-tokenizer", default="openai:gpt2", metavar="TYPE:PATH")
     parser.add_argument("--upstream-python", default=sys.executable, metavar="FILE")
     parser.add_argument("--lengths", default="128k,1m")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     rows: list[Row] = []
     failed = False
     try:
-        if given.write is not None:
-            split_page(given.write, COMMAND)  # now, and not once all is measured
-        if given.upstream:
-            upstream.script_of(given.upstream)
-        for length in parse_lengths(given.lengths):
+        if arguments.write is not None:
+            split_page(arguments.write, COMMAND)  # now, and not once all is measured
+        if arguments.upstream:
+            upstream.script_of(arguments.upstream)
+        for length in parse_lengths(arguments.lengths):
             for haystack in TASKS:
                 measured = list(_compare(haystack, length))
-                if given.upstream:
+                if arguments.upstream:
                     try:
-                        measured += _upstream(haystack, length, given, measured)
+                        measured += _upstream(haystack, length, arguments, measured)
                     except MemagentError as error:
                         failed = True
                         print(error, file=sys.stderr)
@@ -75,7 +75,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     where = f"{machine()}; CPU seconds, GPT-2 tokens"
-    return publish(rows, COMMAND, given.write, where) or int(failed)
+    return publish(rows, COMMAND, arguments.write, where) or int(failed)
 
 
 def _compare(haystack: str, length: int) -> Iterator[Row]:
@@ -90,9 +90,9 @@ def _compare(haystack: str, length: int) -> Iterator[Row]:
         task.sample(0)
         return task, time.process_time() - start
 
-    made = [make_fresh(NiahTask) for _ in range(FIRSTS)]
-    first = [seconds for _, seconds in made]
-    further = _time_further(made[-1][0], FURTHER)
+    runs = [make_fresh(NiahTask) for _ in range(FIRSTS)]
+    first = [seconds for _, seconds in runs]
+    further = _time_further(runs[-1][0], FURTHER)
     naive, naive_first = make_fresh(NaiveNiahTask)
     naive_further = _time_further(naive, 2 if length >= M else 4)
     yield Row(f"{what}: first sample", first, "s")
@@ -115,7 +115,7 @@ def _within_target(what: str, length: int, further: list[float]) -> Row:
 
 
 def _upstream(
-    haystack: str, length: int, given: argparse.Namespace, ours: Sequence[Row]
+    haystack: str, length: int, arguments: argparse.Namespace, ours: Sequence[Row]
 ) -> Iterator[Row]:
     """RULER's script beside the first two rows of `_compare`."""
     what = f"{haystack}, {show_length(length)}"
@@ -123,13 +123,13 @@ def _upstream(
     def seconds(n: int) -> float:
         with tempfile.TemporaryDirectory() as folder:
             return upstream.generate(
-                given.upstream,
+                arguments.upstream,
                 TASKS[haystack],
                 length,
                 n,
                 Path(folder),
-                tokenizer=given.upstream_tokenizer,
-                python=given.upstream_python,
+                tokenizer=arguments.upstream_tokenizer,
+                python=arguments.upstream_python,
             )
 
     first = seconds(1)

@@ -43,7 +43,7 @@ def generate(
     """
     script = script_of(checkout)
     kind, _, path = tokenizer.partition(":")
-    given = {
+    options = {
         "save_dir": str(out.resolve()),
         "benchmark": "synthetic",
         "task": task,
@@ -53,10 +53,10 @@ def generate(
         "model_template_type": "base",
         "num_samples": str(n),
     }
-    arguments = [part for name, value in given.items() for part in (f"--{name}", value)]
+    arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
     # The script starts `python` by that name.
     path_first = f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    before = _child_seconds()
+    start = _child_seconds()
     try:
         ran = subprocess.run(
             [python, str(script), *arguments],
@@ -69,7 +69,7 @@ def generate(
         )
     except OSError as error:
         raise ConfigError(f"{python!r} cannot be run: {error}") from error
-    seconds = _child_seconds() - before
+    seconds = _child_seconds() - start
     written = out / task / "validation.jsonl"
     # Its exit status is 0 also where the task's script failed.
     lines = 0
@@ -77,11 +77,11 @@ def generate(
         with written.open("rb") as file:
             lines = sum(1 for line in file if line.strip())
     if ran.returncode or lines < n:
-        said = (ran.stderr + ran.stdout).strip()[-2000:]
+        output = (ran.stderr + ran.stdout).strip()[-2000:]
         raise ConfigError(
             f"RULER's script wrote {lines} of {n} samples of {task!r}; it needs its own requirements and data "
             f"(see its README). Without a network set TIKTOKEN_CACHE_DIR to a folder with tiktoken's files of the "
-            f"encoding, and NLTK_DATA to one with NLTK's punkt and punkt_tab. It said last: {said}"
+            f"encoding, and NLTK_DATA to one with NLTK's punkt and punkt_tab. It said last: {output}"
         )
     return seconds
 

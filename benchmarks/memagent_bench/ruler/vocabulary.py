@@ -37,8 +37,8 @@ def english() -> tuple[str, ...]:
 @cache
 def list_further() -> tuple[str, ...]:
     """The English words that wonderwords has not."""
-    known = set(wonderwords())
-    return tuple(word for word in english() if word not in known)
+    words = set(wonderwords())
+    return tuple(word for word in english() if word not in words)
 
 
 class Vocabulary:

@@ -102,9 +102,9 @@ def draw(kind: KindName, rng: Random) -> str:
 
 def draw_different(kind: KindName, n: int, rng: Random) -> list[str]:
     """Distinct ones, none of which is part of another: they are searched for as texts."""
-    found: list[str] = []
-    while len(found) < n:
+    texts: list[str] = []
+    while len(texts) < n:
         text = draw(kind, rng)
-        if not any(text in other or other in text for other in found):
-            found.append(text)
-    return found
+        if not any(text in other or other in text for other in texts):
+            texts.append(text)
+    return texts

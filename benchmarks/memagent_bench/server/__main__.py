@@ -51,13 +51,13 @@ class Bench:
         """
         self._server.reset()
         before = self._server.metrics(METRICS)
-        rest = [self._tokenizer] if here else []
-        said = python(
-            "-m", "memagent_bench.server.client", kind, self._url, self._model, str(log), *rest
+        extra = [self._tokenizer] if here else []
+        output = python(
+            "-m", "memagent_bench.server.client", kind, self._url, self._model, str(log), *extra
         )
         after = self._server.metrics(METRICS)
-        found: dict[str, Any] = json.loads(said)
-        return found | {name: after[name] - before[name] for name in before}
+        figures: dict[str, Any] = json.loads(output)
+        return figures | {name: after[name] - before[name] for name in before}
 
 
 def measure(bench: Bench, rounds: int) -> list[Row]:
@@ -70,21 +70,21 @@ def measure(bench: Bench, rounds: int) -> list[Row]:
             passes["flat"].append(bench.run("flat", log, here=True))
             passes["there"].append(bench.run("agent", log, here=False))
             passes["alone"].append(bench.run("alone", log, here=True))
-    assert all(one["calls"] == passes["flat"][0]["calls"] for one in passes["here"])
+    assert all(result["calls"] == passes["flat"][0]["calls"] for result in passes["here"])
 
     def against_flat(kind: str) -> list[float]:
         pairs = zip(passes[kind], passes["flat"], strict=True)
         return [(a["tokens"] / a["seconds"]) / (b["tokens"] / b["seconds"]) for a, b in pairs]
 
     def share(kind: str) -> list[float]:
-        return [one["hits"] / one["queries"] for one in passes[kind]]
+        return [result["hits"] / result["queries"] for result in passes[kind]]
 
     def peaks(kind: str) -> list[float]:
-        return [one["peak"] for one in passes[kind]]
+        return [result["peak"] for result in passes[kind]]
 
-    alone = [one["seconds"] / one["server_seconds"] for one in passes["alone"]]
+    alone = [result["seconds"] / result["server_seconds"] for result in passes["alone"]]
     runs = f"{AT_ONCE} runs at once"
-    speed = [one["tokens"] / one["seconds"] for one in passes["flat"]]
+    speed = [result["tokens"] / result["seconds"] for result in passes["flat"]]
     return [
         Row(f"{runs}, throughput against flat", against_flat("here"), least=0.95),
         Row("the same, the server counting too", against_flat("there"), least=0.95),
@@ -94,7 +94,7 @@ def measure(bench: Bench, rounds: int) -> list[Row]:
         Row(f"peak memory, {runs}", peaks("here"), "MiB"),
         Row("peak memory, the same requests sent flat", peaks("flat"), "MiB"),
         Row("peak memory, one run alone", peaks("alone"), "MiB"),
-        Row(f"calls, {runs}", [one["calls"] for one in passes["here"]]),
+        Row(f"calls, {runs}", [result["calls"] for result in passes["here"]]),
         Row("tokens a second, sent flat", speed),
     ]
 
@@ -106,10 +106,10 @@ def main() -> int:
     parser.add_argument("--model", default=os.environ.get("MEMAGENT_MODEL", "").partition(":")[2])
     parser.add_argument("--tokenizer", default=os.environ.get("MODEL_FOLDER"))
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
-    bench = Bench(given.base_url, given.model, given.tokenizer)
-    where = f"{machine()}, vLLM {VLLM(given.base_url).version()} on the same machine"
-    return publish(measure(bench, given.rounds), "make bench-server", given.write, where)
+    arguments = parser.parse_args()
+    bench = Bench(arguments.base_url, arguments.model, arguments.tokenizer)
+    where = f"{machine()}, vLLM {VLLM(arguments.base_url).version()} on the same machine"
+    return publish(measure(bench, arguments.rounds), "make bench-server", arguments.write, where)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,9 @@ async def send(model: ChatModel, requests: Sequence[ChatRequest], at_once: int) 
     texts: list[str] = []
     for first in range(0, len(requests), at_once):
         group = requests[first : first + at_once]
-        texts += [one.text for one in await asyncio.gather(*map(model.complete, group))]
+        texts += [
+            completion.text for completion in await asyncio.gather(*map(model.complete, group))
+        ]
     return texts
 
 
@@ -83,10 +85,10 @@ async def measure(spec: str, server: VLLM, chunks: int, rounds: int) -> list[Row
         recorder = Recorder(model)
         seconds, inorder = await read(recorder, text, 1)
         n = len(recorder.requests)
-        for at_once, found in ((1, alone), (AT_ONCE, together)):
+        for at_once, shares in ((1, alone), (AT_ONCE, together)):
             server.reset()
             texts = await send(model, recorder.requests, at_once)
-            found.append(sum(map(str.__ne__, texts, recorder.texts)) / n)
+            shares.append(sum(map(str.__ne__, texts, recorder.texts)) / n)
         server.reset()
         sooner, result = await read(model, text, AT_ONCE)
         faster.append(seconds / sooner)
@@ -108,11 +110,13 @@ def main() -> int:
     parser = page_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     server = VLLM(os.environ["MEMAGENT_BASE_URL"])
     where = f"{machine()}, vLLM {server.version()} on the same machine, `smol`"
-    rows = asyncio.run(measure(os.environ["MEMAGENT_MODEL"], server, given.chunks, given.rounds))
-    return publish(rows, "make bench-ahead-server", given.write, where)
+    rows = asyncio.run(
+        measure(os.environ["MEMAGENT_MODEL"], server, arguments.chunks, arguments.rounds)
+    )
+    return publish(rows, "make bench-ahead-server", arguments.write, where)
 
 
 if __name__ == "__main__":

@@ -84,10 +84,10 @@ async def send_flat(base_url: str, model: str, log: Path, tokenizer: str | None)
 
     lines = await asyncio.to_thread(log.read_text, encoding="utf-8")
     waiting = [json.loads(line) for line in reversed(lines.splitlines())]
-    done = tokens = 0
+    calls = tokens = 0
 
     async def worker(client: AsyncOpenAI) -> None:
-        nonlocal done, tokens
+        nonlocal calls, tokens
         while waiting:
             ask = waiting.pop()
             create: Any = client.chat.completions.create
@@ -98,7 +98,7 @@ async def send_flat(base_url: str, model: str, log: Path, tokenizer: str | None)
                 **ask["sampling"],
                 extra_body={"max_tokens": ask["max_tokens"], **FULL},
             )
-            done += 1
+            calls += 1
             tokens += int(reply.usage.total_tokens)
 
     async with AsyncOpenAI(base_url=base_url, api_key="EMPTY", max_retries=0) as client:
@@ -106,7 +106,7 @@ async def send_flat(base_url: str, model: str, log: Path, tokenizer: str | None)
         start = time.perf_counter()
         await asyncio.gather(*(worker(client) for _ in range(AT_ONCE)))
         seconds = time.perf_counter() - start
-    return _count(seconds, done, tokens)
+    return _count(seconds, calls, tokens)
 
 
 PASSES = {"agent": agent, "flat": send_flat, "alone": read_alone}

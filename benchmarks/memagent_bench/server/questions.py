@@ -61,14 +61,14 @@ class OneAhead(Wrapper):
         chunk = request.parts.get("chunk")
         if chunk is None:
             return await self.inner.complete(request)
-        if (done := self._first.get(chunk)) is not None:
-            await done.wait()
+        if (event := self._first.get(chunk)) is not None:
+            await event.wait()
             return await self.inner.complete(request)
-        self._first[chunk] = done = asyncio.Event()
+        self._first[chunk] = event = asyncio.Event()
         try:
             return await self.inner.complete(request)
         finally:
-            done.set()
+            event.set()
 
 
 @dataclass
@@ -132,17 +132,17 @@ async def measure(
     passes: dict[tuple[int, str], list[Pass]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for count, order in kinds:
-            done = await read(model, counters, next(texts), questions[:count], order)
-            passes[count, order].append(done)
-            print(f"{count} questions, {order}: {done}", flush=True)
+            result = await read(model, counters, next(texts), questions[:count], order)
+            passes[count, order].append(result)
+            print(f"{count} questions, {order}: {result}", flush=True)
     rows: list[Row] = []
-    for (count, order), found in passes.items():
+    for (count, order), readings in passes.items():
         what = f"{count} question{'s' * (count > 1)}, {order}"
-        prompt = sum(one.prompt for one in found) / rounds
-        cached = [one.cached for one in found]
+        prompt = sum(reading.prompt for reading in readings) / rounds
+        cached = [reading.cached for reading in readings]
         rows += [
             Row(f"{what}: cached tokens", cached, f"of {prompt:,.0f}"),
-            Row(f"{what}: wall time", [one.seconds for one in found], "s"),
+            Row(f"{what}: wall time", [reading.seconds for reading in readings], "s"),
         ]
     return rows
 
@@ -167,14 +167,14 @@ def main() -> int:
     numbers = range(1, len(NAMES) + 1)
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, choices=numbers)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        server = f"vLLM {VLLM(given.base_url).version()}"
+        server = f"vLLM {VLLM(arguments.base_url).version()}"
     except (httpx.HTTPError, ValueError, KeyError):
         server = "another server"
-    rows = asyncio.run(run(given, full=server.startswith("vLLM")))
+    rows = asyncio.run(run(arguments, full=server.startswith("vLLM")))
     where = f"{machine()}, {server} on the same machine"
-    return publish(rows, "make bench-questions", given.write, where)
+    return publish(rows, "make bench-questions", arguments.write, where)
 
 
 if __name__ == "__main__":

@@ -101,27 +101,27 @@ async def read(model: ChatModel) -> None:
 
 async def time_pass(work: Work, base_url: str, name: str, tokenizer: str) -> Pass:
     """One pass, from an empty prefix cache."""
-    done, server = Pass(), VLLM(base_url)
-    model = Log(OpenAIModel(name, base_url=base_url, tokenizer=tokenizer, dialect="vllm"), done)
+    result, server = Pass(), VLLM(base_url)
+    model = Log(OpenAIModel(name, base_url=base_url, tokenizer=tokenizer, dialect="vllm"), result)
     await model.counter()
     server.reset()
     before = server.metrics(METRICS)
     start = time.perf_counter()
     await work(model)
-    done.seconds = time.perf_counter() - start
+    result.seconds = time.perf_counter() - start
     after = server.metrics(METRICS)
-    done.drafted, done.accepted = (after[key] - before[key] for key in METRICS)
+    result.drafted, result.accepted = (after[key] - before[key] for key in METRICS)
     await model.aclose()
-    return done
+    return result
 
 
 def rows(what: str, pairs: list[tuple[Pass, Pass]]) -> list[Row]:
     """The rows of one kind of work; each pair is of the same round, without and with speculation."""
-    speeds = [[one.tokens / one.seconds for one in pair] for pair in pairs]
+    speeds = [[result.tokens / result.seconds for result in pair] for pair in pairs]
     same = [
         [
-            off.replies[prompt] == said
-            for prompt, said in on.replies.items()
+            off.replies[prompt] == reply
+            for prompt, reply in on.replies.items()
             if prompt in off.replies
         ]
         for off, on in pairs
@@ -138,7 +138,7 @@ def rows(what: str, pairs: list[tuple[Pass, Pass]]) -> list[Row]:
         ),
         Row(
             f"{what}: same reply to the same prompt",
-            [sum(one) for one in same],
+            [sum(matches) for matches in same],
             f"of {replies}",
         ),
     ]
@@ -147,27 +147,27 @@ def rows(what: str, pairs: list[tuple[Pass, Pass]]) -> list[Row]:
 async def measure(base_urls: list[str], name: str, tokenizer: str, rounds: int) -> list[Row]:
     """All rows."""
     kinds: dict[str, Work] = {"notes repeated, one added": copy, "reading": read}
-    found: list[Row] = []
+    table: list[Row] = []
     for what, work in kinds.items():
         pairs: list[tuple[Pass, Pass]] = []
         for _ in range(rounds):
             off, on = [await time_pass(work, url, name, tokenizer) for url in base_urls]
             pairs.append((off, on))
             print(f"{what}: {off.seconds:.0f} s without, {on.seconds:.0f} s with", flush=True)
-        found += rows(what, pairs)
-    return found
+        table += rows(what, pairs)
+    return table
 
 
 def main() -> int:
     """Measures, prints the table, and writes it into a page where asked."""
     parser = page_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     base_urls = os.environ["MEMAGENT_BASE_URL"].split(",")
     name = os.environ["MEMAGENT_MODEL"].partition(":")[2]
     where = f"{machine()}, vLLM {VLLM(base_urls[0]).version()} on the same machine"
-    found = asyncio.run(measure(base_urls, name, os.environ["MODEL_FOLDER"], given.rounds))
-    return publish(found, "make bench-speculation", given.write, where)
+    table = asyncio.run(measure(base_urls, name, os.environ["MODEL_FOLDER"], arguments.rounds))
+    return publish(table, "make bench-speculation", arguments.write, where)
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ class Arm(Leaf):
     def label(self) -> str:
         """`full`, `mask W=4096 K=10`, `summary W=4096 S=7`."""
         settings = {"W": self.working_context, "S": self.summaries, "K": self.kept}
-        given = (f"{name}={value}" for name, value in settings.items() if value is not None)
+        parts = (f"{name}={value}" for name, value in settings.items() if value is not None)
         by = () if self.writer is None else (f"by {self.writer}",)
-        return " ".join((self.system, *given, *by))
+        return " ".join((self.system, *parts, *by))
 
 
 def arms(
@@ -51,19 +51,19 @@ def arms(
     writers: Sequence[str | None] = (None,),
 ) -> tuple[Arm, ...]:
     """Each system with each of the settings that mean something to it."""
-    made: list[Arm] = []
+    ways: list[Arm] = []
     for system in (*ABOUT, *LOOPS):
         if system not in systems:
             continue
         if system == "full":
-            made.append(Arm(system=system))
+            ways.append(Arm(system=system))
             continue
         for size in working_contexts:
             bare = Arm(system=system, working_context=size)
             if system in LOOPS:
-                made += [bare.model_copy(update={"writer": writer}) for writer in writers]
+                ways += [bare.model_copy(update={"writer": writer}) for writer in writers]
             elif system == "summary":
-                made += [bare.model_copy(update={"summaries": most}) for most in summaries]
+                ways += [bare.model_copy(update={"summaries": count}) for count in summaries]
             else:
-                made.append(bare.model_copy(update={"kept": kept if system == "mask" else None}))
-    return tuple(made)
+                ways.append(bare.model_copy(update={"kept": kept if system == "mask" else None}))
+    return tuple(ways)

@@ -139,22 +139,22 @@ class Playing:
             StoreError: a record cannot be written.
         """
         bench = self._bench
-        before = await in_thread(read_sessions, bench.out)
-        done = {record.key for record in before if record.status is not Status.FAILED}
+        old_records = await in_thread(read_sessions, bench.out)
+        keys = {record.key for record in old_records if record.status is not Status.FAILED}
         every = [*bench.grid.jobs()]
-        left = [*bench.grid.jobs(done)]
+        open_jobs = [*bench.grid.jobs(keys)]
         file = await in_thread(RecordFile, bench.out, SESSIONS, SessionRecord)
-        made: list[SessionRecord] = []
+        new_records: list[SessionRecord] = []
 
         async def work(jobs: Iterator[Job]) -> None:
             for job in jobs:
                 record = await self._play(job)
                 await in_thread(file.append, record)
-                made.append(record)
-                tell(record, len(every) - len(left) + len(made), len(every))
+                new_records.append(record)
+                tell(record, len(every) - len(open_jobs) + len(new_records), len(every))
                 self._give_up(record)
 
-        queue = iter(left)
+        queue = iter(open_jobs)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(bench.concurrency):
@@ -163,7 +163,7 @@ class Playing:
             raise errors.exceptions[0] from None
         finally:
             await in_thread(file.close)
-        return made
+        return new_records
 
     async def _play(self, job: Job) -> SessionRecord:
         """One session, from the deal to its record."""

@@ -50,11 +50,11 @@ class ChatCounter:
         tools: Sequence[ToolSpec] = (),
     ) -> int:
         """Tokens of the prompt up to where the model's turn begins. Reasoning is not written about."""
-        known = sum(
+        tokens = sum(
             self._message(m.role, m.content, m.tool_calls, m.tool_call_id is not None)
             for m in messages
         )
-        return known + self._turn + (self._tools(describe(tools)) if tools else 0)
+        return tokens + self._turn + (self._tools(describe(tools)) if tools else 0)
 
     def measure(self, text: str) -> Measured:
         """As the text's counter."""

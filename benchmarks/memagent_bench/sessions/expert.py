@@ -45,11 +45,11 @@ class ExpertOver(Wrapper):
         least = min(request.max_tokens, PAID_OUTPUT)
         paid = await self.inner.complete(request.model_copy(update={"max_tokens": least}))
         reply = await in_thread(self._expert.reply, request.messages, request.kind)
-        said = reply if isinstance(reply, str) else write_call(reply)
-        spent = await in_thread(counter.count, said)
+        text = reply if isinstance(reply, str) else write_call(reply)
+        spent = await in_thread(counter.count, text)
         calls = (reply,) if isinstance(reply, ToolCall) and self._native else ()
         return Completion(
-            text="" if calls else said,
+            text="" if calls else text,
             tool_calls=calls,
             finish_reason=FinishReason.STOP,
             usage=paid.usage.model_copy(update={"completion_tokens": spent}),

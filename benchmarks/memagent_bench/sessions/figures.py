@@ -74,12 +74,12 @@ class Cell:
 
 def cells(records: Sequence[SessionRecord]) -> list[Cell]:
     """By difficulty, then in the order in which ways came first."""
-    found: dict[tuple[int, Arm], list[SessionRecord]] = defaultdict(list)
+    groups: dict[tuple[int, Arm], list[SessionRecord]] = defaultdict(list)
     order = {arm: n for n, arm in enumerate(dict.fromkeys(record.arm for record in records))}
     for record in records:
-        found[record.difficulty, record.arm].append(record)
-    keys = sorted(found, key=lambda key: (key[0], order[key[1]]))
-    return [_cell(*key, found[key]) for key in keys]
+        groups[record.difficulty, record.arm].append(record)
+    keys = sorted(groups, key=lambda key: (key[0], order[key[1]]))
+    return [_cell(*key, groups[key]) for key in keys]
 
 
 def lines(found: Sequence[Cell], *, spread: bool = True) -> list[str]:
@@ -93,8 +93,8 @@ def lines(found: Sequence[Cell], *, spread: bool = True) -> list[str]:
     for cell in found:
         head = (f"{cell.difficulty:,} steps", *HEAD[1:])
         blocks.setdefault(cell.difficulty, [head]).append(cell.row(spread=spread))
-    made = pad(blocks.values())
-    return [*made, LEGEND + (SPREAD if spread else "")] if made else []
+    table = pad(blocks.values())
+    return [*table, LEGEND + (SPREAD if spread else "")] if table else []
 
 
 def pad(blocks: Collection[Sequence[Sequence[str]]]) -> list[str]:

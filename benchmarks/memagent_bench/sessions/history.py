@@ -76,14 +76,14 @@ class Context:
 def mask_results(turns: tuple[Turn, ...], kept: int) -> tuple[Turn, ...]:
     """The turns with a line for each output but the newest ones."""
     newest = 0
-    made: list[Turn] = []
+    new_turns: list[Turn] = []
     for turn in reversed(turns):
         results: list[ToolResult | None] = []
         for result in reversed(turn.results):
             newest += 1
             results.append(result if newest <= kept else ToolResult(MASKED, fixed=True))
-        made.append(replace(turn, results=tuple(reversed(results))))
-    return tuple(reversed(made))
+        new_turns.append(replace(turn, results=tuple(reversed(results))))
+    return tuple(reversed(new_turns))
 
 
 async def play_history(seat: Seat, arm: Arm) -> Ended:
@@ -119,17 +119,17 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
                 return Ended(answer=text)
             toolset = Toolset(environment.tools)
             context = replace(context, **opening(seat, toolset))
-            said = Message(role="assistant", content=text)
+            message = Message(role="assistant", content=text)
             turns = (
                 *turns,
-                Turn(2 * step, said),
+                Turn(2 * step, message),
                 Turn(2 * step + 1, Message(role="user", content=more)),
             )
             continue
         results = [ToolResult((await toolset.run(call)).text) for call in calls]
-        said = Message(role="assistant", content=reply.completion.text, tool_calls=calls)
+        message = Message(role="assistant", content=reply.completion.text, tool_calls=calls)
         ids = tuple(call.id for call in calls)
-        turns = (*turns, Turn(2 * step, said, ids, tuple(results)))
+        turns = (*turns, Turn(2 * step, message, ids, tuple(results)))
         if problem is not None:
             turns = (*turns, Turn(2 * step + 1, Message(role="user", content=problem)))
         if environment.over:
@@ -160,12 +160,12 @@ def read(
     Raises:
         UnusableReply: there is nothing in it.
     """
-    said, calls, problem = completion.text, completion.tool_calls, None
+    text, calls, problem = completion.text, completion.tool_calls, None
     if not calls:
-        said, calls, problem = read_calls(visible(completion), tuple(toolset))
+        text, calls, problem = read_calls(visible(completion), tuple(toolset))
     # Whoever has forgotten may repeat itself, ids too.
     named = (
         call.model_copy(update={"id": f"c{step:06d}{place:02d}"})
         for place, call in enumerate(calls)
     )
-    return said, tuple(named), problem
+    return text, tuple(named), problem

@@ -86,50 +86,56 @@ def make_session_report(folders: Sequence[Path], out: Path) -> Report:
 
 
 def _run(name: str, records: Sequence[SessionRecord]) -> Run:
-    found, wired = cells(records), rows(records)
-    summary = _summary_of_loops(wired) if wired else _summary(found)
-    pictures = (_encode(plot(found)), wired, _encode(plot_steps(records)))
-    return Run(name, summary, found, *pictures, _facts(records))
+    results, wired = cells(records), rows(records)
+    summary = _summary_of_loops(wired) if wired else _summary(results)
+    pictures = (_encode(plot(results)), wired, _encode(plot_steps(records)))
+    return Run(name, summary, results, *pictures, _facts(records))
 
 
 def _encode(picture: bytes | None) -> str:
     return "" if picture is None else base64.b64encode(picture).decode()
 
 
-def _summary_of_loops(found: Sequence[Row]) -> str:
+def _summary_of_loops(results: Sequence[Row]) -> str:
     """Who finishes the first work of the most steps, and what that takes."""
-    longest = max((row for row in found if row.game == found[0].game), key=lambda r: r.difficulty)
-    there = [row for row in found if row.work == longest.work]
-    done = sorted((row for row in there if row.tokens is not None), key=lambda r: r.tokens or 0)
-    parts = [f"{row.label} for {amount(row.tokens or 0)} prompt tokens" for row in done]
-    others = [row.label for row in there if row.tokens is None]
-    said = f"Work of {longest.difficulty:,} steps is finished by {join_words(parts) or 'nobody'}"
-    return f"{said}; not by {join_words(others)}." if others and done else f"{said}."
+    longest = max(
+        (row for row in results if row.game == results[0].game), key=lambda r: r.difficulty
+    )
+    peers = [row for row in results if row.work == longest.work]
+    finishers = sorted(
+        (row for row in peers if row.tokens is not None), key=lambda r: r.tokens or 0
+    )
+    parts = [f"{row.label} for {amount(row.tokens or 0)} prompt tokens" for row in finishers]
+    others = [row.label for row in peers if row.tokens is None]
+    sentence = (
+        f"Work of {longest.difficulty:,} steps is finished by {join_words(parts) or 'nobody'}"
+    )
+    return f"{sentence}; not by {join_words(others)}." if others and finishers else f"{sentence}."
 
 
-def _summary(found: Sequence[Cell]) -> str:
+def _summary(results: Sequence[Cell]) -> str:
     """Every system in the longest games."""
-    longest = max(cell.difficulty for cell in found)
+    longest = max(cell.difficulty for cell in results)
     parts = [
         f"{cell.arm.label} scores {points(cell.success.mean)} of 100 for {amount(cell.prompt_tokens.median)} prompt "
         f"tokens"
-        for cell in found
+        for cell in results
         if cell.difficulty == longest
     ]
     return f"In games of {longest:,} steps, {join_words(parts)} (median of the sessions)."
 
 
 def _cautions(name: str, records: Sequence[SessionRecord]) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     if failed := sum(record.status is Status.FAILED for record in records):
-        found.append(
+        texts.append(
             f"{name}: {plural(failed, 'session')} failed, counted as 0; repeat the command to retry."
         )
     if dirty := sum(record.origin.dirty is True for record in records):
-        found.append(
+        texts.append(
             f"{name}: {plural(dirty, 'session')} from a source tree with uncommitted changes."
         )
-    return found
+    return texts
 
 
 def _facts(records: Sequence[SessionRecord]) -> list[Fact]:
@@ -184,10 +190,10 @@ def _wired(wired: Wired | None) -> tuple[object, ...]:
     if wired is None:
         return ("",) * 8
     probes = [getattr(wired.probes, name, "") for name in PROBES]
-    own = wired.own_milliseconds
+    milliseconds = wired.own_milliseconds
     return (
         *probes,
-        "" if own is None else own,
+        "" if milliseconds is None else milliseconds,
         wired.overflows,
         wired.broken_pairs,
         wired.repeated,

@@ -119,8 +119,8 @@ class Known:
         if self.pending:
             lines.append(f"Pending: {', '.join(map(str, sorted(self.pending)))}.")
         for (colour, ticket), channel in sorted(self.decisions.items()):
-            said = f"Decision at ticket {ticket}: from here on {colour} tickets go to channel"
-            lines.append(f"{said} {channel}.")
+            decision = f"Decision at ticket {ticket}: from here on {colour} tickets go to channel"
+            lines.append(f"{decision} {channel}.")
         lines += (NAMED.format(name=name, value=value) for name, value in self.facts.items())
         return "\n".join(lines) or "Nothing is known yet."
 
@@ -129,21 +129,21 @@ class Known:
         return ticket <= self.floor or ticket in self.closed or ticket in self.pending or blocked
 
     def _channel(self, colour: str, ticket: int) -> str:
-        made = [place for place in self.decisions if place[0] == colour and place[1] <= ticket]
-        return self.decisions[max(made)] if made else DEFAULT
+        places = [place for place in self.decisions if place[0] == colour and place[1] <= ticket]
+        return self.decisions[max(places)] if places else DEFAULT
 
 
 def read_messages(messages: Sequence[Message]) -> Known:
     """What messages tell together. A call that has a result was made, even where its text was removed."""
-    known = Known()
+    knowledge = Known()
     calls = {call.id: call for message in messages for call in message.tool_calls}
     for message in messages:
-        known.add(_read(message.content))
+        knowledge.add(_read(message.content))
         call = calls.get(message.tool_call_id or "")
         if call is not None and call.name == "close_ticket" and "failed" not in message.content:
             ticket = call.values().get("ticket")
-            known.closed |= {ticket} if isinstance(ticket, int) else set()
-    return known
+            knowledge.closed |= {ticket} if isinstance(ticket, int) else set()
+    return knowledge
 
 
 def _groups(tickets: int, reached: int) -> Iterator[tuple[int, int]]:
@@ -159,20 +159,22 @@ def _groups(tickets: int, reached: int) -> Iterator[tuple[int, int]]:
 # A history is read again for each reply.
 @lru_cache(maxsize=8192)
 def _read(text: str) -> Known:
-    known = Known()
-    if found := TASK.search(text):
-        known.tickets = int(found[1])
-    known.floor = max((int(n) for n in UP_TO.findall(text)), default=0)
+    knowledge = Known()
+    if match := TASK.search(text):
+        knowledge.tickets = int(match[1])
+    knowledge.floor = max((int(n) for n in UP_TO.findall(text)), default=0)
     for number, colour, state in READ.findall(text):
-        known.read[int(number)] = (colour, state == "blocked")
-        known.pending |= {int(number)} if state == "blocked" else set()
-    known.closed = {int(number) for number in CLOSED.findall(text)}
-    known.facts = dict(FACT.findall(text))
-    known.facts |= {f"the file of ticket {number}": path for number, path in WROTE.findall(text)}
+        knowledge.read[int(number)] = (colour, state == "blocked")
+        knowledge.pending |= {int(number)} if state == "blocked" else set()
+    knowledge.closed = {int(number) for number in CLOSED.findall(text)}
+    knowledge.facts = dict(FACT.findall(text))
+    knowledge.facts |= {
+        f"the file of ticket {number}": path for number, path in WROTE.findall(text)
+    }
     for number, colour, channel in DECISION.findall(text):
-        known.decisions[colour, int(number)] = channel
+        knowledge.decisions[colour, int(number)] = channel
     for listed in PENDING.findall(text):
-        known.pending |= {int(number) for number in listed.split(",")}
-    if found := REVIEW.search(text):
-        known.asked = tuple(found[1].split(", "))
-    return known
+        knowledge.pending |= {int(number) for number in listed.split(",")}
+    if match := REVIEW.search(text):
+        knowledge.asked = tuple(match[1].split(", "))
+    return knowledge

@@ -93,31 +93,33 @@ class Shift(Game):
         channels: dict[str, str] = {}
         self._tickets: list[Ticket] = []
         for number in range(count):
-            told: dict[str, str] = {}
+            values: dict[str, str] = {}
             lines = _log(rng)
             if name := facts.get(number):
-                told[name] = RECALLED[name].format(rng.getrandbits(32), rng.getrandbits(16))
-                lines.insert(rng.randrange(len(lines)), f"For the review: {name} is {told[name]}.")
+                values[name] = RECALLED[name].format(rng.getrandbits(32), rng.getrandbits(16))
+                lines.insert(
+                    rng.randrange(len(lines)), f"For the review: {name} is {values[name]}."
+                )
             if colour := decided.get(number):
                 channels[colour] = f"{rng.choice(('north', 'south', 'east'))}-{rng.randint(10, 99)}"
-                told[f"the channel of {colour}"] = channels[colour]
-                said = (
+                values[f"the channel of {colour}"] = channels[colour]
+                decision = (
                     f"Decision at ticket {number + 1}: from here on {colour} tickets go to channel "
                 )
-                lines.insert(rng.randrange(len(lines)), f"{said}{channels[colour]}.")
+                lines.insert(rng.randrange(len(lines)), f"{decision}{channels[colour]}.")
             if number == large:
                 lines += _log(rng, HUGE_CHARS)
-            own = rng.choice(COLOURS)
+            ticket_colour = rng.choice(COLOURS)
             wrote = f"/srv/shift/{number + 1:05}-{rng.getrandbits(16):04x}.tar"
             self._tickets.append(
                 Ticket(
-                    own,
-                    channels.get(own, DEFAULT),
-                    own in channels,
+                    ticket_colour,
+                    channels.get(ticket_colour, DEFAULT),
+                    ticket_colour in channels,
                     number in blocked,
                     "\n".join(lines),
                     wrote if number in writing else None,
-                    told,
+                    values,
                 )
             )
         self.told: dict[str, str] = {}
@@ -144,25 +146,25 @@ class Shift(Game):
     @query
     def read_ticket(self, ticket: int) -> str:
         """Reads a ticket: its colour, whether it is open or blocked, and its log."""
-        found = self._tickets[within("ticket", ticket, len(self._tickets))]
-        self.told |= found.told
-        state = "blocked. Leave it pending" if found.blocked else "open"
-        if found.blocked:
+        entry = self._tickets[within("ticket", ticket, len(self._tickets))]
+        self.told |= entry.told
+        state = "blocked. Leave it pending" if entry.blocked else "open"
+        if entry.blocked:
             self.told[f"pending {ticket}"] = "yes"
-        return f"Ticket {ticket} is {found.colour} and {state}.\n{found.log}"
+        return f"Ticket {ticket} is {entry.colour} and {state}.\n{entry.log}"
 
     @act
     def close_ticket(self, ticket: int, channel: str) -> str:
         """Closes an open ticket on a channel. This cannot be undone."""
         number = within("ticket", ticket, len(self._tickets))
-        found = self._tickets[number]
-        if found.blocked:
+        entry = self._tickets[number]
+        if entry.blocked:
             raise ToolError(f"ticket {ticket} is blocked: leave it pending")
         self._closed[number].append(channel)
         wrote = ""
-        if found.wrote:
-            self.told[_file(number)] = found.wrote
-            wrote = f" Wrote {found.wrote} for the review."
+        if entry.wrote:
+            self.told[_file(number)] = entry.wrote
+            wrote = f" Wrote {entry.wrote} for the review."
         return f"Ticket {ticket} is closed on channel {channel}.{wrote}"
 
     @query
@@ -179,16 +181,16 @@ class Shift(Game):
 
     def _judge(self, answer: str) -> bool:
         """Right where everything came through."""
-        said = read_object(answer) or {}
+        fields = read_object(answer) or {}
         names = {
             "recall": [*RECALLED],
             "artifacts": [name for name in self._asked if name.startswith("the file")],
         }
         shares = {
-            what: sum(str(said.get(name)) == self._asked[name] for name in of) / len(of)
+            what: sum(str(fields.get(name)) == self._asked[name] for name in of) / len(of)
             for what, of in names.items()
         }
-        pending: Any = said.get("pending")
+        pending: Any = fields.get("pending")
         listed = cast("list[Any]", pending) if isinstance(pending, list) else []
         well = [
             (number + 1 in listed and not times) if ticket.blocked else len(times) == 1

@@ -37,13 +37,13 @@ async def ask_once(plan: MemoryPlan, model: ChatModel, part: Excerpt) -> Outcome
         MemagentError: the call failed.
     """
     asker = Asker(plan, model)
-    known = Outcome(
+    outcome = Outcome(
         answer=None,
         predicted_calls=1,
         predicted_tokens=part.prompt + plan.budget.output,
         shown=part.shown,
     )
-    return await asker.conclude(asker.answer(part.text), known)
+    return await asker.conclude(asker.answer(part.text), outcome)
 
 
 def excerpt(
@@ -102,11 +102,11 @@ def find_largest(
     for turn in range(ROUNDS):
         if low >= most or high - low <= 1:
             break
-        found = tokens(n)
-        if found <= limit:
-            low, used = n, found
+        size = tokens(n)
+        if size <= limit:
+            low, used = n, size
         else:
-            high, over = n, found
+            high, over = n, size
         if 0 <= limit - used <= limit // SLACK:
             break
         if not over:

@@ -57,14 +57,14 @@ class MapReduce:
         maps = len(read) * (frame + JOINT_SLACK) + tokens
         joins = (calls - len(read) - 1) * plan.budget.prompt
         answer = plan.budget.window - plan.budget.output
-        known = Outcome(
+        outcome = Outcome(
             answer=None,
             chunks=len(read),
             predicted_calls=calls,
             predicted_tokens=maps + joins + answer + calls * plan.budget.output,
         )
         asker = Asker(plan, self._model)
-        return await asker.conclude(_answer(asker, sizes, read), known)
+        return await asker.conclude(_answer(asker, sizes, read), outcome)
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Sizes:
         """Blocks: it counts tokens."""
         budget, question = plan.budget, plan.question_tokens[0]
         joint = plan.counter.count(BETWEEN) + NOTE_SLACK
-        taken = budget.output + plan.frames["answer"] + question + JOINT_SLACK
-        return cls(joint, budget.memory + joint, budget.chunk, budget.window - taken)
+        overhead = budget.output + plan.frames["answer"] + question + JOINT_SLACK
+        return cls(joint, budget.memory + joint, budget.chunk, budget.window - overhead)
 
     def bound_calls(self, chunks: int) -> int:
         """Calls for a number of chunks if every note has maximum length.

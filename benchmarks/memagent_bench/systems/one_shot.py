@@ -40,11 +40,13 @@ class OneShot:
         plan = await self._agent.plan((sample.question,))
         text, prefix = sample.before + await text_of(sample) + sample.after, sample.answer_prefix
         messages = (Message(role="user", content=text + prefix),)
-        said = "answer prefix at the end of the user's message" if prefix else "no answer prefix"
+        placement = (
+            "answer prefix at the end of the user's message" if prefix else "no answer prefix"
+        )
         if prefix and await _continues(self._model):
             begun = Message(role="assistant", content=prefix)
             messages = (Message(role="user", content=text), begun)
-            said = "answer prefix at the beginning of the assistant's turn"
+            placement = "answer prefix at the beginning of the assistant's turn"
         request = ChatRequest(
             messages=messages,
             max_tokens=sample.generate,
@@ -53,9 +55,9 @@ class OneShot:
             thinking=False,
         )
         tokens = await plan.counting(plan.counter.count_messages, messages, thinking=False)
-        known = Outcome(
+        outcome = Outcome(
             answer=None,
-            detail=f"temperature 0, {said}",
+            detail=f"temperature 0, {placement}",
             predicted_calls=1,
             predicted_tokens=tokens + sample.generate,
         )
@@ -63,12 +65,12 @@ class OneShot:
             completion = await self._model.complete(request)
         except LimitReached as limit:
             stopped = {"status": Status.STOPPED, "detail": str(limit)}
-            return known.model_copy(update=stopped)
+            return outcome.model_copy(update=stopped)
         try:
             end = {"answer": visible(completion)}
         except UnusableReply as error:
             end = {"status": Status.STOPPED, "detail": str(error)}
-        return known.model_copy(update=end | {"usage": completion.usage})
+        return outcome.model_copy(update=end | {"usage": completion.usage})
 
 
 async def _continues(model: ChatModel) -> bool:

@@ -78,7 +78,7 @@ class Peer:
         )
         stream = chunks(open_document(sample.context), chunker, run=plan.counting)
         read = [(chunk.text, chunk.tokens) async for chunk in stream]
-        known = Outcome(
+        outcome = Outcome(
             answer=None,
             chunks=len(read),
             predicted_calls=len(read),
@@ -86,7 +86,7 @@ class Peer:
         )
         asker = Asker(plan, self._model)
         texts = [text for text, _ in read]
-        return await asker.conclude(self._run(question, texts, asker), known)
+        return await asker.conclude(self._run(question, texts, asker), outcome)
 
     def _frame(self, plan: MemoryPlan, question: str) -> int:
         """Tokens of the largest prompt without text and answer. Blocks."""

@@ -38,16 +38,16 @@ def sentences(text: str) -> Iterator[Span]:
 def _pieces(text: str, start: int, stop: int) -> Iterator[Span]:
     """One sentence, in several pieces where it is too long."""
     while True:
-        found = _BLANK.match(text, start, stop)
-        start = found.end() if found else start
+        match = _BLANK.match(text, start, stop)
+        start = match.end() if match else start
         if start >= stop:
             return
         cut = stop
         if stop - start > LONGEST:
             space = text.rfind(" ", start + 1, start + LONGEST)
             cut = space if space > 0 else start + LONGEST
-        kept = len(text[start:cut].rstrip())
-        yield start, start + kept
+        length = len(text[start:cut].rstrip())
+        yield start, start + length
         start = cut
 
 
@@ -78,9 +78,9 @@ def terms(question: str) -> list[str]:
     Where there are none, its words of four letters and more.
     """
     quoted = [next(filter(None, match.groups())) for match in _QUOTED.finditer(question)]
-    found = [term for term in (*quoted, *_RARE.findall(question)) if _tells(term)]
-    found = found or [word for word in _PLAIN.findall(question) if _tells(word)]
-    return list(dict.fromkeys(term.casefold() for term in found))
+    candidates = [term for term in (*quoted, *_RARE.findall(question)) if _tells(term)]
+    candidates = candidates or [word for word in _PLAIN.findall(question) if _tells(word)]
+    return list(dict.fromkeys(term.casefold() for term in candidates))
 
 
 def _tells(term: str) -> bool:

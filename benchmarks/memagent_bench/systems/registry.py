@@ -95,7 +95,7 @@ SYSTEMS: dict[str, Known] = {
     ),
 }
 """Left, right and middle are what is dropped."""
-WITHOUT_MODEL = frozenset(name for name, known in SYSTEMS.items() if known.asks == "never")
+WITHOUT_MODEL = frozenset(name for name, system in SYSTEMS.items() if system.asks == "never")
 """Systems that call no language model."""
 
 
@@ -105,8 +105,8 @@ def choose_systems(text: str) -> list[str]:
     Raises:
         ConfigError: there is no such system, or none is named.
     """
-    own = [name for part in text.split(",") if ":" in (name := part.strip())]
-    return several_of(text, (*SYSTEMS, *own), "system")
+    factories = [name for part in text.split(",") if ":" in (name := part.strip())]
+    return several_of(text, (*SYSTEMS, *factories), "system")
 
 
 def open_system(name: str, setting: Setting) -> System:

@@ -76,14 +76,14 @@ def _reply(text: str, best: list[Span], limit: int) -> tuple[str, int]:
         return counter.count(_join(text, best[:n]))
 
     n, _ = find_largest(tokens, limit, most=len(best), guess=GUESS)
-    taken = best[:n]
-    if best and not taken:  # not even one fits: its beginning
+    spans = best[:n]
+    if best and not spans:  # not even one fits: its beginning
         start, end = best[0]
         chars, _ = find_largest(
             lambda n: counter.count(text[start : start + n]), limit, most=end - start, guess=limit
         )
-        taken = [(start, start + chars)]
-    return _join(text, taken), sum(end - start for start, end in taken)
+        spans = [(start, start + chars)]
+    return _join(text, spans), sum(end - start for start, end in spans)
 
 
 def _join(text: str, spans: list[Span]) -> str:

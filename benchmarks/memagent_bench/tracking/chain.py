@@ -44,18 +44,18 @@ def chain(rng: Random, times: int) -> Puzzle:
     for which, (marks, value) in enumerate(zip(chains, values, strict=True)):
         links += [(which, *pair) for pair in zip(marks, [*marks[1:], value], strict=True)]
     rng.shuffle(links)
-    asked = rng.randrange(CHAINS)
-    known = {chains[asked][0]}  # stands in the question
+    subject = rng.randrange(CHAINS)
+    memory = {chains[subject][0]}  # stands in the question
     facts: list[Fact] = []
     for which, source, target in links:
         if target == values[which]:
             text = END.format(source=source, value=target)
         else:
             text = rng.choice(HOP).format(source=source, target=target)
-        if which != asked:
+        if which != subject:
             facts.append(Fact(text))
             continue
-        fresh = target if target not in known or source in known else source
-        known |= {source, target}
+        fresh = target if target not in memory or source in memory else source
+        memory |= {source, target}
         facts.append(Fact(text, (fresh,), (0,)))
-    return Puzzle(facts, ABOUT, QUESTION.format(name=chains[asked][0]), (values[asked],))
+    return Puzzle(facts, ABOUT, QUESTION.format(name=chains[subject][0]), (values[subject],))

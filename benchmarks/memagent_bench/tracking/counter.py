@@ -40,7 +40,7 @@ def counter(rng: Random, times: int) -> Puzzle:
     note is evidence, and what is to be held is the final value.
     """
     names = invent(COUNTERS, rng)
-    asked = rng.choice(names)
+    subject = rng.choice(names)
     order = names * (CHANGES * times)
     rng.shuffle(order)
     order = names + order
@@ -62,16 +62,16 @@ def counter(rng: Random, times: int) -> Puzzle:
             number = str(step)
             text = rng.choice(DOWN if down else UP).format(name=name, step=number)
         texts.append((name, number, text))
-        if name == asked:
+        if name == subject:
             history.append(str(values[name]))
     facts: list[Fact] = []
-    seen = 0
+    count = 0
     for name, number, text in texts:
-        seen += name == asked
-        if name == asked and (short or seen == len(history)):
+        count += name == subject
+        if name == subject and (short or count == len(history)):
             step_too = (number,) if short else ()
-            notes = tuple(dict.fromkeys((*step_too, *history[seen - 1 :])))
+            notes = tuple(dict.fromkeys((*step_too, *history[count - 1 :])))
             facts.append(Fact(text, notes, (0,)))
         else:
             facts.append(Fact(text))
-    return Puzzle(facts, ABOUT, QUESTION.format(name=asked), (str(values[asked]),))
+    return Puzzle(facts, ABOUT, QUESTION.format(name=subject), (str(values[subject]),))

@@ -49,19 +49,21 @@ class World:
     def step(self, who: str) -> None:
         """One event: a move, or something taken or put down where that is possible."""
         rng = self.rng
-        here = self.at.get(who)
+        place = self.at.get(who)
         carried = [what for what in THINGS if self.holder.get(what) == who]
         # A thing nobody has spoken of may be anywhere: whoever takes it first finds it.
         near = [
-            what for what in THINGS if what not in self.holder and self.lies.get(what, here) == here
+            what
+            for what in THINGS
+            if what not in self.holder and self.lies.get(what, place) == place
         ]
         roll = rng.random()
-        if here is not None and near and roll < 0.4:
+        if place is not None and near and roll < 0.4:
             self._take(who, rng.choice(near))
-        elif here is not None and carried and roll < 0.55:
-            self._drop(who, rng.choice(carried), here)
+        elif place is not None and carried and roll < 0.55:
+            self._drop(who, rng.choice(carried), place)
         else:
-            self._move(who, rng.choice([where for where in PLACES if where != here]))
+            self._move(who, rng.choice([where for where in PLACES if where != place]))
 
     def where(self, what: str) -> tuple[str, tuple[int, ...]]:
         """Where a thing is, and the events that say so."""
@@ -81,11 +83,11 @@ class World:
         self.because[what] = (len(self.facts),)
         self._tell(TAKE, (who,), who=who, what=what)
 
-    def _drop(self, who: str, what: str, here: str) -> None:
+    def _drop(self, who: str, what: str, place: str) -> None:
         del self.holder[what]
-        self.lies[what] = here
+        self.lies[what] = place
         self.because[what] = (self.moved[who], len(self.facts))
-        self._tell(DROP, (here,), who=who, what=what)
+        self._tell(DROP, (place,), who=who, what=what)
 
     def _tell(self, wordings: tuple[str, ...], notes: tuple[str, ...], **words: str) -> None:
         self.facts.append(Fact(self.rng.choice(wordings).format(**words), notes))
@@ -105,17 +107,17 @@ def facts(rng: Random, times: int) -> Puzzle:
     active[rng.choice(PEOPLE)] = events
     for event in range(events):
         world.step(rng.choice([who for who in PEOPLE if event < active[who]]))
-    known = [what for what in THINGS if what in world.because]
-    if known and rng.random() < 0.5:
-        what = rng.choice(known)
+    things = [what for what in THINGS if what in world.because]
+    if things and rng.random() < 0.5:
+        what = rng.choice(things)
         question = WHAT.format(what=what)
         answer, because = world.where(what)
     else:
         who = rng.choice([who for who in PEOPLE if who in world.at])
         question, answer, because = WHO.format(who=who), world.at[who], (world.moved[who],)
-    told = [
+    notes = [
         Fact(fact.text, fact.notes, (0,)) if place in because else Fact(fact.text)
         for place, fact in enumerate(world.facts)
     ]
     about = ABOUT.format(people=", ".join(PEOPLE[:-1]) + " and " + PEOPLE[-1])
-    return Puzzle(told, about, question, (answer,))
+    return Puzzle(notes, about, question, (answer,))

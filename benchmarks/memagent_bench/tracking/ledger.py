@@ -42,17 +42,17 @@ def ledger(rng: Random, times: int) -> Puzzle:
         timed += [(moment, name) for moment in moments]
     order = [name for _, name in sorted(timed)]
     values = six_digits(len(order), rng)
-    asked = rng.sample(accounts, ASKED)
+    subjects = rng.sample(accounts, ASKED)
     last = {name: place for place, name in enumerate(order)}
     facts: list[Fact] = []
     for place, (name, value) in enumerate(zip(order, values, strict=True)):
         text = rng.choice(WORDINGS).format(name=name, value=value)
-        wanted = name in asked and last[name] == place
-        facts.append(Fact(text, (value,), (asked.index(name),)) if wanted else Fact(text))
-    names = ", ".join(asked[:-1]) + " and " + asked[-1]
+        wanted = name in subjects and last[name] == place
+        facts.append(Fact(text, (value,), (subjects.index(name),)) if wanted else Fact(text))
+    names = ", ".join(subjects[:-1]) + " and " + subjects[-1]
     return Puzzle(
         facts,
         ABOUT,
         QUESTION.format(names=names, count=ASKED),
-        tuple(values[last[name]] for name in asked),
+        tuple(values[last[name]] for name in subjects),
     )

@@ -84,13 +84,15 @@ class ScatteredTask(FittedTask):
     ) -> tuple[Placed, int]:
         """The facts among as many units of filler as fit, at least one; and the sample's tokens."""
         filler = self._filler
-        own = sum(filler.cost(fact.text) for fact in puzzle.facts) + self._generate
+        fact_tokens = sum(filler.cost(fact.text) for fact in puzzle.facts) + self._generate
         skipped = filler.tokens(layout.start)
-        n = max(1, filler.within(skipped + limit - own) - layout.start)
+        n = max(1, filler.within(skipped + limit - fact_tokens) - layout.start)
         while True:
             placed = layout.among(puzzle.facts, filler, n)
             units = filler.tokens(layout.start + n) - skipped
-            tokens = own + units + filler.ends(around[0], placed.first, placed.last, around[1])
+            tokens = (
+                fact_tokens + units + filler.ends(around[0], placed.first, placed.last, around[1])
+            )
             if tokens <= limit or n == 1:
                 return placed, tokens
             n -= 1

@@ -44,5 +44,5 @@ def tally(rng: Random, times: int) -> Puzzle:
     facts = [
         Fact(rng.choice(WORDINGS).format(kind=kind, place=rng.choice(PLACES))) for kind in kinds
     ]
-    asked = rng.choice(KINDS)
-    return Puzzle(facts, ABOUT, QUESTION.format(kind=asked), (str(kinds.count(asked)),))
+    subject = rng.choice(KINDS)
+    return Puzzle(facts, ABOUT, QUESTION.format(kind=subject), (str(kinds.count(subject)),))

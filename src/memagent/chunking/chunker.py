@@ -139,8 +139,8 @@ class Chunker:
     def close(self) -> None:
         """Marks the document's end. Raises a `RunMismatch` if it is shorter than what a resumed run had covered."""
         if self.resume is not None:
-            what = f"it has {self._fed:,} characters, but the run read {self.resume.covered:,}"
-            raise RunMismatch(CHANGED.format(what))
+            problem = f"it has {self._fed:,} characters, but the run read {self.resume.covered:,}"
+            raise RunMismatch(CHANGED.format(problem))
         self._closed = True
 
     def pop(self) -> Chunk | None:
@@ -159,26 +159,26 @@ class Chunker:
 
     def _cut(self) -> Chunk | None:
         """Cuts a chunk; None if the caller must look again, at more text or at the white space after it."""
-        ahead = self._peek(self._window + self._long)
+        lookahead = self._peek(self._window + self._long)
         if self._fresh:
-            self._fresh, self._blank = False, ahead[: self._long].isspace()
+            self._fresh, self._blank = False, lookahead[: self._long].isspace()
             return None
-        raw = ahead[: self._window]
+        raw = lookahead[: self._window]
         window = Window(raw, self.counter, self._neutralise, self._before, self._behind)
         bound, cap = window.chars_within(self.limit), self.limit * MAX_CHARS_PER_TOKEN
         if bound == len(raw) <= cap and not (self._closed and self._start + bound == self._fed):
-            wanted = self._window_size(bound, window.prefix(bound)[2])
+            size = self._window_size(bound, window.prefix(bound)[2])
             self._before, self._behind = window, 0
-            self._window = min(max(wanted, bound * 5 // 4), cap + MAX_GRAPHEME)
+            self._window = min(max(size, bound * 5 // 4), cap + MAX_GRAPHEME)
             return None
-        found = window.fit(min(bound, cap), self.limit, self.cuts, blanks(raw))
-        if found is None:
+        fit = window.fit(min(bound, cap), self.limit, self.cuts, blanks(raw))
+        if fit is None:
             raise ConfigError(
                 f"the character {raw.lstrip()[:1]!r} takes more than a chunk's limit of {self.limit} tokens; "
                 f"use a larger window or chunk limit"
             )
-        end, text, inserted, tokens = found
-        following = ahead[end : end + self._long]
+        end, text, inserted, tokens = fit
+        next_text = lookahead[end : end + self._long]
         self._hash.update(raw[:end].encode("utf-8", "surrogatepass"))
         start, self._start = self._start - self._lead, self._start + end
         self._before, self._behind, self._lead = window, end, 0
@@ -188,27 +188,27 @@ class Chunker:
             start=start,
             end=self._start,
             tokens=tokens,
-            last=not following,
+            last=not next_text,
             digest=self._hash.hexdigest(),
             neutralised=inserted,
         )
-        if following.isspace():
+        if next_text.isspace():
             self._held, self._blank = chunk, True
             return None
         return chunk
 
     def _pass_blanks(self) -> Chunk | None:
         """Skips long white space; returns the chunk that it belongs to once all of it is skipped."""
-        following = self._peek(BLANK_BLOCK)
-        blank = blanks(following)
+        lookahead = self._peek(BLANK_BLOCK)
+        blank = blanks(lookahead)
         last = self._closed and self._start + blank == self._fed
-        self._blank = blank == len(following) and not last
+        self._blank = blank == len(lookahead) and not last
         if self._blank:
             blank -= 2  # a mark may follow, or half of a line end
         elif not last:
             # One extra character, since how much is there depends on how the text is fed.
-            blank = grapheme_floor(following[: blank + 1], blank)
-        self._hash.update(following[:blank].encode())
+            blank = grapheme_floor(lookahead[: blank + 1], blank)
+        self._hash.update(lookahead[:blank].encode())
         self._start += blank
         self._before = None
         if self._held is None:

@@ -79,9 +79,9 @@ def grapheme_floor(text: str, at: int) -> int:
     """
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
-    around = text[at - 1 : at + 1]
-    if _WESTERN.fullmatch(around):
-        return at - 1 if around == "\r\n" else at
+    pair = text[at - 1 : at + 1]
+    if _WESTERN.fullmatch(pair):
+        return at - 1 if pair == "\r\n" else at
     flags = at - len(text[:at].rstrip(_FLAGS))
     # The look below has to see where pairing begins.
     if flags > MAX_GRAPHEME and text[at] in _FLAGS:

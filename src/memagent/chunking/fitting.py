@@ -15,21 +15,21 @@ def within(
     Returns:
         The text, its tokens (at most `limit`), and how many tokens it had before.
     """
-    measured = counter.measure(text)
-    before = measured.tokens
-    if before <= limit and not cut_off:
-        return text, before, before
-    chars = len(text) if before <= limit else measured.chars_within(limit)
+    measurement = counter.measure(text)
+    total = measurement.tokens
+    if total <= limit and not cut_off:
+        return text, total, total
+    chars = len(text) if total <= limit else measurement.chars_within(limit)
     while True:
         # With the space, a full stop at the very end counts as the end of a sentence.
         end = last_sentence_end(text + " ", chars)
         if end <= chars // 2:
             word = max(text.rfind(space, chars // 2, chars) for space in " \n\t")
             end = word if word > 0 else grapheme_floor(text, chars)
-        kept = text[:end].rstrip()
-        tokens = counter.count(kept)
+        prefix = text[:end].rstrip()
+        tokens = counter.count(prefix)
         if tokens <= limit:
-            return kept, tokens, before
+            return prefix, tokens, total
         chars = end - 1
 
 
@@ -44,16 +44,16 @@ def ends(text: str, limit: int, counter: TokenCounter, *, tail: bool = True) -> 
     limit = max(limit, 0)
     last = len(text)
     if tail and limit:
-        measured = counter.measure(text)
+        measurement = counter.measure(text)
         share = limit // 3
-        chars = len(text) * share // max(measured.tokens, 1)
+        chars = len(text) * share // max(measurement.tokens, 1)
         # A tail can't be measured from its end: start with the mean's length, and shorten it until it fits.
         while chars and counter.count(text[len(text) - chars :]) > share:
             chars = chars * 3 // 4
         last = grapheme_floor(text, len(text) - chars)
         while last < len(text) and counter.count(text[last:]) > share:
-            later = grapheme_floor(text, last + 1 + (len(text) - last) // 4)
-            last = later if later > last else next_grapheme(text, last)
+            candidate = grapheme_floor(text, last + 1 + (len(text) - last) // 4)
+            last = candidate if candidate > last else next_grapheme(text, last)
         limit -= counter.count(text[last:])
     chars = min(last, counter.measure(text[:last]).chars_within(limit))
     first = grapheme_floor(text, chars)

@@ -31,11 +31,11 @@ class Window:
         self._safe, positions = self.neutralise(self.raw)
         # Positions of the inserted characters in the safe text.
         self._inserted = list(map(add, positions, count(1)))
-        done = None
+        old_measurement = None
         if before and not before._inserted and self._safe.startswith(before._safe[start:]):
-            done = before._measured
-        if isinstance(done, MeasuredText):
-            self._measured: Measured = done.rest(start, self._safe)
+            old_measurement = before._measured
+        if isinstance(old_measurement, MeasuredText):
+            self._measured: Measured = old_measurement.rest(start, self._safe)
         else:
             self._measured = self.counter.measure(self._safe)
 
@@ -51,10 +51,10 @@ class Window:
         """The safe text of raw[:end], how many characters were inserted, and its tokens."""
         raw = self.raw[:end]
         safe, positions = self.neutralise(raw) if self._inserted else (raw, ())
-        whole = self._safe.startswith(
+        clean = self._safe.startswith(
             safe
         )  # else cut inside a look-alike, and the rest may be harmless
-        tokens = self._measured.tokens_of_prefix(len(safe)) if whole else self.counter.count(safe)
+        tokens = self._measured.tokens_of_prefix(len(safe)) if clean else self.counter.count(safe)
         return safe, len(positions), tokens
 
     def fit(
@@ -65,20 +65,20 @@ class Window:
         A prefix may have more tokens than it had within the window, as a word or a look-alike is cut, so the cut
         moves back in doubling steps. About `bound` characters fit, or all if the document ends with the window.
         """
-        end, allowed, factor = bound, limit, 1
+        end, allowance, factor = bound, limit, 1
         if bound < len(self.raw):
             end = place(self.raw, bound := max(bound, floor + 1), cuts, floor)
-        while (found := self.prefix(end))[2] > limit:
+        while (prefix := self.prefix(end))[2] > limit:
             if bound <= floor + 1:
                 return None
-            allowed -= factor * (found[2] - limit)
+            allowance -= factor * (prefix[2] - limit)
             factor *= 2
-            bound = max(min(self.chars_within(allowed), end - 1), floor + 1)
+            bound = max(min(self.chars_within(allowance), end - 1), floor + 1)
             end = place(self.raw, bound, cuts, floor)
         for _ in range(16 if cuts == "exact" else 0):
             # The cut may have merged two tokens. A cluster that touches the window's end may continue after it.
-            after = next_grapheme(self.raw, end)
-            if after >= len(self.raw) or (longer := self.prefix(after))[2] > limit:
+            next_end = next_grapheme(self.raw, end)
+            if next_end >= len(self.raw) or (longer_prefix := self.prefix(next_end))[2] > limit:
                 break
-            end, found = after, longer
-        return end, *found
+            end, prefix = next_end, longer_prefix
+        return end, *prefix

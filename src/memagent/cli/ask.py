@@ -101,29 +101,29 @@ def estimate(given: Ask) -> None:
         questions = given.list_questions()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         with closing(given.agent(None)) as agent:
-            found = drive(agent.aestimate(document, questions))
+            cost = drive(agent.aestimate(document, questions))
         if outcome.display is Display.JSON:
-            outcome.tell(asdict(found))
+            outcome.tell(asdict(cost))
             return
         if outcome.display is Display.NONE:
-            print(found.calls_max)
+            print(cost.calls_max)
             return
-        calls = f"{found.calls_max:,}"
-        if found.calls_min != found.calls_max:
-            why = "calls sent ahead may be in vain"
+        calls = f"{cost.calls_max:,}"
+        if cost.calls_min != cost.calls_max:
+            reason = "calls sent ahead may be in vain"
             if agent.settings.gate in ("exit", "both"):
-                why = "the exit gate may end the reading early"
-            why = "chunks may be read again" if agent.settings.reread else why
-            calls = f"{found.calls_min:,} to {calls} ({why})"
+                reason = "the exit gate may end the reading early"
+            reason = "chunks may be read again" if agent.settings.reread else reason
+            calls = f"{cost.calls_min:,} to {calls} ({reason})"
         outcome.paper.table(
             [
                 ("calls", calls),
-                ("chunks", f"{found.chunks:,}"),
-                ("document", f"{found.document_tokens:,} tokens"),
-                ("prompt", f"at most {found.prompt_tokens:,} tokens in all calls"),
-                ("completion", f"at most {found.completion_tokens:,} tokens in all calls"),
-                ("window", f"{found.window:,} tokens"),
-                ("counted by", found.counter),
+                ("chunks", f"{cost.chunks:,}"),
+                ("document", f"{cost.document_tokens:,} tokens"),
+                ("prompt", f"at most {cost.prompt_tokens:,} tokens in all calls"),
+                ("completion", f"at most {cost.completion_tokens:,} tokens in all calls"),
+                ("window", f"{cost.window:,} tokens"),
+                ("counted by", cost.counter),
             ]
         )
 
@@ -150,10 +150,10 @@ def resume(given: Resume) -> None:
             report(store, record, Tally.of(store, record), outcome)
             return
         if is_session(record):
-            where = "" if given.store is None else f", store={str(given.store)!r}"
+            argument = "" if given.store is None else f", store={str(given.store)!r}"
             raise ConfigError(
                 f"run {record.id!r} is a tool session, and only the program that started it has its tools: resume it "
-                f"from Python, with ToolAgent(model, tools{where}).resume({record.id!r}) and the same settings"
+                f"from Python, with ToolAgent(model, tools{argument}).resume({record.id!r}) and the same settings"
             )
         if record.binding["agent"] == "extract":
             raise ConfigError(
@@ -163,6 +163,6 @@ def resume(given: Resume) -> None:
         agent = agent_again(record, store, limits=given.limits(), **given.server())
         from memagent.memory.state import is_read
 
-        needed = given.document or not is_read(store, record)
-        document = open_again(record, given.document) if needed else None
+        needs_document = given.document or not is_read(store, record)
+        document = open_again(record, given.document) if needs_document else None
         run(agent, agent.resume_stream(record.id, document), document, store, outcome)

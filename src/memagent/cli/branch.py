@@ -44,8 +44,8 @@ def branch(given: Branch) -> None:
         outcome.store = store = existing_store(given.store, durable=given.durable)
         record = store.get(given.run_id, given.new_id)
         check_origin(record)
-        model, changed = ensure_fetched(given.model), given.reading()
-        agent = agent_again(record, store, model=model, changed=changed, **given.server())
+        model, settings = ensure_fetched(given.model), given.reading()
+        agent = agent_again(record, store, model=model, changed=settings, **given.server())
         document = open_again(record, given.document)
         stream = agent.branch_stream(
             given.run_id, given.before, given.questions, document=document, new_id=given.new_id

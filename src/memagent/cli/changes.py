@@ -31,24 +31,24 @@ class Change:
 def changes(old: str, new: str, *, rewritten: bool = True) -> list[Change]:
     """The changes to a memory, in text order. White space at sentence ends is ignored."""
     before, after = ([s for part in sentences(text) if (s := part.strip())] for text in (old, new))
-    found: list[Change] = []
+    differences: list[Change] = []
     for kind, i, j, k, m in opcodes(before, after):
         if kind == "equal":
             continue
-        for removed, added in zip_longest(before[i:j], after[k:m], fillvalue=""):
-            if removed and added and not (rewritten and _alike(removed, added)):
-                found += [Change(removed, ""), Change("", added)]
+        for old_part, new_part in zip_longest(before[i:j], after[k:m], fillvalue=""):
+            if old_part and new_part and not (rewritten and _alike(old_part, new_part)):
+                differences += [Change(old_part, ""), Change("", new_part)]
             else:
-                found.append(Change(removed, added))
-    return found
+                differences.append(Change(old_part, new_part))
+    return differences
 
 
 def mark_changes(old: str, new: str) -> list[tuple[str, bool]]:
     """The new text in parts, each with whether it is new; joined, they give the text back."""
     parts = sentences(new)
-    before, after = ([part.strip() for part in some] for some in (sentences(old), parts))
-    found = opcodes(before, after)
-    return [(part, kind != "equal") for kind, _, _, k, m in found for part in parts[k:m]]
+    before, after = ([part.strip() for part in group] for group in (sentences(old), parts))
+    codes = opcodes(before, after)
+    return [(part, kind != "equal") for kind, _, _, k, m in codes for part in parts[k:m]]
 
 
 def words(change: Change) -> Iterator[tuple[str, str]]:
@@ -63,15 +63,15 @@ def words(change: Change) -> Iterator[tuple[str, str]]:
 
 def gist(old: str, new: str, width: int = PIPE_WIDTH) -> str:
     """The first change in one line: an addition (`+ ...`), else a removal (`- ...`); empty if nothing changed."""
-    found = changes(old, new, rewritten=False)  # finding those takes long if sentences are long
-    added = [f"+ {change.added}" for change in found if change.added]
-    return shorten([*added, *(f"- {change.removed}" for change in found), ""][0], width)
+    edits = changes(old, new, rewritten=False)  # finding those takes long if sentences are long
+    additions = [f"+ {change.added}" for change in edits if change.added]
+    return shorten([*additions, *(f"- {change.removed}" for change in edits), ""][0], width)
 
 
 def _alike(first: str, second: str) -> bool:
     before, after = WORDS.findall(first), WORDS.findall(second)
-    same = sum(j - i for kind, i, j, _, _ in opcodes(before, after) if kind == "equal")
-    return 2 * same >= ALIKE * (len(before) + len(after))
+    overlap = sum(j - i for kind, i, j, _, _ in opcodes(before, after) if kind == "equal")
+    return 2 * overlap >= ALIKE * (len(before) + len(after))
 
 
 def opcodes(old: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:

@@ -53,10 +53,10 @@ def chapter() -> Chapter:
 
 def tell_fate(found: Trace, read: int) -> tuple[list[int], str]:
     """After which of the chunks `read` the memory had it; what happened to it, as `memagent-bench diagnose` puts it."""
-    had = [n for stay in found.stays for n in range(stay["chunk"], stay["lost"] or read)]
-    if not had:
-        return had, "never written"
-    return had, "kept to the end" if had[-1] == read - 1 else f"lost at chunk {had[-1] + 1}"
+    span = [n for stay in found.stays for n in range(stay["chunk"], stay["lost"] or read)]
+    if not span:
+        return span, "never written"
+    return span, "kept to the end" if span[-1] == read - 1 else f"lost at chunk {span[-1] + 1}"
 
 
 def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
@@ -65,7 +65,7 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 
-    read = chapter()
+    source = chapter()
     with (
         closing(RunStore(None)) as store,
         closing(MemoryAgent(ensure_fetched(model), **SIZES, seed=seed, store=store)) as agent,
@@ -73,26 +73,26 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
         drive(agent.model.window())  # what cannot be loaded fails before the headline
         if outcome.for_people:
             outcome.paper.line(
-                f"{agent.model.name} reads {read.title}, {len(read.text):,} characters, once for "
-                f"{plural(len(read.asked), 'question')}.\n"
+                f"{agent.model.name} reads {source.title}, {len(source.text):,} characters, once for "
+                f"{plural(len(source.asked), 'question')}.\n"
             )
-        document = open_document(read.text, name=read.title)
-        tally = Tally(chars=len(read.text))
-        stream = agent.stream(document, [each["question"] for each in read.asked])
+        document = open_document(source.text, name=source.title)
+        tally = Tally(chars=len(source.text))
+        stream = agent.stream(document, [item["question"] for item in source.asked])
         watch(agent, stream, tally, outcome.display, changes_only=True)
         seconds, record = tally.elapsed, store.get(stream.run_id)
-        answers = [each["answers"] for each in read.asked]
+        answers = [item["answers"] for item in source.asked]
         traces = [trace(store, record.id, n, *facts) for n, facts in enumerate(answers)]
         facts = as_json(store, record, tally)
         usage = store.usage(record.id)
     results: list[dict[str, Any]] = facts["results"]
-    for right, followed, result in zip(answers, traces, results, strict=True):
-        remembered, fate = tell_fate(followed, result["chunks"])
+    for right, fact_trace, result in zip(answers, traces, results, strict=True):
+        chunks, fate = tell_fate(fact_trace, result["chunks"])
         result |= {
             "answers": right,
-            "right": bool(followed.in_answer),
-            "said": followed.chunks,
-            "remembered": remembered,
+            "right": bool(fact_trace.in_answer),
+            "said": fact_trace.chunks,
+            "remembered": chunks,
             "fate": fate,
         }
     if outcome.display is Display.JSON:
@@ -127,6 +127,6 @@ def _show(results: Iterable[dict[str, Any]], outcome: Outcome) -> None:
     outcome.paper.line("")
 
 
-def _chunks(numbers: list[int], where: str = "") -> str:
+def _chunks(numbers: list[int], prefix: str = "") -> str:
     word = "chunk" if len(numbers) == 1 else "chunks"
-    return f"{where}{word} {', '.join(map(str, numbers))}" if numbers else f"{where}no chunk"
+    return f"{prefix}{word} {', '.join(map(str, numbers))}" if numbers else f"{prefix}no chunk"

@@ -124,11 +124,11 @@ class Outcome:
 
     def say_resume(self, run_id: str | None, why: str = "") -> None:
         """Prints how to resume the run, if possible, without the limit that stopped it (`why`) and would again."""
-        reached = [n for n, _ in self.again if f"the limit {n[4:]}=" in why and n != "max-seconds"]
-        self.again = [flag for flag in self.again if flag[0] not in reached]
-        without = "".join(f" (no limit of {n[4:]}; --{n} N sets one)" for n in reached)
+        limits = [n for n, _ in self.again if f"the limit {n[4:]}=" in why and n != "max-seconds"]
+        self.again = [flag for flag in self.again if flag[0] not in limits]
+        hints = "".join(f" (no limit of {n[4:]}; --{n} N sets one)" for n in limits)
         if (command := self.resume_command(run_id)) is not None:
-            say("resume with:", command + without, style="dim")
+            say("resume with:", command + hints, style="dim")
 
 
 @contextmanager
@@ -179,8 +179,8 @@ def report_errors(outcome: Outcome) -> Generator[Outcome]:
 def _extra_with(module: str) -> str | None:
     """The first extra that installs a package with the name of a module."""
     form = re.compile(rf"{re.escape(module)}\b.*extra == \W([\w-]+)")
-    found = (form.match(line) for line in requires("memagent") or ())
-    return next((match[1] for match in found if match), None)
+    matches = (form.match(line) for line in requires("memagent") or ())
+    return next((match[1] for match in matches if match), None)
 
 
 def _drop_output() -> None:

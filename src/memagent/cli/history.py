@@ -22,18 +22,18 @@ def tell(event: events.Event) -> str:
     """Words for what happened to a chunk or a call besides the usual; empty if there is nothing to say."""
     match event:
         case events.Retried():
-            waited = f" after {event.waited:.1f} s" if event.waited else ""
-            return f"sent again{waited}: {event.reason}"
+            delay = f" after {event.waited:.1f} s" if event.waited else ""
+            return f"sent again{delay}: {event.reason}"
         case events.MemoryDegenerate():
-            became = "the old one was kept" if event.kept else "it was accepted"
-            return f"{event.problem}; {became}"
+            outcome = "the old one was kept" if event.kept else "it was accepted"
+            return f"{event.problem}; {outcome}"
         case events.Rereading():
-            recalled, chunks = len(event.recalled), ", ".join(map(str, event.chunks)) or "-"
-            said = f"{plural(recalled, 'sentence')} recalled, chunks {chunks} read again"
-            return f"the memory doesn't settle it: {said}"
+            sentence_count, chunks = len(event.recalled), ", ".join(map(str, event.chunks)) or "-"
+            phrase = f"{plural(sentence_count, 'sentence')} recalled, chunks {chunks} read again"
+            return f"the memory doesn't settle it: {phrase}"
         case events.RowsFound():
-            left = [("duplicate", event.duplicates), ("invalid row", event.invalid)]
-            return ", ".join(plural(count, what) for what, count in left if count)
+            losses = [("duplicate", event.duplicates), ("invalid row", event.invalid)]
+            return ", ".join(plural(count, name) for name, count in losses if count)
         case events.Neutralised():
             return tell_neutralised(event.count)
         case _:
@@ -74,14 +74,14 @@ class History:
             case events.MemoryUpdated():
                 self._tell_update(event)
             case events.Retried():
-                where = "answer" if event.chunk is None else f"chunk {event.chunk}"
-                self._note(f"{where} {tell(event)}", "yellow")
+                place = "answer" if event.chunk is None else f"chunk {event.chunk}"
+                self._note(f"{place} {tell(event)}", "yellow")
             case events.Rereading():
                 self._note(tell(event), "cyan")
                 self._memory = events.memory_after(event, self._memory)
             case events.MemoryDegenerate() | events.RowsFound() | events.Neutralised():
-                if said := tell(event):
-                    self._note(f"chunk {event.chunk}: {said}", "yellow")
+                if text := tell(event):
+                    self._note(f"chunk {event.chunk}: {text}", "yellow")
             case events.Settled():
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
             case events.Stopped():
@@ -101,42 +101,42 @@ class History:
         self._paper.line((text, style))
 
     def _tell_update(self, event: events.MemoryUpdated) -> None:
-        found, self._memory = changes(self._memory, event.memory), event.memory
-        cut, self._truncated = self._truncated, None
-        if not found and cut is None:
+        differences, self._memory = changes(self._memory, event.memory), event.memory
+        truncation, self._truncated = self._truncated, None
+        if not differences and truncation is None:
             self._tell_kept(event.chunk, "rewritten unchanged")
             return
         self._flush()
-        where = how = ""
+        details = note = ""
         if self._span is not None and self._span.chunk == event.chunk:
-            where = f"  characters {self._span.start:,} to {self._span.end:,}"
-            where += f", {self._span.place}" if self._span.place else ""
-        if cut is not None:
-            how = f"  cut from {cut.tokens_before:,} to {cut.tokens_after:,}"
-        where += f"  memory {event.tokens:,} tokens"
-        self._paper.line((f"chunk {event.chunk}", "bold"), (where, "dim"), (how, "yellow"))
-        for change in found:
-            rewritten = bool(change.removed and change.added)
+            details = f"  characters {self._span.start:,} to {self._span.end:,}"
+            details += f", {self._span.place}" if self._span.place else ""
+        if truncation is not None:
+            note = f"  cut from {truncation.tokens_before:,} to {truncation.tokens_after:,}"
+        details += f"  memory {event.tokens:,} tokens"
+        self._paper.line((f"chunk {event.chunk}", "bold"), (details, "dim"), (note, "yellow"))
+        for change in differences:
+            is_rewrite = bool(change.removed and change.added)
             for sign, text, style in ("-", change.removed, "red"), ("+", change.added, "green"):
                 parts = [(text, style)]
-                if rewritten:
+                if is_rewrite:
                     parts = [
                         (part, STYLES[kind]) for kind, part in words(change) if kind in ("=", sign)
                     ]
                 if text:
                     self._paper.line((f"{sign} ", style), *parts, indent=2, hang=2)
 
-    def _tell_kept(self, chunk: int, how: str) -> None:
-        if self._same is None or self._same[2] != how:
+    def _tell_kept(self, chunk: int, verb: str) -> None:
+        if self._same is None or self._same[2] != verb:
             self._flush()
-            self._same = (chunk, chunk, how)
-        self._same = (self._same[0], chunk, how)
+            self._same = (chunk, chunk, verb)
+        self._same = (self._same[0], chunk, verb)
 
     def _flush(self) -> None:
         if self._same is not None:
-            first, last, how = self._same
-            which = f"chunk {first}" if first == last else f"chunks {first}-{last}"
-            self._paper.line((f"{which} {how}", "dim"))
+            first, last, verb = self._same
+            subject = f"chunk {first}" if first == last else f"chunks {first}-{last}"
+            self._paper.line((f"{subject} {verb}", "dim"))
             self._same = None
 
 
@@ -146,16 +146,16 @@ def turns_of(history: Iterable[events.Event]) -> list[int]:
     A step whose calls could not be parsed has two turns.
     """
     turns: list[int] = []
-    said: list[int] = []
+    answer_steps: list[int] = []
     """The step of the last reply, if that was an answer."""
-    for event, following in pairwise(chain(history, (None,))):
+    for event, next_event in pairwise(chain(history, (None,))):
         if isinstance(event, events.MessageSent):
-            turns += [*said, -1]
+            turns += [*answer_steps, -1]
         elif isinstance(event, events.Acted):
-            said = [] if event.calls else [event.step]
+            answer_steps = [] if event.calls else [event.step]
             if event.calls:
                 turns.append(event.step)
-            elif following and not isinstance(following, events.Answered):
+            elif next_event and not isinstance(next_event, events.Answered):
                 turns += [event.step, event.step]  # the reply, and what the model was told
     return turns
 
@@ -169,7 +169,7 @@ class Steps(History):
     def __init__(self, paper: Paper, turns: Sequence[int], *, whole: bool = False) -> None:
         super().__init__(paper)
         self._turns, self._whole = turns, whole
-        self._misread = {step for step, following in pairwise(turns) if step == following >= 0}
+        self._misread = {step for step, next_step in pairwise(turns) if step == next_step >= 0}
         self._open: list[ToolCall] = []
         """Calls of the last step whose results are still to come."""
 
@@ -198,12 +198,12 @@ class Steps(History):
     def _tell_act(self, event: events.Acted) -> None:
         self._flush()
         self._open = list(event.calls)
-        misread = event.step in self._misread
-        if not event.calls and not misread and not self._whole:
+        is_misread = event.step in self._misread
+        if not event.calls and not is_misread and not self._whole:
             return  # the answer, which comes next
         prompt = f"  prompt {event.prompt_tokens:,} tokens"
-        how = "  the call could not be parsed" if misread else ""
-        self._paper.line((f"step {event.step}", "bold"), (prompt, "dim"), (how, "yellow"))
+        note = "  the call could not be parsed" if is_misread else ""
+        self._paper.line((f"step {event.step}", "bold"), (prompt, "dim"), (note, "yellow"))
         if event.text.strip():
             self._text(event.text, "italic", indent=2)
 
@@ -221,56 +221,56 @@ class Steps(History):
         more = f"  (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
         self._paper.gist(lines[0] if lines else "(empty)", style, indent=indent, end=more)
 
-    def _tell_compaction(self, step: int, done: Compaction) -> None:
-        how = " and ".join(TIERS[tier] for tier in done.tiers)
-        sizes = f"{done.tokens_before:,} to {done.tokens_after:,} tokens"
-        self._paper.line((f"compacted before step {step}", "bold magenta"), f"  {sizes}, by {how}")
-        rows = self._rows(done.changes)
+    def _tell_compaction(self, step: int, compaction: Compaction) -> None:
+        ways = " and ".join(TIERS[tier] for tier in compaction.tiers)
+        sizes = f"{compaction.tokens_before:,} to {compaction.tokens_after:,} tokens"
+        self._paper.line((f"compacted before step {step}", "bold magenta"), f"  {sizes}, by {ways}")
+        rows = self._rows(compaction.changes)
         widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
-        for where, what, size, handle in rows:
-            line = f"{where:<{widths[0]}}  {what:<{widths[1]}}  {size:>{widths[2]}}  {handle}"
+        for place, kind, size, handle in rows:
+            line = f"{place:<{widths[0]}}  {kind:<{widths[1]}}  {size:>{widths[2]}}  {handle}"
             self._paper.line((line, "dim"), indent=2)
-        for reason in done.retried:
+        for reason in compaction.retried:
             self._paper.line((f"sent again: {reason}", "yellow"), indent=2)
-        if done.summary is None:
+        if compaction.summary is None:
             return
         notes = (
-            f"summary {done.stage}",
-            "begun early" if done.early else "",
-            "cut at a sentence end" if done.cut else "",
-            tell_neutralised(done.neutralised) if done.neutralised else "",
+            f"summary {compaction.stage}",
+            "begun early" if compaction.early else "",
+            "cut at a sentence end" if compaction.cut else "",
+            tell_neutralised(compaction.neutralised) if compaction.neutralised else "",
         )
         self._paper.line((", ".join(filter(None, notes)), "magenta"), indent=2)
-        self._paper.line((done.summary, "green"), indent=4)
+        self._paper.line((compaction.summary, "green"), indent=4)
 
     def _rows(self, changes: Iterable[Change]) -> list[tuple[str, str, str, str]]:
         """Where, what, how large, and the handle; unless in full, steps that left as a whole share one row."""
         rows: list[tuple[str, str, str, str]] = []
-        for what, group in groupby(changes, self._together):
-            these = list(group)
-            numbers = [change.turn for change in these]
-            known = [self._turns[n] if n < len(self._turns) else n for n in numbers]
-            steps = [step for step in known if step >= 0]
-            before = sum(change.tokens_before for change in these)
-            after = sum(change.tokens_after for change in these)
-            where = f"steps {steps[0]}-{steps[-1]}" if steps else "message"
+        for key, group in groupby(changes, self._together):
+            members = list(group)
+            numbers = [change.turn for change in members]
+            turn_steps = [self._turns[n] if n < len(self._turns) else n for n in numbers]
+            steps = [step for step in turn_steps if step >= 0]
+            before = sum(change.tokens_before for change in members)
+            after = sum(change.tokens_after for change in members)
+            place = f"steps {steps[0]}-{steps[-1]}" if steps else "message"
             if steps and steps[0] == steps[-1]:
-                where = f"step {steps[0]}"
+                place = f"step {steps[0]}"
             size = f"{before:,}{f' to {after:,}' if after else ''} tokens"
-            rows.append((where, what[0], size, these[0].handle if len(these) == 1 else ""))
+            rows.append((place, key[0], size, members[0].handle if len(members) == 1 else ""))
         return rows
 
     def _together(self, change: Change) -> tuple[str, int]:
         """A key that is equal for changes to show as one."""
-        what = change.what.replace("_", " ")
-        whole = change.what in ("summarised", "dropped") and not self._whole
-        return (what, -1) if whole else (f"{what} {change.tool or ''}".rstrip(), id(change))
+        kind = change.what.replace("_", " ")
+        is_whole = change.what in ("summarised", "dropped") and not self._whole
+        return (kind, -1) if is_whole else (f"{kind} {change.tool or ''}".rstrip(), id(change))
 
 
 def format_call(call: ToolCall) -> str:
     """A call in Python notation: `search(query="fog")`; arguments that aren't a JSON object are shown verbatim."""
-    given = call.values()
-    if not given and call.arguments.strip() not in ("", "{}"):
+    arguments = call.values()
+    if not arguments and call.arguments.strip() not in ("", "{}"):
         return f"{call.name}({call.arguments})"
-    named = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
-    return f"{call.name}({', '.join(named)})"
+    pairs = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    return f"{call.name}({', '.join(pairs)})"

@@ -65,8 +65,8 @@ def map_documents(given: Map) -> None:
         from memagent.memory.corpus import name_run
         from memagent.runstore.lock import hold_folder
 
-        with ExitStack() as held:
-            left, rows = paths, None
+        with ExitStack() as stack:
+            pending_paths, rows = paths, None
             outcome.store = store = chosen_store(given.store, durable=given.durable)
             agent = given.agent(store)
             outcome.repeats = True
@@ -76,46 +76,46 @@ def map_documents(given: Map) -> None:
                 say("reading", plural(len(paths), "document") + pace, style="dim")
             if given.out is not None:
                 check_out(given.out if given.out.exists() else None)
-                held.enter_context(hold_folder(given.out.parent, given.out.name))
+                stack.enter_context(hold_folder(given.out.parent, given.out.name))
                 runs = {
                     name_run(agent, Path(path), given.question, given.run_id): path
                     for path in paths
                 }
-                done = clear(given.out, runs)
-                left = [path for run, path in runs.items() if run not in done]
-                rows = held.enter_context(given.out.open("a", encoding="utf-8"))
-            if len(left) < len(paths) and outcome.for_people:
-                known = f"{len(paths) - len(left):,} of {len(paths):,} have an answer"
-                outcome.paper.line((known, "dim"))
-            missing = drive(_map(agent, given, left, rows, outcome))
+                complete_runs = clear(given.out, runs)
+                pending_paths = [path for run, path in runs.items() if run not in complete_runs]
+                rows = stack.enter_context(given.out.open("a", encoding="utf-8"))
+            if len(pending_paths) < len(paths) and outcome.for_people:
+                note = f"{len(paths) - len(pending_paths):,} of {len(paths):,} have an answer"
+                outcome.paper.line((note, "dim"))
+            missing = drive(_map(agent, given, pending_paths, rows, outcome))
     if missing:
         raise typer.Exit(NO_ANSWER)
 
 
 async def _map(
-    agent: MemoryAgent, given: Map, paths: list[str], rows: IO[str] | None, outcome: Outcome
+    agent: MemoryAgent, args: Map, paths: list[str], rows: IO[str] | None, outcome: Outcome
 ) -> int:
     """Number of documents without an answer."""
     missing = count = 0
     async with agent:
-        async for found in agent.amap(
-            map(Path, paths), given.question, concurrency=given.concurrency, run_id=given.run_id
+        async for reading in agent.amap(
+            map(Path, paths), args.question, concurrency=args.concurrency, run_id=args.run_id
         ):
-            row = found.to_dict()
+            row = reading.to_dict()
             count, missing = count + 1, missing + (row["answer"] is None)
-            name = repair_surrogates(found.name)  # which need not be UTF-8
-            line = json.dumps(row, ensure_ascii=name != found.name)
+            name = repair_surrogates(reading.name)  # which need not be UTF-8
+            line = json.dumps(row, ensure_ascii=name != reading.name)
             if rows is None:
                 print(line, flush=True)
                 continue
             await in_thread(print, line, file=rows, flush=True)
             if outcome.for_people:
-                said = row["answer"] or row.get("error") or row["detail"]
-                where = f"{count:,} of {len(paths):,} {name}: "
-                outcome.paper.line((where, "dim"), shorten(said))
+                text = row["answer"] or row.get("error") or row["detail"]
+                place = f"{count:,} of {len(paths):,} {name}: "
+                outcome.paper.line((place, "dim"), shorten(text))
     if missing:
-        where = f'see "error" or "detail" in {given.out or "the rows"}'
-        say(f"{plural(missing, 'document')} without an answer; {where}", style="yellow")
+        place = f'see "error" or "detail" in {args.out or "the rows"}'
+        say(f"{plural(missing, 'document')} without an answer; {place}", style="yellow")
     return missing
 
 
@@ -125,8 +125,8 @@ def find(pattern: str, out: Path | None) -> list[str]:
     Raises:
         DocumentNotFound: there are none.
     """
-    _, found = list_files(expand(pattern))
-    files = [str(path) for path in found if path.resolve() != out]
+    _, paths = list_files(expand(pattern))
+    files = [str(path) for path in paths if path.resolve() != out]
     if not files:
         raise DocumentNotFound(
             f"{pattern!r} matches no file: give a folder, or a pattern in quotes"
@@ -142,7 +142,7 @@ def clear(out: Path, runs: Collection[str]) -> set[str]:
     """
     if not out.exists():
         return set()
-    kept: dict[str, str] = {}
+    rows: dict[str, str] = {}
     stems = {run.rpartition("-")[0] for run in runs}  # without the digest of the document
     # A row that was interrupted may end in half a character, and other files need not be UTF-8.
     lines = out.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
@@ -155,16 +155,16 @@ def clear(out: Path, runs: Collection[str]) -> set[str]:
             if stems.isdisjoint((run, run.rpartition("-")[0])) or (
                 answer is not None and run in runs
             ):
-                kept[run] = line
+                rows[run] = line
         except (ValueError, KeyError, TypeError) as error:
-            torn = number == len(lines) and line.startswith('{"document": ')
-            if torn and isinstance(error, ValueError):
+            is_torn = number == len(lines) and line.startswith('{"document": ')
+            if is_torn and isinstance(error, ValueError):
                 continue
             raise ConfigError(
                 f"line {number} of {str(out)!r} is not a row of memagent map: name another file with --out"
             ) from error
-    if lines != [*kept.values(), ""]:
-        text = "".join(f"{line}\n" for line in kept.values())
+    if lines != [*rows.values(), ""]:
+        text = "".join(f"{line}\n" for line in rows.values())
         with replacing(out) as new:
             new.write_text(text, encoding="utf-8", errors="surrogateescape")
-    return set(kept)
+    return set(rows)

@@ -62,20 +62,20 @@ def hide(length: Length, seed: int) -> Needle:
     The text begins at a random place in the book and, at the book's end, continues from another one.
     """
     rng = Random(f"{length} {seed}")
-    whole = book()
-    chars = round(length.tokens * len(whole) / BOOK_TOKENS)
+    source = book()
+    chars = round(length.tokens * len(source) / BOOK_TOKENS)
     text = ""
     while len(text) < chars:
-        text += whole[_paragraph(whole, rng.randrange(len(whole) // 2)) :]
+        text += source[_paragraph(source, rng.randrange(len(source) // 2)) :]
     text = text[:chars]
-    who, count = rng.choice(NAMES), rng.choice(COUNTS)
-    fact = FACT.format(who=who, count=count)
+    name, count = rng.choice(NAMES), rng.choice(COUNTS)
+    fact = FACT.format(who=name, count=count)
     place = _paragraph(text, int(rng.uniform(MARGIN, 1 - MARGIN) * len(text)))
     text = f"{text[:place]}{fact}{PARAGRAPH}{text[place:]}"
-    return Needle(text, fact, QUESTION.format(who=who), count, place)
+    return Needle(text, fact, QUESTION.format(who=name), count, place)
 
 
 def _paragraph(text: str, place: int) -> int:
     """Where the first paragraph after a place begins."""
-    found = text.find(PARAGRAPH, place)
-    return place if found < 0 else found + len(PARAGRAPH)
+    position = text.find(PARAGRAPH, place)
+    return place if position < 0 else position + len(PARAGRAPH)

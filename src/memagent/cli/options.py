@@ -172,11 +172,11 @@ def command_of(
         if name in defaults and name not in without
     ]
 
-    def command(**given: Any) -> None:
-        run(options(**given))
+    def command(**values: Any) -> None:
+        run(options(**values))
 
     command.__doc__ = run.__doc__
-    command.__annotations__ = {offered.name: offered.annotation for offered in parameters}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     # Typer reads this attribute, which a plain function lacks.
     setattr(command, "__signature__", Signature(parameters))  # noqa: B010
     return command

@@ -51,10 +51,10 @@ def probe(given: Probe) -> None:
 
         results = drive(work())
         failures = [result for result in results if isinstance(result, ModelError)]
-        found = [result for result in results if not isinstance(result, ModelError)]
+        servers = [result for result in results if not isinstance(result, ModelError)]
         if outcome.display is Display.JSON:
-            outcome.tell([server.model_dump(mode="json") for server in found])
-        for place, server in enumerate(found):
+            outcome.tell([server.model_dump(mode="json") for server in servers])
+        for place, server in enumerate(servers):
             if outcome.display is Display.NONE:
                 print(server.dialect, server.version or "-", server.window or "-", sep="\t")
             elif outcome.for_people:
@@ -67,32 +67,32 @@ def probe(given: Probe) -> None:
             raise failures[-1]
 
 
-def _rows(found: Found) -> list[tuple[str, str]]:
-    call, serves = found.call, "the server lists no models"
-    if found.serves is not None:
-        others = len(found.serves) - 1
-        serves = f"{others} more served" if others > 0 else "nothing else served"
-    can = {
-        "token ids with log-probabilities": found.token_ids,
-        "thinking switch": found.thinking,
-        "replies that match a pattern": found.pattern,
+def _rows(server: Found) -> list[tuple[str, str]]:
+    call, model_note = server.call, "the server lists no models"
+    if server.serves is not None:
+        others = len(server.serves) - 1
+        model_note = f"{others} more served" if others > 0 else "nothing else served"
+    abilities = {
+        "token ids with log-probabilities": server.token_ids,
+        "thinking switch": server.thinking,
+        "replies that match a pattern": server.pattern,
     }
-    agrees = "as counted" if call.counted == call.prompt_tokens else f"counted {call.counted}"
-    speculation = found.speculation or "not reported"
+    agreement = "as counted" if call.counted == call.prompt_tokens else f"counted {call.counted}"
+    speculation = server.speculation or "not reported"
     window = "not reported: give --window where it is used"
-    if found.window:
-        window = f"{found.window:,} tokens"
-    tokens = f"{call.prompt_tokens} prompt tokens ({agrees}), {call.completion_tokens} generated"
+    if server.window:
+        window = f"{server.window:,} tokens"
+    tokens = f"{call.prompt_tokens} prompt tokens ({agreement}), {call.completion_tokens} generated"
     if call.prompt_tokens <= 0:
         tokens = f"usage not reported, {call.counted} prompt tokens counted"
     return [
-        ("server", found.base_url),
-        ("kind", f"{found.dialect} {found.version or '(version unknown)'}"),
-        ("model", f"{found.model} ({serves})"),
+        ("server", server.base_url),
+        ("kind", f"{server.dialect} {server.version or '(version unknown)'}"),
+        ("model", f"{server.model} ({model_note})"),
         ("window", window),
-        ("counted by", f"{COUNTS[found.counts]} ({found.counter})"),
-        ("can", ", ".join(name for name, able in can.items() if able) or "the basics"),
-        ("speculation", "\n".join(filter(None, (speculation, found.advice)))),
+        ("counted by", f"{COUNTS[server.counts]} ({server.counter})"),
+        ("can", ", ".join(name for name, is_able in abilities.items() if is_able) or "the basics"),
+        ("speculation", "\n".join(filter(None, (speculation, server.advice)))),
         ("test call", f"{tokens}, {call.seconds:.2f} s"),
         ("reply", repr(call.text)),
     ]

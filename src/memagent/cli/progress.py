@@ -94,9 +94,9 @@ class Tally:
 
     def is_replay(self, event: events.Event) -> bool:
         """Whether an earlier session committed the event, or the run that this one branched from."""
-        before = self.started.before if self._copies and self.started else 0
+        start = self.started.before if self._copies and self.started else 0
         chunk: int | None = getattr(event, "chunk", None)
-        return event.seq <= self.replayed or (chunk is not None and chunk < before)
+        return event.seq <= self.replayed or (chunk is not None and chunk < start)
 
     def add(self, event: events.Event) -> None:
         """Adds one event."""

@@ -54,15 +54,15 @@ def list_runs(
         context.obj = store
         return
     with report_errors(Outcome(chosen_display(display, json=json))) as outcome:
-        outcome.store = opened = existing_store(store)
-        records = opened.runs(limit=limit if search is status is None else None)
-        chosen = (
+        outcome.store = run_store = existing_store(store)
+        records = run_store.runs(limit=limit if search is status is None else None)
+        matches = (
             record
             for record in records
             if (search is None or search.casefold() in _searchable(record))
-            and (status is None or status_of(opened, record) == status)
+            and (status is None or status_of(run_store, record) == status)
         )
-        rows = [_row(opened, record) for record in islice(chosen, limit)]
+        rows = [_row(run_store, record) for record in islice(matches, limit)]
         if outcome.display is Display.JSON:
             outcome.tell(rows)
         elif outcome.display is Display.NONE:
@@ -86,12 +86,12 @@ def remove(
 ) -> None:
     """Remove runs and everything stored with them. Runs in use are left alone."""
     with report_errors(Outcome()) as outcome:
-        outcome.store = opened = existing_store(store or context.obj)
-        chosen = dict.fromkeys(run_ids)
-        for run_id in chosen:
-            opened.get(run_id)  # all of them exist, or none is removed
-        for run_id in chosen:
-            opened.remove(run_id)
+        outcome.store = run_store = existing_store(store or context.obj)
+        ids = dict.fromkeys(run_ids)
+        for run_id in ids:
+            run_store.get(run_id)  # all of them exist, or none is removed
+        for run_id in ids:
+            run_store.remove(run_id)
             print(f"removed {run_id}")
 
 
@@ -114,20 +114,20 @@ def prune(
             raise ConfigError(
                 "prune needs to know which runs to remove: give --older-than (such as 30d), --finished, or both"
             )
-        before = time.time() - (0 if older_than is None else seconds_of(older_than))
-        outcome.store = opened = existing_store(store or context.obj)
-        wanted = ("finished",) if finished else ("finished", "stopped", "interrupted")
-        chosen = [
+        cutoff = time.time() - (0 if older_than is None else seconds_of(older_than))
+        outcome.store = run_store = existing_store(store or context.obj)
+        statuses = ("finished",) if finished else ("finished", "stopped", "interrupted")
+        matches = [
             (record, status)
-            for record in opened.runs()
-            if record.updated <= before and (status := status_of(opened, record)) in wanted
+            for record in run_store.runs()
+            if record.updated <= cutoff and (status := status_of(run_store, record)) in statuses
         ]
-        ids = max((len(record.id) for record, _ in chosen), default=0)
-        for record, status in chosen:
-            asked = shorten("; ".join(questions_of(record)), 60)
-            print(f"{record.id:<{ids}}  {moment(record.updated)}  {status:<11}  {asked}")
-        number = plural(len(chosen), "run")
-        if not chosen:
+        ids = max((len(record.id) for record, _ in matches), default=0)
+        for record, status in matches:
+            text = shorten("; ".join(questions_of(record)), 60)
+            print(f"{record.id:<{ids}}  {moment(record.updated)}  {status:<11}  {text}")
+        number = plural(len(matches), "run")
+        if not matches:
             print("no run to remove")
         elif dry_run:
             print(f"would remove {number}")
@@ -135,22 +135,22 @@ def prune(
             raise ConfigError(f"{number} would be removed: give --yes to confirm")
         elif yes or typer.confirm(f"Remove {number}?"):
             failures: list[StoreError] = []
-            for record, _ in chosen:
+            for record, _ in matches:
                 try:
-                    opened.remove(record.id)
+                    run_store.remove(record.id)
                 except StoreError as error:  # taken up or removed by another process meanwhile
                     failures.append(error)
-            print(f"removed {plural(len(chosen) - len(failures), 'run')}")
+            print(f"removed {plural(len(matches) - len(failures), 'run')}")
             if failures:
                 raise failures[-1]
 
 
 def seconds_of(age: str) -> float:
     """An age such as `30d` in seconds; raises a ConfigError if it is malformed."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
+    if match is None:
         raise ConfigError(f"--older-than must be a number with m, h, d or w (30d), got {age!r}")
-    return float(found[1]) * UNITS[found[2]]
+    return float(match[1]) * UNITS[match[2]]
 
 
 def is_session(record: RunRecord) -> bool:
@@ -160,9 +160,9 @@ def is_session(record: RunRecord) -> bool:
 
 def questions_of(record: RunRecord) -> list[str]:
     """A run's questions; an extraction's without the schema that follows."""
-    asked: list[str] = record.binding["questions"]
+    questions: list[str] = record.binding["questions"]
     rows = record.binding["agent"] == "extract"
-    return [text.rpartition("\n\n")[0] if rows else text for text in asked]
+    return [text.rpartition("\n\n")[0] if rows else text for text in questions]
 
 
 def status_of(store: RunStore, record: RunRecord) -> str:
@@ -178,9 +178,9 @@ def status_of(store: RunStore, record: RunRecord) -> str:
 
 def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
     questions = questions_of(record)
-    kind, about = "document", {"document": record.source["name"], "questions": questions}
+    kind, subject = "document", {"document": record.source["name"], "questions": questions}
     if is_session(record):
-        kind, about = "tools", {"task": questions[0], "tools": record.binding["tools"]["names"]}
+        kind, subject = "tools", {"task": questions[0], "tools": record.binding["tools"]["names"]}
     tail = Tally.of(store, record, store.last_seq(record.id) - TAIL)
     return {
         "id": record.id,
@@ -191,7 +191,7 @@ def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
         "model": record.binding["model"],
         "calls": store.usage(record.id).calls,
         MADE[kind]: tail.made or Tally.of(store, record).made,
-        **about,
+        **subject,
     }
 
 
@@ -200,17 +200,17 @@ def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
     ids = max(len(row["id"]) for row in rows)
     paper, full = outcome.paper, outcome.display is Display.FULL
     if full:
-        made = "/".join(dict.fromkeys(MADE[row["kind"]] for row in rows))
-        head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {made:>7}  {'calls':>7}"
+        unit = "/".join(dict.fromkeys(MADE[row["kind"]] for row in rows))
+        head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {unit:>7}  {'calls':>7}"
         paper.line((head, "dim"))
     for row in rows:
-        asked, *more = row["questions"] if row["kind"] == "document" else [row["task"]]
-        asked = f"{len(more) + 1} questions: {asked}" if more else asked
+        question, *more = row["questions"] if row["kind"] == "document" else [row["task"]]
+        question = f"{len(more) + 1} questions: {question}" if more else question
         source = row["document"] if "document" in row else f"tools: {', '.join(row['tools'])}"
-        about = [shorten(asked, 60), shorten(source, 60), row["model"]]
+        details = [shorten(question, 60), shorten(source, 60), row["model"]]
         status = (f"{row['status']:<11}", STYLES.get(row["status"], "yellow"))
         counts = f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}"
-        rest = "" if full else "  ".join(["", *about])
-        paper.line(f"{row['id']:<{ids}}  {moment(row['created'])}  ", status, counts, rest)
+        suffix = "" if full else "  ".join(["", *details])
+        paper.line(f"{row['id']:<{ids}}  {moment(row['created'])}  ", status, counts, suffix)
         if full:
-            paper.line((" · ".join(about), "dim"), indent=2)
+            paper.line((" · ".join(details), "dim"), indent=2)

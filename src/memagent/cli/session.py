@@ -24,12 +24,12 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
     """Runs `work` to its end in this thread. The first signal cancels it and raises Interrupted, the second exits."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
-    caught: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int) -> None:
-        if caught:
+        if signals:
             os._exit(128 + number)
-        caught.append(number)
+        signals.append(number)
         task.cancel()
 
     for number in SIGNALS:
@@ -37,12 +37,12 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(task)
     except BaseException as error:
-        if caught:
-            raise Interrupted(caught[0]) from error
+        if signals:
+            raise Interrupted(signals[0]) from error
         raise
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
-        if not caught:
+        if not signals:
             # After a signal, a thread may still be waiting for standard input: don't wait for it.
             loop.run_until_complete(loop.shutdown_default_executor())
         for number in SIGNALS:
@@ -66,10 +66,10 @@ def show_warnings() -> None:
 
 class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is not None:  # rich would keep the line breaks of later paragraphs
-            found.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(found.help or ""))
-        return found
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:  # rich would keep the line breaks of later paragraphs
+            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.help or ""))
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -97,8 +97,8 @@ def make_app(command: str, about: str, epilog: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
-    def print_version(wanted: bool) -> None:
-        if wanted:
+    def print_version(value: bool) -> None:
+        if value:
             print(f"{command} {memagent.__version__}")
             raise typer.Exit
 

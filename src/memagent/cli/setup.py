@@ -59,22 +59,22 @@ class Served:
     def server(self) -> dict[str, Any]:
         """The arguments for `open_model`; raises a ConfigError for a bad header or extra body."""
         names = ("base_url", "timeout", "tokenizer")  # `resume` has no tokenizer
-        given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
+        arguments: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         if self.headers is not None:
             pairs = [text.partition(":") for text in self.headers]
             if not all(name.strip() and colon for name, colon, _ in pairs):
                 # The value is left out: it may be a secret.
                 raise ConfigError("--header must be 'NAME: VALUE', separated by a colon")
-            given["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
+            arguments["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
         if self.extra_body is not None:
-            given["extra_body"] = read_object(self.extra_body)
-            if given["extra_body"] is None:
+            arguments["extra_body"] = read_object(self.extra_body)
+            if arguments["extra_body"] is None:
                 raise ConfigError(f"--extra-body must be a JSON object, got {self.extra_body!r}")
         if self.retries is not None:
             from memagent.models.retry import RetryPolicy
 
-            given["retry"] = RetryPolicy(attempts=self.retries + 1)
-        return {name: value for name, value in given.items() if value is not None}
+            arguments["retry"] = RetryPolicy(attempts=self.retries + 1)
+        return {name: value for name, value in arguments.items() if value is not None}
 
     def outcome(self, **known: Any) -> Outcome:
         """What the command knows as it begins."""
@@ -85,11 +85,11 @@ class Served:
         """The options to repeat when resuming; the values of headers and secrets of URLs are left out."""
         hidden = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
         urls = [re.sub(USER, r"\1…@", url.strip()) for url in (self.base_url or "").split(",")]
-        shown = ",".join(re.sub(r"\?.*", "?…", url) for url in urls)
-        hidden += [("base-url", shown)] if "…" in shown else []  # others are stored as they are
+        address = ",".join(re.sub(r"\?.*", "?…", url) for url in urls)
+        hidden += [("base-url", address)] if "…" in address else []  # others are stored as they are
         names = ("store", "durable", *Limited.__annotations__, "timeout", "extra_body", "retries")
-        rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
-        return hidden + rest
+        options = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
+        return hidden + options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +109,8 @@ class Limited:
         """The limits; None if there are none. Raises a `ConfigError` for a cost without prices."""
         from memagent.models.limit import Limits
 
-        given = {name.removeprefix("max_"): getattr(self, name) for name in Limited.__annotations__}
-        return None if {*given.values()} == {None} else Limits(**given)
+        caps = {name.removeprefix("max_"): getattr(self, name) for name in Limited.__annotations__}
+        return None if {*caps.values()} == {None} else Limits(**caps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,16 +136,16 @@ class Reading(Served, Limited):
 
         heat = self.temperature
         names = ("prompts", *MemorySettings.model_fields)
-        given: dict[str, Any] = {name: getattr(self, name, None) for name in names}
-        if (ahead := given["read_ahead"]) not in (None, "auto"):
-            if not ahead.isdecimal() or not int(ahead):
+        arguments: dict[str, Any] = {name: getattr(self, name, None) for name in names}
+        if (read_ahead := arguments["read_ahead"]) not in (None, "auto"):
+            if not read_ahead.isdecimal() or not int(read_ahead):
                 raise ConfigError(
-                    f"--read-ahead must be a number of at least 1, or auto; got {ahead}"
+                    f"--read-ahead must be a number of at least 1, or auto; got {read_ahead}"
                 )
-            given["read_ahead"] = int(ahead)
-        given["sampling"] = None if heat is None else Sampling(temperature=heat)
-        given["limits"] = self.limits()
-        return {name: value for name, value in given.items() if value is not None}
+            arguments["read_ahead"] = int(read_ahead)
+        arguments["sampling"] = None if heat is None else Sampling(temperature=heat)
+        arguments["limits"] = self.limits()
+        return {name: value for name, value in arguments.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,11 +177,11 @@ class Ask(Reading):
     def list_questions(self) -> tuple[str, ...]:
         """The questions in command-line order; raises a ConfigError if there is none, or it is a document."""
         first = () if self.question is None else (self.question,)
-        asked, path = self.question or "", os.path  # False for what is no path: pathlib raises
-        is_path = path.isfile(asked) or (path.exists(asked) and not path.exists(self.doc))
+        question, path = self.question or "", os.path  # False for what is no path: pathlib raises
+        is_path = path.isfile(question) or (path.exists(question) and not path.exists(self.doc))
         if is_path and self.doc != "-":
             raise ConfigError(
-                f"the question {asked!r} is a file or folder: did you swap DOC and QUESTION? Several files need a "
+                f"the question {question!r} is a file or folder: did you swap DOC and QUESTION? Several files need a "
                 f"pattern in quotes ('*.md')"
             )
         if not self.doc:
@@ -197,8 +197,8 @@ class Ask(Reading):
         from memagent.memory.agent import MemoryAgent
         from memagent.models.spec import open_model
 
-        given, spec = self.reading(), ensure_fetched(self.model)
-        return MemoryAgent(open_model(spec, **self.server()), **given, store=store)
+        settings, spec = self.reading(), ensure_fetched(self.model)
+        return MemoryAgent(open_model(spec, **self.server()), **settings, store=store)
 
 
 def agent_again(
@@ -218,18 +218,18 @@ def agent_again(
     from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
 
-    given: dict[str, Any] = dict(record.settings)
-    given.pop("overlap", None)  # of earlier versions
-    if (body := given.pop("extra_body", None)) and not (model or "extra_body" in server):
+    settings: dict[str, Any] = dict(record.settings)
+    settings.pop("overlap", None)  # of earlier versions
+    if (body := settings.pop("extra_body", None)) and not (model or "extra_body" in server):
         raise ConfigError(
             f"run {record.id!r} was made with the extra body {body}, whose values are not stored: give --extra-body "
             f"again; a branch may have another one, or none: '{{}}'"
         )
-    before: str = given.pop("model")
-    kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
+    old_model: str = settings.pop("model")
+    old_server = {name: settings.pop(name, None) for name in ("base_url", "tokenizer")}
     # Another model's address and tokenizer are others, too.
-    reached: dict[str, Any] = server if model else kept | server
-    model = model or before
+    endpoint: dict[str, Any] = server if model else old_server | server
+    model = model or old_model
     if model.partition(":")[0] not in SCHEMES:
         raise ConfigError(
             f"run {record.id!r} uses the model {model!r}, which exists only in the program that made it: "
@@ -238,13 +238,13 @@ def agent_again(
     # Not the requested values: the server's window may have changed since, and the defaults with it.
     if "window" not in (changed or {}):
         sizes = {"window": "window", "chunk_tokens": "chunk", "memory_tokens": "memory"}
-        given |= {name: record.binding["budget"][size] for name, size in sizes.items()}
-    given |= {
+        settings |= {name: record.binding["budget"][size] for name, size in sizes.items()}
+    settings |= {
         "limits": limits,
-        "prompts": PromptSet.parse(given["prompts"].encode(), name="the run's prompt set"),
-        "sampling": Sampling.model_validate(given["sampling"]),
+        "prompts": PromptSet.parse(settings["prompts"].encode(), name="the run's prompt set"),
+        "sampling": Sampling.model_validate(settings["sampling"]),
     }
-    return MemoryAgent(open_model(model, **reached), store=store, **given | (changed or {}))
+    return MemoryAgent(open_model(model, **endpoint), store=store, **settings | (changed or {}))
 
 
 def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
@@ -268,16 +268,16 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
     from memagent.documents.files import list_files
 
     folder = out.resolve().parent  # where a file is replaced; a pipe or device is written to
-    needed = (out, folder) if out.is_file() else (out if out.exists() else folder,)
-    writable = all(os.access(path, os.W_OK) for path in needed)
-    why = "" if writable else "it or its folder isn't writable, or its folder is missing"
-    why = "it is a folder" if out.is_dir() else why
+    targets = (out, folder) if out.is_file() else (out if out.exists() else folder,)
+    writable = all(os.access(path, os.W_OK) for path in targets)
+    problem = "" if writable else "it or its folder isn't writable, or its folder is missing"
+    problem = "it is a folder" if out.is_dir() else problem
     places = {out.resolve(), *out.resolve().parents}
     for path in map(Path, filter(None, inputs)):
         if places & {p.resolve() for p in ([path] if path.is_dir() else list_files(path)[1])}:
-            why = f"{str(path)!r} is read, and that would change it"
-    if why:
-        raise ConfigError(f"cannot write {option} {str(out)!r}: {why}; name another file")
+            problem = f"{str(path)!r} is read, and that would change it"
+    if problem:
+        raise ConfigError(f"cannot write {option} {str(out)!r}: {problem}; name another file")
 
 
 def open_source(
@@ -327,11 +327,11 @@ def expected_chars(document: Document) -> int | None:
 
 def open_again(record: RunRecord, given: str | None) -> Document | None:
     """Opens the document that a run read, or the given one; None if neither is a path."""
-    named = given or record.source.get("path")
-    if named is None:
+    path = given or record.source.get("path")
+    if path is None:
         return None
     options: dict[str, Any] = record.source.get("options") or {}
     try:
-        return open_source(named, name=None if given else record.source["name"], **options)
+        return open_source(path, name=None if given else record.source["name"], **options)
     except DocumentNotFound as error:
         raise DocumentNotFound(f"{error}, or give --document FILE") from error

@@ -52,56 +52,56 @@ def show(
     A tool session shows its calls, their results, and what left the context.
     """
     with report_errors(Outcome(chosen_display(display, json=json))) as outcome:
-        outcome.store = opened = existing_store(store)
-        record = opened.get(run_id)
-        asked = range(len(record.binding["questions"]))
-        if question is not None and question not in asked:
+        outcome.store = run_store = existing_store(store)
+        record = run_store.get(run_id)
+        numbers = range(len(record.binding["questions"]))
+        if question is not None and question not in numbers:
             raise ConfigError(
-                f"--question {question}: run {run_id!r} has {plural(len(asked), 'question')}, numbered from 0"
+                f"--question {question}: run {run_id!r} has {plural(len(numbers), 'question')}, numbered from 0"
             )
         if chunk is not None and is_session(record):
-            has = "is a tool session, which has steps: --step N"
-            raise ConfigError(f"--chunk {chunk}: run {run_id!r} {has}")
+            mismatch = "is a tool session, which has steps: --step N"
+            raise ConfigError(f"--chunk {chunk}: run {run_id!r} {mismatch}")
         if fact is not None and (is_session(record) or not fact.strip()):
             raise ConfigError(f"--fact {fact!r}: needs a text, and a run that reads a document")
         if step is not None and not is_session(record):
-            has = "reads a document, which has chunks: --chunk N"
-            raise ConfigError(f"--step {step}: run {run_id!r} {has}")
+            mismatch = "reads a document, which has chunks: --chunk N"
+            raise ConfigError(f"--step {step}: run {run_id!r} {mismatch}")
         if (quotes and is_session(record)) or (document is not None and not quotes):
             raise ConfigError("--quotes needs a run of a document, --document needs --quotes")
-        chosen = asked if question is None else [question]
+        selection = numbers if question is None else [question]
         page = live or html is not None or beside is not None
-        given = {"--chunk": chunk, "--step": step, "--fact": fact, "a page": page or None}
+        options = {"--chunk": chunk, "--step": step, "--fact": fact, "a page": page or None}
         # On a page, its reader chooses the question.
-        given |= {"--quotes": quotes or None, "--question": question if page else None}
-        if len(views := [name for name, value in given.items() if value is not None]) > 1:
+        options |= {"--quotes": quotes or None, "--question": question if page else None}
+        if len(views := [name for name, value in options.items() if value is not None]) > 1:
             raise ConfigError(f"{' and '.join(views)} can't be shown together: give one of them")
         if page:
             from memagent_viewer.command import show_page
 
-            show_page(opened, run_id, beside, html, outcome, live=live)
+            show_page(run_store, run_id, beside, html, outcome, live=live)
         elif fact is not None:
             from memagent.cli.fact import show_fact
 
-            show_fact(opened, record, list(chosen), fact, outcome)
+            show_fact(run_store, record, list(selection), fact, outcome)
         elif quotes:
-            _show_quotes(opened, record, chosen, document, outcome)
+            _show_quotes(run_store, record, selection, document, outcome)
         elif step is not None:
-            _show_step(opened, record, step, outcome)
+            _show_step(run_store, record, step, outcome)
         elif chunk is not None:
-            _show_chunk(opened, record, chosen, chunk, outcome)
+            _show_chunk(run_store, record, selection, chunk, outcome)
         else:
-            _show_run(opened, record, chosen, outcome)
+            _show_run(run_store, record, selection, outcome)
 
 
-def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome: Outcome) -> None:
+def _show_run(store: RunStore, record: RunRecord, numbers: Sequence[int], outcome: Outcome) -> None:
     tally, paper = Tally.of(store, record), outcome.paper
     if outcome.display is Display.JSON:
         outcome.told = True
-        _write_json(store, record, tally, chosen)
+        _write_json(store, record, tally, numbers)
         return
     if outcome.display is Display.NONE:
-        for number in chosen:
+        for number in numbers:
             print(tally.notebooks[number].answer or "")
         return
     paper.table(list_facts(store, record, tally))
@@ -109,7 +109,7 @@ def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome
         paper.line("")
         Steps(paper, turns_of(store.events(record.id))).write(store.events(record.id))
         return
-    for number in chosen:
+    for number in numbers:
         paper.line("")
         if len(tally.notebooks) > 1:
             paper.line((f"question {number}: {tally.notebooks[number].question}", "bold cyan"))
@@ -122,44 +122,44 @@ def list_facts(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[s
     questions = questions_of(record)
     model = f"{binding['model']}, prompt set {binding['prompts'].partition(':')[0]}"
     if is_session(record):
-        asked = [("task", questions[0]), ("tools", ", ".join(binding["tools"]["names"]))]
+        inputs = [("task", questions[0]), ("tools", ", ".join(binding["tools"]["names"]))]
         model += f", {binding['protocol']} calls"
         limits = f"{plural(settings['max_steps'], 'step')}, {plural(settings['max_summaries'], 'summary')}"
-        allowed = f"working context {budget['window']:,}, at most {limits}"
-        made = ("made", f"{plural(tally.steps, 'step')}, {plural(tally.summaries, 'summary')}")
+        allowance = f"working context {budget['window']:,}, at most {limits}"
+        progress = ("made", f"{plural(tally.steps, 'step')}, {plural(tally.summaries, 'summary')}")
     else:
         names = [f"question {n}" for n in range(len(questions))] if questions[1:] else ["question"]
-        asked = [("document", record.source["name"]), *zip(names, questions, strict=True)]
-        allowed = "window {window:,}: chunk {chunk:,}, memory {memory:,}".format(**budget)
-        made = ("read", plural(tally.made, "chunk"))
+        inputs = [("document", record.source["name"]), *zip(names, questions, strict=True)]
+        allowance = "window {window:,}: chunk {chunk:,}, memory {memory:,}".format(**budget)
+        progress = ("read", plural(tally.made, "chunk"))
         if (branch := binding.get("branch")) is not None:
-            asked.append(("branched", "before chunk {before} of run {run}".format(**branch)))
+            inputs.append(("branched", "before chunk {before} of run {run}".format(**branch)))
     return [
         ("run", f"{record.id}, {status_of(store, record)}"),
         ("when", f"{moment(record.created)} to {moment(record.updated)}"),
-        *asked,
+        *inputs,
         ("model", model),
-        ("budget", allowed),
+        ("budget", allowance),
         ("counted by", binding["counter"]),
-        made,
+        progress,
         ("usage", " · ".join(list_costs(store.usage(record.id)))),
     ]
 
 
-def _write_json(store: RunStore, record: RunRecord, tally: Tally, chosen: Sequence[int]) -> None:
+def _write_json(store: RunStore, record: RunRecord, tally: Tally, numbers: Sequence[int]) -> None:
     """Prints one object, streaming its events: a run may have millions."""
-    said = {
+    head = {
         "run_id": record.id,
         "status": status_of(store, record),
         "created": record.created,
         "updated": record.updated,
         "binding": record.binding,
-        "results": [result(store, record, tally, number) for number in chosen],
+        "results": [result(store, record, tally, number) for number in numbers],
     }
-    print(dumps(said, ensure_ascii=False)[:-1] + ', "events": [', end="")
+    print(dumps(head, ensure_ascii=False)[:-1] + ', "events": [', end="")
     comma = ""
     for event in store.events(record.id):
-        if getattr(event, "question", None) in (None, *chosen):
+        if getattr(event, "question", None) in (None, *numbers):
             print(comma + event.model_dump_json(), end="")
             comma = ", "
     print("]}")
@@ -169,36 +169,36 @@ def _show_step(store: RunStore, record: RunRecord, step: int, outcome: Outcome) 
     """Shows one step in full, and the compaction before it; raises a ConfigError if there is no such step."""
     events = [event for event in store.events(record.id) if getattr(event, "step", None) == step]
     if not events:
-        made = plural(Tally.of(store, record).steps, "step")
-        raise ConfigError(f"--step {step}: run {record.id!r} has made {made}, numbered from 0")
+        count = plural(Tally.of(store, record).steps, "step")
+        raise ConfigError(f"--step {step}: run {record.id!r} has made {count}, numbered from 0")
     if outcome.display is Display.JSON:
-        dumped = [event.model_dump(mode="json") for event in events]
-        outcome.tell({"run_id": record.id, "step": step, "events": dumped})
+        bodies = [event.model_dump(mode="json") for event in events]
+        outcome.tell({"run_id": record.id, "step": step, "events": bodies})
         return
     Steps(outcome.paper, turns_of(store.events(record.id)), whole=True).write(events)
 
 
 def _show_chunk(
-    store: RunStore, record: RunRecord, chosen: Iterable[int], chunk: int, outcome: Outcome
+    store: RunStore, record: RunRecord, numbers: Iterable[int], chunk: int, outcome: Outcome
 ) -> None:
     """Shows the conversations about one chunk; raises a ConfigError if no question has a finished call about it."""
     # Chunk N is at N or later: an extraction may have several replies about a chunk, and chunks may be read again.
-    found: list[tuple[int, Conversation]] = []
-    for number in chosen:
-        several = store.conversations(record.id, number)
-        talks = (several[place] for place in range(chunk, len(several)))
-        found += [(number, talk) for talk in talks if talk.chunk == chunk]
-    if not found:
+    matches: list[tuple[int, Conversation]] = []
+    for number in numbers:
+        conversations = store.conversations(record.id, number)
+        talks = (conversations[place] for place in range(chunk, len(conversations)))
+        matches += [(number, talk) for talk in talks if talk.chunk == chunk]
+    if not matches:
         books = Tally.of(store, record).notebooks
-        read = plural(max(books[number].read for number in chosen), "chunk")
-        raise ConfigError(f"--chunk {chunk}: run {record.id!r} has read {read}, numbered from 0")
+        count = plural(max(books[number].read for number in numbers), "chunk")
+        raise ConfigError(f"--chunk {chunk}: run {record.id!r} has read {count}, numbered from 0")
     if outcome.display is Display.JSON:
-        steps = [{"question": n} | talk.model_dump(mode="json") for n, talk in found]
+        steps = [{"question": n} | talk.model_dump(mode="json") for n, talk in matches]
         outcome.tell({"run_id": record.id, "chunk": chunk, "steps": steps})
         return
     paper = outcome.paper
-    for number, conversation in found:
-        if found[0][0] != found[-1][0]:
+    for number, conversation in matches:
+        if matches[0][0] != matches[-1][0]:
             paper.line((f"question {number}: {record.binding['questions'][number]}", "bold cyan"))
         for message in conversation.messages:
             paper.line((f"--- {message.role}", "bold"))
@@ -207,30 +207,30 @@ def _show_chunk(
 
 
 def _show_quotes(
-    store: RunStore, record: RunRecord, chosen: Sequence[int], file: str | None, outcome: Outcome
+    store: RunStore, record: RunRecord, numbers: Sequence[int], file: str | None, outcome: Outcome
 ) -> None:
     """Shows, for each sentence of the answers and memories, the one of the document with most of its words."""
     from memagent.quotes import align
 
     if (document := open_again(record, file)) is None:
         raise DocumentRequired(f"run {record.id!r} read no file by its path; give --document FILE")
-    books, read = Tally.of(store, record).notebooks, store.latest(record.id, "chunk")
-    mark = read and read[1]["mark"]
-    every = {
+    books, latest = Tally.of(store, record).notebooks, store.latest(record.id, "chunk")
+    mark = latest and latest[1]["mark"]
+    matches = {
         number: drive(align(document, (books[number].answer or "", books[number].memory), mark))
-        for number in chosen
+        for number in numbers
     }
     if outcome.display is Display.JSON:
-        told = [{"question": n} | asdict(quote) for n in every for quote in every[n]]
-        outcome.tell({"run_id": record.id, "quotes": told})
+        rows = [{"question": n} | asdict(quote) for n in matches for quote in matches[n]]
+        outcome.tell({"run_id": record.id, "quotes": rows})
         return
-    for number, quotes in every.items():
-        if len(every) > 1:
+    for number, quotes in matches.items():
+        if len(matches) > 1:
             outcome.paper.line((f"question {number}: {books[number].question}", "bold cyan"))
         for quote in quotes:
             place = quote.place or f"characters {quote.start:,} to {quote.end:,}"
-            where = f"{quote.score:.2f} {place if quote.text else 'not found'}: "
-            outcome.paper.line((where, "dim"), quote.text or quote.sentence)
+            prefix = f"{quote.score:.2f} {place if quote.text else 'not found'}: "
+            outcome.paper.line((prefix, "dim"), quote.text or quote.sentence)
 
 
 def report(
@@ -240,7 +240,7 @@ def report(
 
     Returns the exit code: 0, or 6 if an answer is missing or partial.
     """
-    many = len(tally.notebooks) > 1
+    has_many = len(tally.notebooks) > 1
     answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
     lines = outcome.rows.lines() if outcome.rows and not outcome.out else ()
     if outcome.display is Display.JSON:
@@ -253,18 +253,18 @@ def report(
         if seconds is not None and outcome.display is Display.PLAIN:
             print()
         for book, answer in answers:
-            said = clean(answer).strip() + SO_FAR * book.partial
+            answer_text = clean(answer).strip() + SO_FAR * book.partial
             if outcome.display is Display.FULL:
                 from rich.panel import Panel
                 from rich.text import Text
 
                 title = Text(shorten(book.question, TITLE), overflow="ellipsis")
-                text = Text(said, style="bold")
-                framed = Panel(text, title=title, title_align="left", border_style="green")
-                console(sys.stdout).print(framed)
+                text = Text(answer_text, style="bold")
+                panel = Panel(text, title=title, title_align="left", border_style="green")
+                console(sys.stdout).print(panel)
             else:
-                print(f"{clean(book.question)}\n" if many else "", end="")
-                print(f"answer: {said}\n")
+                print(f"{clean(book.question)}\n" if has_many else "", end="")
+                print(f"answer: {answer_text}\n")
             if book.truncated:
                 outcome.paper.line((CUT_OFF, "yellow"))
         facts = [] if outcome.store is None else [f"run {record.id}"]
@@ -275,9 +275,9 @@ def report(
             print(line)
     missing = [book for book in tally.notebooks if book.answer is None or book.partial]
     for book in missing:
-        to = f" to {book.question!r}" if many else ""
-        which = f"the answer{to} may be incomplete:" if book.partial else f"no answer{to}:"
-        say(which, book.detail, style="bold yellow")
+        to = f" to {book.question!r}" if has_many else ""
+        heading = f"the answer{to} may be incomplete:" if book.partial else f"no answer{to}:"
+        say(heading, book.detail, style="bold yellow")
     if missing:
         outcome.say_resume(record.id, " ".join(book.detail for book in missing))
     return NO_ANSWER if missing else 0
@@ -285,11 +285,11 @@ def report(
 
 def costs(usage: Usage, tally: Tally) -> list[str]:
     """A run's output, its cost, and why it ended, as parts of a line."""
-    made = [plural(tally.made, "chunk")]
+    output = [plural(tally.made, "chunk")]
     if tally.steps:
-        made = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
+        output = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
     reasons = dict.fromkeys(book.reason.replace("_", " ") for book in tally.notebooks)
-    return [*made, *list_costs(usage), " and ".join(reasons)]
+    return [*output, *list_costs(usage), " and ".join(reasons)]
 
 
 def list_costs(usage: Usage) -> list[str]:
@@ -297,8 +297,8 @@ def list_costs(usage: Usage) -> list[str]:
     prompts, completions = amount(usage.prompt_tokens), amount(usage.completion_tokens)
     parts = [plural(usage.calls, "call"), f"{prompts} prompt + {completions} completion tokens"]
     if usage.retries:
-        lost = f" ({amount(usage.retry_tokens)} tokens)" if usage.retry_tokens else ""
-        parts.append(plural(usage.retries, "retry") + lost)
+        waste = f" ({amount(usage.retry_tokens)} tokens)" if usage.retry_tokens else ""
+        parts.append(plural(usage.retries, "retry") + waste)
     if usage.discarded:
         parts.append(f"{usage.discarded:,} sent ahead in vain")
     if usage.repeated:

@@ -37,11 +37,11 @@ class PlainWatcher:
     def add(self, event: events.Event) -> None:
         """Counts the event and, if it matters, prints a line."""
         tally = self.tally
-        replayed = tally.is_replay(event)
-        if self._resumes and not replayed:
+        is_replay = tally.is_replay(event)
+        if self._resumes and not is_replay:
             self._resumes = False
-            done = f"{plural(tally.finished, 'chunk')} and {plural(tally.usage.calls, 'call')}"
-            _say(f"resumed; {done} already done")
+            progress = f"{plural(tally.finished, 'chunk')} and {plural(tally.usage.calls, 'call')}"
+            _say(f"resumed; {progress} already done")
         tally.add(event)
         if isinstance(event, events.RunStarted):
             _say(
@@ -49,7 +49,7 @@ class PlainWatcher:
                 f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
                 + (f", from chunk {event.before} of run {event.origin} on" if event.origin else "")
             )
-        elif not replayed and (line := self._line(event)):
+        elif not is_replay and (line := self._line(event)):
             _say(line)
 
     def _line(self, event: events.Event) -> str:
@@ -58,12 +58,12 @@ class PlainWatcher:
                 self._truncated[event.question] = event
             case events.MemoryUpdated():
                 book = self.tally.notebooks[event.question]
-                became = "unchanged" if book.memory == book.before else "updated"
+                label = "unchanged" if book.memory == book.before else "updated"
                 if cut := self._truncated.pop(event.question, None):
-                    became = f"truncated {cut.tokens_before:,} -> {cut.tokens_after:,}"
-                if not self._changes_only or became != "unchanged":
+                    label = f"truncated {cut.tokens_before:,} -> {cut.tokens_after:,}"
+                if not self._changes_only or label != "unchanged":
                     change = gist(book.before, book.memory)
-                    return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
+                    return f"{self._where(event)}{label:<10}{event.tokens:>6,} tokens  {change}"
             case events.MemoryKept() if not self._changes_only:
                 return f"{self._where(event)}kept"
             case events.Neutralised():
@@ -72,8 +72,8 @@ class PlainWatcher:
                 return tell(event)
             case events.Settled():
                 return f"{self._where(event)}settled: the rest is not read"
-            case _ if (said := tell(event)) and getattr(event, "invalid", True):
-                return f"{self._where(event)}{shorten(said)}"
+            case _ if (text := tell(event)) and getattr(event, "invalid", True):
+                return f"{self._where(event)}{shorten(text)}"
             case _:
                 pass
         return ""
@@ -118,14 +118,14 @@ class LiveWatcher(AbstractContextManager[None]):
             return progress
         name = shorten(started.document, width - len(started.model) - 3)
         title = Text.assemble((name, "bold"), (f" · {started.model}", "dim"))
-        drawn: list[RenderableType] = [title]
+        rows: list[RenderableType] = [title]
         if len(started.questions) == 1:
-            drawn.append(Text(shorten(started.questions[0], width), style="cyan"))
-        drawn += [progress, Text(shorten(" · ".join(tally.facts()), width), style="dim")]
+            rows.append(Text(shorten(started.questions[0], width), style="cyan"))
+        rows += [progress, Text(shorten(" · ".join(tally.facts()), width), style="dim")]
         if tally.latest is not None:
-            drawn += [*self._questions(), self._panel(tally.latest, started.memory_tokens)]
+            rows += [*self._questions(), self._panel(tally.latest, started.memory_tokens)]
         # The cursor rests on an empty line, so that the echo of Ctrl-C moves nothing.
-        return Group(*drawn, Text())
+        return Group(*rows, Text())
 
     def _questions(self) -> list[Text]:
         """A line for each question, if there are several."""
@@ -138,12 +138,12 @@ class LiveWatcher(AbstractContextManager[None]):
         lines: list[Text] = []
         for number, book in enumerate(books[:LINE_EACH]):
             state = f"{'✓' if book.finished else '·'} {number} "
-            at = "" if book.changed is None else f"{book.tokens:,} tokens, chunk {book.changed}"
-            room = max(12, width - len(at) - 8)
+            status = "" if book.changed is None else f"{book.tokens:,} tokens, chunk {book.changed}"
+            room = max(12, width - len(status) - 8)
             line = Text.assemble((state, "dim"), shorten(book.question, room))
             line.truncate(room + len(state), overflow="ellipsis")  # a character may take two cells
-            line.pad_right(max(1, width - line.cell_len - len(at)))
-            lines.append(line.append(at, style="dim"))
+            line.pad_right(max(1, width - line.cell_len - len(status)))
+            lines.append(line.append(status, style="dim"))
         if len(books) > LINE_EACH:
             more = plural(len(books) - LINE_EACH, "more question")
             lines.append(Text(f"  and {more}", style="dim"))
@@ -165,10 +165,10 @@ class LiveWatcher(AbstractContextManager[None]):
         new = next((n for n, line in enumerate(lines) if line.spans), 0)
         first = max(0, min(new - 1, len(lines) - room))
         hidden = len(lines) - room
-        which = f"memory {books.index(book)}" if questions else "memory"
+        name = f"memory {books.index(book)}" if questions else "memory"
         return Panel(
             Text("\n").join(lines[first : first + room]),
-            title=Text(f"{which} after chunk {book.changed} · {book.tokens:,} of {limit:,} tokens"),
+            title=Text(f"{name} after chunk {book.changed} · {book.tokens:,} of {limit:,} tokens"),
             title_align="left",
             subtitle=plural(hidden, "more line") if hidden > 0 else None,
             subtitle_align="right",

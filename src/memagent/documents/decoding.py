@@ -73,7 +73,7 @@ def decode(blocks: Iterator[bytes], name: str, encoding: str | None, errors: str
     how = "read as" if encoding else "detected as"
     encoding = encoding or detect(start, len(start) < SAMPLE_BYTES, name)
     decoder = codecs.getincrementaldecoder(encoding)(errors)
-    marked = True
+    at_start = True
     for block in chain([start], blocks, [None]):
         data = block or b""
         try:
@@ -93,8 +93,8 @@ def decode(blocks: Iterator[bytes], name: str, encoding: str | None, errors: str
                 f"(encoding=..., --encoding), or leave it out to have it detected"
             ) from error
         offset += len(data)
-        if text and marked:
-            marked, text = False, text.removeprefix("\ufeff")
+        if text and at_start:
+            at_start, text = False, text.removeprefix("\ufeff")
         if text or not data:
             yield text
 
@@ -111,21 +111,21 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
             return encoding
     if sample.isascii() and (shift := _SHIFT.search(sample)):
         return "iso2022_kr" if shift[0].endswith(b"C") else "iso2022_jp_ext"
-    if (found := recognise(sample[:1024])) is not None:
+    if (kind := recognise(sample[:1024])) is not None:
         advice = "convert it to plain text first"
-        if "PDF" in found:
+        if "PDF" in kind:
             advice = "save it to a file, unpacked, and pass its path"
-        elif "docx" in found:
+        elif "docx" in kind:
             advice = f"if it is a .docx or .epub file, save it under that suffix and pass its path; else {advice}"
-        raise BinaryDocument(f"{name!r} is {found}: {advice}")
+        raise BinaryDocument(f"{name!r} is {kind}: {advice}")
     if b"\0" in sample:
         guess = _wide(sample, name)
     elif control_share(sample) > BINARY_SHARE:
         raise _binary(name, "it is full of control characters")
-    elif (said := _DECLARED.match(sample[:1024])) and (
-        declared := fitting(said[1].decode().lower(), sample)
+    elif (match := _DECLARED.match(sample[:1024])) and (
+        declared_encoding := fitting(match[1].decode().lower(), sample)
     ):
-        return declared
+        return declared_encoding
     else:
         try:
             codecs.getincrementaldecoder("utf-8")("strict").decode(sample, complete)
@@ -134,8 +134,8 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
             # is followed by the right bytes only by chance: hardly ever in Latin ones, at most one time in five
             # in the double-byte ones of East Asia.
             text = sample.decode("utf-8", "replace")
-            bad = text.count("\ufffd") - sample.count("\ufffd".encode())
-            if sum(not char.isascii() for char in text) >= 3 * bad:
+            bad_count = text.count("\ufffd") - sample.count("\ufffd".encode())
+            if sum(not char.isascii() for char in text) >= 3 * bad_count:
                 return "utf-8"  # decoding it will name the bad byte, or replace it
             guess = encoding_by_letters(sample) or _guess(sample, complete, name, error)
         else:
@@ -159,9 +159,9 @@ def fitting(declared: str, sample: bytes) -> str | None:
     return None
 
 
-def _binary(name: str, why: str) -> BinaryDocument:
+def _binary(name: str, reason: str) -> BinaryDocument:
     return BinaryDocument(
-        f"{name!r} is not plain text: {why}. Convert it to text first; if it is text after all, "
+        f"{name!r} is not plain text: {reason}. Convert it to text first; if it is text after all, "
         f"name its encoding (encoding=..., --encoding)"
     )
 
@@ -185,12 +185,12 @@ def _guess(sample: bytes, complete: bool, name: str, error: UnicodeDecodeError) 
 
     if not complete:  # whole lines, so that no character is cut off
         sample = sample[: sample.rfind(b"\n") + 1] or sample
-    best = charset_normalizer.from_bytes(sample).best()
-    if best is None:
+    match = charset_normalizer.from_bytes(sample).best()
+    if match is None:
         raise DecodingError(
             f"the encoding of {name!r} cannot be determined: byte 0x{error.object[error.start]:02x} at offset "
             f"{error.start} is not UTF-8, and nothing else fits; name it (encoding=..., --encoding), or "
             f"read it as UTF-8 with U+FFFD in place of bad bytes (encoding='utf-8', errors='replace')",
             error.start,
         ) from error
-    return best.encoding
+    return match.encoding

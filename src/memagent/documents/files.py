@@ -41,8 +41,8 @@ class Places:
         self._starts.append(at)
         ends = array("I", (end.start() for end in re.finditer("\n", text))) if line else ()
         self._places.append((place or "", line, ends))
-        while self._starts[old := self._without_lines] < at - KEPT:
-            self._places[old] = (self._places[old][0], 0, ())
+        while self._starts[index := self._without_lines] < at - KEPT:
+            self._places[index] = (self._places[index][0], 0, ())
             self._without_lines += 1
 
     def find(self, start: int, end: int) -> str:
@@ -107,15 +107,15 @@ class FileSource(_Placed):
 
     def passages(self) -> Generator[Passage]:
         """See `_Placed.passages`."""
-        converted = self._convert()
-        if converted is None:
+        passages = self._convert()
+        if passages is None:
             label, line = self.name.rsplit("/", 1)[-1], 1
             for text in IterableSource.read(self):
                 yield Passage(text, label, line)
                 line += text.count("\n")
             return
         try:
-            yield from converted
+            yield from passages
         except (MemagentError, MemoryError):
             raise
         except Exception as error:  # parsers fail on damaged files in ways of their own
@@ -123,9 +123,9 @@ class FileSource(_Placed):
 
     def _convert(self) -> Generator[Passage] | None:
         """The file converted to text, if it has a format that needs that. Nothing is converted yet."""
-        converted = convert_text(self._source, IterableSource.read(self), self.name)
-        if converted is not None or not self.rereadable:
-            return converted
+        passages = convert_text(self._source, IterableSource.read(self), self.name)
+        if passages is not None or not self.rereadable:
+            return passages
         with closing(self._items()) as items:
             start = cast("bytes", next(items, b""))
         return convert_file(self._source, start, self.name, *self._decoding)
@@ -173,14 +173,14 @@ class FolderSource(FilesSource):
     """The files of a folder or a pattern (see `list_files`), each named by its path below the folder."""
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
-        whole = expand(path).absolute()
-        folder, paths = list_files(whole)
+        place = expand(path).absolute()
+        folder, paths = list_files(place)
         if not paths:
-            why = "the folder {!r} has no files" if folder == whole else "no file matches {!r}"
-            raise DocumentNotFound(why.format(path))
+            text = "the folder {!r} has no files" if folder == place else "no file matches {!r}"
+            raise DocumentNotFound(text.format(path))
         labels = [path.relative_to(folder).as_posix() for path in paths]
         super().__init__(paths, name or path, encoding, errors, *labels)
-        self.path = str(whole)
+        self.path = str(place)
 
 
 def list_files(path: Path) -> tuple[Path, list[Path]]:
@@ -196,14 +196,14 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
         return path.parent, [path]
     folder = next(filter(os.path.isdir, (path, *path.parents)))
     parts = list(path.relative_to(folder).parts) or ["**"]
-    found = [folder]
+    matches = [folder]
     for part in [*parts, "*"] if parts[-1] == "**" else parts:
-        found = [inner for outer in found for inner in _match(outer, part)]
-    files, top = dict[Path, Path](), folder.resolve()
-    for file in sorted(filter(_is_file, found), key=Path.as_posix):
-        below, real = file.relative_to(folder), file.resolve()
-        if not any(part.startswith(".") for part in below.parts):
-            files[real] = file if real == top / below else files.get(real, file)
+        matches = [inner for outer in matches for inner in _match(outer, part)]
+    files, root = dict[Path, Path](), folder.resolve()
+    for file in sorted(filter(_is_file, matches), key=Path.as_posix):
+        subpath, target = file.relative_to(folder), file.resolve()
+        if not any(part.startswith(".") for part in subpath.parts):
+            files[target] = file if target == root / subpath else files.get(target, file)
     return folder, sorted(files.values(), key=Path.as_posix)
 
 
@@ -213,15 +213,15 @@ def _match(folder: Path, part: str) -> Iterator[Path]:
         next(os.walk(folder, onerror=_refuse), None)  # glob is silent about what it can't list
         yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207 - Path.glob takes no `a**`
         return
-    seen, starts = set(folder.resolve().parents), [folder]
+    targets, starts = set(folder.resolve().parents), [folder]
     for start in starts:
-        for where, names, _ in os.walk(start, onerror=_refuse):
-            real = Path(where).resolve()
-            names[:] = sorted(name for name in names if real not in seen and name[0] != ".")
-            starts += (path for name in names if (path := Path(where, name)).is_symlink())
-            if real not in seen:
-                seen.add(real)
-                yield Path(where)
+        for parent, names, _ in os.walk(start, onerror=_refuse):
+            target = Path(parent).resolve()
+            names[:] = sorted(name for name in names if target not in targets and name[0] != ".")
+            starts += (path for name in names if (path := Path(parent, name)).is_symlink())
+            if target not in targets:
+                targets.add(target)
+                yield Path(parent)
 
 
 def _is_file(path: Path) -> bool:
@@ -238,8 +238,8 @@ def _refuse(error: OSError) -> None:
 
 
 def _not_found(path: object, error: Exception) -> DocumentNotFound:
-    why = error.strerror if isinstance(error, OSError) else str(error)
+    reason = error.strerror if isinstance(error, OSError) else str(error)
     advice = "check the path and its permissions"
     if str(path).startswith(("http:/", "https:/")):
         advice = "memagent doesn't download documents: fetch the file first, and give its path"
-    return DocumentNotFound(f"{str(path)!r} cannot be read: {why}; {advice}")
+    return DocumentNotFound(f"{str(path)!r} cannot be read: {reason}; {advice}")

@@ -47,33 +47,33 @@ def parts(items: Iterable[object], kind: type[T], name: str) -> Generator[T]:
             )
         if isinstance(item, str) != (kind is str):
             raise DocumentError(f"{name!r} yielded both str and bytes; use one or the other")
-        whole = cast("Any", item)
+        data = cast("Any", item)
         if not isinstance(item, str):
-            view = memoryview(whole)
+            view = memoryview(data)
             # Any memory layout is read as single bytes, without a copy if possible.
-            whole = view.cast("B") if view.contiguous and view.nbytes else view.tobytes()
-        for at in range(0, len(whole) or 1, BLOCK_BYTES):
-            yield kind(whole[at : at + BLOCK_BYTES])
+            data = view.cast("B") if view.contiguous and view.nbytes else view.tobytes()
+        for at in range(0, len(data) or 1, BLOCK_BYTES):
+            yield kind(data[at : at + BLOCK_BYTES])
 
 
 def check(pieces: Iterable[str], name: str) -> Generator[str]:
     """Passes pieces through; refuses lone surrogates, which no encoding can carry to a model, and empty texts."""
-    given, blank = 0, True
+    offset, blank = 0, True
     for piece in pieces:
         try:
             if not piece.isascii():
                 piece.encode()
         except UnicodeEncodeError as error:
             raise DecodingError(
-                f"character {given + error.start} of {name!r} is a lone surrogate ({piece[error.start]!r}), which is "
+                f"character {offset + error.start} of {name!r} is a lone surrogate ({piece[error.start]!r}), which is "
                 f"not text: decode the source with errors='replace', or pass it as bytes"
             ) from error
-        given += len(piece)
+        offset += len(piece)
         blank = blank and not piece.strip()
         yield piece
     if blank:
-        what = "holds only white space: there is nothing" if given else "is empty: it has no text"
-        raise EmptyDocument(f"{name!r} {what} to read")
+        fault = "holds only white space: there is nothing" if offset else "is empty: it has no text"
+        raise EmptyDocument(f"{name!r} {fault} to read")
 
 
 def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
@@ -109,16 +109,16 @@ def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
                     )
                 member = zlib.decompressobj(_GZIP_WINDOW)
             try:
-                out = member.decompress(data, BLOCK_BYTES)
+                output = member.decompress(data, BLOCK_BYTES)
             except zlib.error as error:
                 raise DocumentError(
                     f"{name!r} is corrupt gzip data ({error}); fetch or compress it again"
                 ) from error
-            if out:
-                yield out
+            if output:
+                yield output
             ended = member.eof
             data = member.unused_data if ended else member.unconsumed_tail
-            full = len(out) == BLOCK_BYTES and not ended
+            full = len(output) == BLOCK_BYTES and not ended
         if not block:
             yield b""
     if not ended or data:
@@ -129,17 +129,17 @@ def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
 
 def _even(texts: Iterable[str]) -> Generator[str]:
     """Pieces of maximum length, then the remainder."""
-    held: list[str] = []
+    buffer: list[str] = []
     chars = 0
     for text in texts:
         at = 0
         while chars + len(text) - at >= PIECE_CHARS:
             end = at + PIECE_CHARS - chars
-            yield "".join([*held, text[at:end]])
-            held.clear()
+            yield "".join([*buffer, text[at:end]])
+            buffer.clear()
             at, chars = end, 0
-        held.append(text[at:])
+        buffer.append(text[at:])
         chars += len(text) - at
         if not text:
             yield ""
-    yield "".join(held)
+    yield "".join(buffer)

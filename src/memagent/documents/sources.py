@@ -55,32 +55,32 @@ def open_document(
         ConfigError: the encoding or the error mode does not exist.
     """
     check_options(encoding, errors)
-    given = cast("object", source)
-    if isinstance(given, str):
-        return TextSource((given,), name or "<text>", None, "strict", len(given))
-    if isinstance(given, (bytes, bytearray, memoryview)):
-        size = memoryview(cast("bytes", given)).nbytes
-        return IterableSource((given,), name or "<bytes>", encoding, errors, size)
-    if isinstance(given, os.PathLike):
-        path = os.fsdecode(cast("os.PathLike[str]", given))
-        whole = expand(path)
+    value = cast("object", source)
+    if isinstance(value, str):
+        return TextSource((value,), name or "<text>", None, "strict", len(value))
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        size = memoryview(cast("bytes", value)).nbytes
+        return IterableSource((value,), name or "<bytes>", encoding, errors, size)
+    if isinstance(value, os.PathLike):
+        path = os.fsdecode(cast("os.PathLike[str]", value))
+        full_path = expand(path)
         # os.path's functions are False for what cannot be a path, where pathlib's raise.
-        several = os.path.isdir(whole) or (has_magic(path) and not os.path.lexists(whole))  # noqa: PTH112
+        several = os.path.isdir(full_path) or (has_magic(path) and not os.path.lexists(full_path))  # noqa: PTH112
         kind = FolderSource if several else FileSource
         return kind(path, name, encoding, errors)
     items = cast("list[object]", source) if isinstance(source, (list, tuple)) else []
     paths = [Path(cast("os.PathLike[str]", x)) for x in items if isinstance(x, os.PathLike)]
     if paths and len(paths) == len(items):
         return FilesSource(paths, name or f"{len(paths)} files", encoding, errors)
-    if callable(getattr(given, "pieces", None)):
-        return cast("Document", given)
-    if hasattr(given, "__aiter__"):
-        return AsyncSource(given, name or "<async stream>", encoding, errors)
-    if callable(getattr(given, "read", None)):
-        return OpenFileSource(given, name, encoding, errors)
+    if callable(getattr(value, "pieces", None)):
+        return cast("Document", value)
+    if hasattr(value, "__aiter__"):
+        return AsyncSource(value, name or "<async stream>", encoding, errors)
+    if callable(getattr(value, "read", None)):
+        return OpenFileSource(value, name, encoding, errors)
     if isinstance(source, Iterable) and not isinstance(source, (Mapping, Set)):
-        return IterableSource(given, name or "<stream>", encoding, errors)
+        return IterableSource(value, name or "<stream>", encoding, errors)
     raise DocumentError(
-        f"a document cannot be made of {given!r:.80} (type {type(given).__name__}); accepted are str (the text "
+        f"a document cannot be made of {value!r:.80} (type {type(value).__name__}); accepted are str (the text "
         f"itself), pathlib.Path, bytes, an open file, an iterable or async iterable of str or bytes, or a Document"
     )

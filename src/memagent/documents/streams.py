@@ -183,27 +183,27 @@ async def pull_in_threads(pieces: Generator[str]) -> AsyncGenerator[str]:
     On cancellation it doesn't wait for the thread, which may read a pipe forever: the thread then closes the
     generator as soon as the read returns.
     """
-    inside = threading.Lock()  # whoever holds it runs the generator
-    left = False
+    lock = threading.Lock()  # whoever holds it runs the generator
+    is_over = False
 
     def step() -> str | None:
-        with inside:
-            piece = None if left else next(pieces, None)
-        if left:
+        with lock:
+            piece = None if is_over else next(pieces, None)
+        if is_over:
             close()
         return piece
 
     def close() -> None:
         # If the lock is held, the thread of a cancelled step has it, and closes the generator after releasing it.
-        if inside.acquire(blocking=False):
+        if lock.acquire(blocking=False):
             try:
                 pieces.close()
             finally:
-                inside.release()
+                lock.release()
 
     try:
         while (piece := await asyncio.to_thread(step)) is not None:
             yield piece
     finally:
-        left = True
+        is_over = True
         await asyncio.to_thread(close)

@@ -58,11 +58,11 @@ class _Fed:
         self._own = {id(fields): message for fields, message in zip(dicts, messages, strict=True)}
         tools = [*map(convert_to_openai_tool, request.tools), *_output_tools(request)]
         replies = [m.usage_metadata for m in messages if isinstance(m, AIMessage)]
-        said = replies[-1] if replies else None
+        last_usage = replies[-1] if replies else None
         self.history: dict[str, Any] = {
             "messages": dicts,
             "tools": [tool for tool in tools if tool.get("type") == "function"],
-            "usage": said and Usage(prompt_tokens=said["input_tokens"]),
+            "usage": last_usage and Usage(prompt_tokens=last_usage["input_tokens"]),
         }
 
     def request(self, sent: list[Any]) -> ModelRequest[Any]:
@@ -77,10 +77,10 @@ class _Fed:
 
 def _output_tools(request: ModelRequest[Any]) -> list[dict[str, Any]]:
     """The tools that LangChain adds for structured output: it has no others where it doesn't know yet (auto)."""
-    wanted = request.response_format
-    if isinstance(wanted, AutoStrategy):
-        wanted = ToolStrategy(wanted.schema)
-    specs = wanted.schema_specs if isinstance(wanted, ToolStrategy) else ()
+    strategy = request.response_format
+    if isinstance(strategy, AutoStrategy):
+        strategy = ToolStrategy(strategy.schema)
+    specs = strategy.schema_specs if isinstance(strategy, ToolStrategy) else ()
     return [convert_to_openai_tool(OutputToolBinding.from_schema_spec(s).tool) for s in specs]
 
 
@@ -91,8 +91,8 @@ def _read(message: BaseMessage) -> dict[str, Any]:
     try:
         return convert_to_openai_messages(message)
     except (KeyError, TypeError, ValueError):  # a form that LangChain's converter doesn't know
-        bare = convert_to_openai_messages(message.model_copy(update={"content": message.text}))
-        return bare | {"content": message.content}
+        copy = convert_to_openai_messages(message.model_copy(update={"content": message.text}))
+        return copy | {"content": message.content}
 
 
 def _read_block(block: Any) -> Any:
@@ -100,11 +100,11 @@ def _read_block(block: Any) -> Any:
     if isinstance(block, str):
         return block
     source = block.get("source")
-    held = source if isinstance(source, dict) else block
-    found = block.get("text") or held.get("content")
-    if held.get("type") == "text":
-        found = found or held.get("data")
-    parts = found if isinstance(found, list) else [found]
+    payload = source if isinstance(source, dict) else block
+    content = block.get("text") or payload.get("content")
+    if payload.get("type") == "text":
+        content = content or payload.get("data")
+    parts = content if isinstance(content, list) else [content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     if all(isinstance(text, str) and text for text in texts):
         heads = filter(None, map(block.get, ("title", "context")))
@@ -122,23 +122,23 @@ def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
         ConfigError: when invoked with a key missing or unknown.
     """
 
-    def ask(given: dict[str, Any]) -> dict[str, Any]:
-        return agent.ask(**_asked(given)).to_dict()
+    def ask(inputs: dict[str, Any]) -> dict[str, Any]:
+        return agent.ask(**_asked(inputs)).to_dict()
 
-    async def aask(given: dict[str, Any]) -> dict[str, Any]:
-        return (await agent.aask(**_asked(given))).to_dict()
+    async def aask(inputs: dict[str, Any]) -> dict[str, Any]:
+        return (await agent.aask(**_asked(inputs))).to_dict()
 
     return RunnableLambda(ask, aask, name="MemoryAgent")
 
 
-def _asked(given: dict[str, Any]) -> dict[str, Any]:
-    if not {"document", "question"} <= given.keys() <= {"document", "question", "run_id"}:
+def _asked(inputs: dict[str, Any]) -> dict[str, Any]:
+    if not {"document", "question"} <= inputs.keys() <= {"document", "question", "run_id"}:
         raise ConfigError(
-            f"the input's keys must be document, question and perhaps run_id, got {list(given)!r}"
+            f"the input's keys must be document, question and perhaps run_id, got {list(inputs)!r}"
         )
-    document = given["document"]
+    document = inputs["document"]
     if isinstance(document, Document):
         document = [document]
     if isinstance(document, list) and all(isinstance(part, Document) for part in document):
         document = "\n\n".join(part.page_content for part in document)
-    return {**given, "document": document}
+    return {**inputs, "document": document}

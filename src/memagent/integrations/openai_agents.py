@@ -29,49 +29,49 @@ def summary_filter(
     async def feed(data: "CallModelData[Any]") -> ModelInputData:
         instructions, agent = data.model_data.instructions, data.agent
         system = [{"role": "system", "content": instructions}] if instructions else []
-        read = read_items(data.model_data.input)
+        pairs = read_items(data.model_data.input)
         tools = await agent.get_all_tools(RunContextWrapper(data.context))
         handoffs = [h if isinstance(h, Handoff) else handoff(h) for h in agent.handoffs]
-        sent = await buffer.feed(
-            [*system, *(message for message, _ in read)],
+        messages = await buffer.feed(
+            [*system, *(message for message, _ in pairs)],
             tools=[
                 *(Converter.tool_to_openai(t) for t in tools if isinstance(t, FunctionTool)),
                 *map(Converter.convert_handoff_tool, handoffs),
             ],
         )
-        own = {id(message): items for message, items in read}
-        return ModelInputData(write_items(sent[len(system) :], own), instructions)
+        items_by_id = {id(message): items for message, items in pairs}
+        return ModelInputData(write_items(messages[len(system) :], items_by_id), instructions)
 
     return feed
 
 
 def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
     """Messages in OpenAI's form, each with the items that it stands for: what the model said at once is one."""
-    read: list[tuple[dict[str, Any], list[Any]]] = []
+    pairs: list[tuple[dict[str, Any], list[Any]]] = []
     for item in items:
         kind, role = item.get("type", "message"), item.get("role", "assistant")
         if (call := _find_call(item)) is not None:
             result = {"role": "tool", "tool_call_id": call}
-            read.append((result | {"content": _result(item.get("output", ""))}, [item]))
+            pairs.append((result | {"content": _result(item.get("output", ""))}, [item]))
             continue
         if role != "assistant":
-            read.append(({"role": role, "content": item["content"]}, [item]))
+            pairs.append(({"role": role, "content": item["content"]}, [item]))
             continue
-        last = read[-1] if read else ({"role": ""}, [])
+        last = pairs[-1] if pairs else ({"role": ""}, [])
         if last[0]["role"] != "assistant" or last[1][-1].get("type") == "mcp_approval_response":
-            read.append(({"role": "assistant", "content": "", "tool_calls": []}, []))
-        said, own = read[-1]
-        own.append(item)
-        shown = {n: v for n, v in item.items() if v and n not in UNSEEN}
+            pairs.append(({"role": "assistant", "content": "", "tool_calls": []}, []))
+        message, message_items = pairs[-1]
+        message_items.append(item)
+        fields = {n: v for n, v in item.items() if v and n not in UNSEEN}
         if kind == "message":
-            said["content"] += _said(item["content"])
-        elif call := shown.pop("call_id", None):
-            function = {"name": shown.pop("name", kind)}
-            function["arguments"] = item.get("arguments") or json.dumps(shown, ensure_ascii=False)
-            said["tool_calls"].append({"id": call, "type": "function", "function": function})
+            message["content"] += _said(item["content"])
+        elif call := fields.pop("call_id", None):
+            function = {"name": fields.pop("name", kind)}
+            function["arguments"] = item.get("arguments") or json.dumps(fields, ensure_ascii=False)
+            message["tool_calls"].append({"id": call, "type": "function", "function": function})
         elif kind != "reasoning":  # OpenAI ran a tool, and what it returned stands in the item
-            said["content"] += f"\n{kind} {json.dumps(shown, ensure_ascii=False)}\n"
-    return read
+            message["content"] += f"\n{kind} {json.dumps(fields, ensure_ascii=False)}\n"
+    return pairs
 
 
 def _find_call(item: dict[str, Any]) -> str | None:
@@ -94,22 +94,22 @@ def _result(output: Any) -> Any:
 
 def write_items(messages: Iterable[dict[str, Any]], own: Mapping[int, list[Any]]) -> list[Any]:
     """The items of messages: by `id` those that were read, others for what the buffer made or changed."""
-    known = {_find_call(i) or ("call", i.get("call_id")): i for part in own.values() for i in part}
-    written = (own.get(id(message)) or _write(message, known) for message in messages)
-    return [item for items in written for item in items]
+    calls = {_find_call(i) or ("call", i.get("call_id")): i for part in own.values() for i in part}
+    groups = (own.get(id(message)) or _write(message, calls) for message in messages)
+    return [item for items in groups for item in items]
 
 
-def _write(message: dict[str, Any], known: dict[Any, Any]) -> list[Any]:
+def _write(message: dict[str, Any], items_by_call: dict[Any, Any]) -> list[Any]:
     role, content = message["role"], message["content"]
     if role == "tool":
         blank = {"type": "function_call_output", "call_id": message["tool_call_id"]}
-        return [known.get(blank["call_id"], blank) | {"output": content}]
+        return [items_by_call.get(blank["call_id"], blank) | {"output": content}]
     if isinstance(content, list):  # two messages of the user with a picture became one
         parts: list[Any] = content
         content = [p | {"type": "input_text"} if p["type"] == "text" else p for p in parts]
-    said = [{"role": role, "content": content}] if content else []
+    items = [{"role": role, "content": content}] if content else []
     for call in message.get("tool_calls", ()):
-        item = known.get(("call", call["id"]), written := call["function"])
-        fields = written if "arguments" in item else item | json.loads(written["arguments"])
-        said.append({"type": "function_call", **fields, "call_id": call["id"]})
-    return said
+        item = items_by_call.get(("call", call["id"]), function := call["function"])
+        fields = function if "arguments" in item else item | json.loads(function["arguments"])
+        items.append({"type": "function_call", **fields, "call_id": call["id"]})
+    return items

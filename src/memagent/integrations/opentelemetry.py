@@ -51,11 +51,11 @@ class _Tracing:
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> Iterator[Span]:
         """A current span. Errors are its status; their text may quote a document, so it is content."""
-        given = {key: value for key, value in attributes.items() if value is not None}
+        own_attributes = {key: value for key, value in attributes.items() if value is not None}
         with self._tracer.start_as_current_span(
             f"{operation} {name}",
             kind=kind,
-            attributes={"gen_ai.operation.name": operation, **given},
+            attributes={"gen_ai.operation.name": operation, **own_attributes},
             record_exception=self.content,
             set_status_on_exception=False,
         ) as span:
@@ -68,15 +68,15 @@ class _Tracing:
 
     def run(self, run_id: str) -> AbstractContextManager[Span]:
         """The span of a run."""
-        named = {"gen_ai.agent.name": self._agent, "gen_ai.conversation.id": run_id}
-        return self.span("invoke_agent", self._agent, named)
+        attributes = {"gen_ai.agent.name": self._agent, "gen_ai.conversation.id": run_id}
+        return self.span("invoke_agent", self._agent, attributes)
 
     def tool(self, tool: Tool) -> Tool:
         """The tool with a span for each call."""
-        named = {"gen_ai.tool.name": tool.name, "gen_ai.tool.type": "function"}
+        attributes = {"gen_ai.tool.name": tool.name, "gen_ai.tool.type": "function"}
 
         async def run(arguments: dict[str, Any], *context: Any) -> str:
-            with self.span("execute_tool", tool.name, named) as span:
+            with self.span("execute_tool", tool.name, attributes) as span:
                 result = await tool.run(arguments, *context)
                 if self.content:
                     span.set_attribute("gen_ai.tool.call.arguments", _json(arguments))
@@ -93,7 +93,7 @@ class _TracedModel(Wrapper):
 
     async def complete(self, request: ChatRequest) -> Completion:
         provider, _, name = self.name.partition(":")
-        asked = {
+        attributes = {
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": name or provider,
             "gen_ai.request.max_tokens": request.max_tokens,
@@ -103,7 +103,7 @@ class _TracedModel(Wrapper):
             "gen_ai.request.stop_sequences": request.stop or None,
             "memagent.call.kind": request.kind,
         }
-        with self._tracing.span("chat", name or provider, asked, SpanKind.CLIENT) as span:
+        with self._tracing.span("chat", name or provider, attributes, SpanKind.CLIENT) as span:
             if self._tracing.content:
                 span.set_attribute("gen_ai.input.messages", _json(map(_spoken, request.messages)))
             completion = await self.inner.complete(request)
@@ -120,8 +120,8 @@ class _TracedModel(Wrapper):
             if self._tracing.content:
                 calls = completion.tool_calls
                 reply = Message(role="assistant", content=completion.text, tool_calls=calls)
-                said = {**_spoken(reply), "finish_reason": finish}
-                span.set_attribute("gen_ai.output.messages", _json([said]))
+                output = {**_spoken(reply), "finish_reason": finish}
+                span.set_attribute("gen_ai.output.messages", _json([output]))
             return completion
 
 

@@ -52,44 +52,44 @@ class _History(AbstractCapability[Any]):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Feeds the buffer what the model would get, with what it adds for structured output."""
-        asked, messages = request_context, request_context.messages
-        parameters = asked.model_request_parameters
-        _, offered = asked.model.prepare_request(asked.model_settings, parameters)
-        system, read = _read(messages)
+        request, messages = request_context, request_context.messages
+        parameters = request.model_request_parameters
+        _, offer = request.model.prepare_request(request.model_settings, parameters)
+        system, pairs = _read(messages)
         instructions = messages[-1].instructions if isinstance(messages[-1], ModelRequest) else None
-        texts = [*(p.content for p in system), instructions, offered.prompted_output_instructions]
+        texts = [*(p.content for p in system), instructions, offer.prompted_output_instructions]
         text = "\n\n".join(filter(None, texts))
         frame = [{"role": "system", "content": text}] if text else []
         replies = [message.usage for message in messages if isinstance(message, ModelResponse)]
         sent = await self.buffer.feed(
-            [*frame, *(message for message, _ in read)],
+            [*frame, *(message for message, _ in pairs)],
             tools=[
                 ToolSpec(
                     name=t.name,
                     description=t.description or "",
                     parameters=t.parameters_json_schema,
                 )
-                for t in (*offered.function_tools, *offered.output_tools)
+                for t in (*offer.function_tools, *offer.output_tools)
             ],
             usage=Usage(prompt_tokens=replies[-1].input_tokens) if replies else None,
         )
-        own = {id(message): piece for message, piece in read}
+        by_id = {id(message): piece for message, piece in pairs}
         results = {
             part.tool_call_id: (piece, part)
-            for piece in own.values()
+            for piece in by_id.values()
             for part in piece.parts
             if isinstance(part, ToolReturnPart)
         }
         for call in (call for m in sent for call in m.get("tool_calls") or ()):
             blank = ToolReturnPart(call["function"]["name"], "", call["id"])
             results.setdefault(call["id"], (messages[-1], blank))
-        pieces = [own.get(id(m)) or _write(m, results, messages[-1]) for m in sent[len(frame) :]]
+        pieces = [by_id.get(id(m)) or _write(m, results, messages[-1]) for m in sent[len(frame) :]]
         if not pieces or not isinstance(pieces[0], ModelRequest):  # nobody said what to do
             pieces.insert(0, replace(messages[-1], parts=[]))
         if system:
             pieces[0] = replace(pieces[0], parts=[*system, *pieces[0].parts])
-        asked.messages, ctx.messages[:] = [*pieces], pieces
-        return asked
+        request.messages, ctx.messages[:] = [*pieces], pieces
+        return request
 
 
 def _read(
@@ -97,7 +97,7 @@ def _read(
 ) -> tuple[list[SystemPromptPart], list[tuple[dict[str, Any], Piece]]]:
     """The system prompt, and messages in OpenAI's form, each with the piece that it stands for."""
     system: list[SystemPromptPart] = []
-    read: list[tuple[dict[str, Any], Piece]] = []
+    pairs: list[tuple[dict[str, Any], Piece]] = []
     for message in messages:
         if isinstance(message, ModelResponse):
             calls = [
@@ -108,19 +108,19 @@ def _read(
                 }
                 for call in message.tool_calls
             ]
-            said = {"role": "assistant", "content": _said(message), "tool_calls": calls}
-            read.append((said | {"reasoning_content": message.thinking}, message))
+            reply = {"role": "assistant", "content": _said(message), "tool_calls": calls}
+            pairs.append((reply | {"reasoning_content": message.thinking}, message))
             continue
         for part in message.parts:
-            if isinstance(part, SystemPromptPart) and not read:
+            if isinstance(part, SystemPromptPart) and not pairs:
                 system.append(part)
             elif (fields := _read_part(part)) is not None:
-                read.append((fields, replace(message, parts=[part])))
-            elif read and isinstance(read[-1][1], ModelRequest):
+                pairs.append((fields, replace(message, parts=[part])))
+            elif pairs and isinstance(pairs[-1][1], ModelRequest):
                 # It goes where the one before it goes.
-                fields, piece = read[-1]
-                read[-1] = fields, replace(message, parts=[*piece.parts, part])
-    return system, read
+                fields, piece = pairs[-1]
+                pairs[-1] = fields, replace(message, parts=[*piece.parts, part])
+    return system, pairs
 
 
 def _said(message: ModelResponse) -> str:

@@ -42,16 +42,16 @@ class DocumentReader:
         column = next((name for name in ("path", "text") if name in batch), None)
         if column is None:
             raise ConfigError(f"the data has no column 'path' or 'text', only {sorted(batch)}")
-        given, kind = list(batch[column]), Path if column == "path" else str
-        left = [place for place, value in enumerate(given) if isinstance(value, (str, Path))]
-        read: dict[int, Mapped] = {}
-        while left:
-            documents = [kind(given[place]) for place in left]
-            for row in self.agent.map(documents, self.question, concurrency=len(left)):
-                read[left[row.index]] = row
-            left = [place for place in left if isinstance(read[place].error, RunBusy)]
-            sleep(1 if left else 0)
-        rows = [read.get(place) for place in range(len(given))]
+        values, kind = list(batch[column]), Path if column == "path" else str
+        places = [place for place, value in enumerate(values) if isinstance(value, (str, Path))]
+        rows_by_place: dict[int, Mapped] = {}
+        while places:
+            documents = [kind(values[place]) for place in places]
+            for row in self.agent.map(documents, self.question, concurrency=len(places)):
+                rows_by_place[places[row.index]] = row
+            places = [place for place in places if isinstance(rows_by_place[place].error, RunBusy)]
+            sleep(1 if places else 0)
+        rows = [rows_by_place.get(place) for place in range(len(values))]
         results = [row and row.result for row in rows]
         errors = [row.error if row else f"this row has no {column}" for row in rows]
         return {

@@ -185,12 +185,12 @@ class MemoryAgent(Jobs):
             ConfigError: a setting is wrong.
             MemagentError: an error that would affect every document: no such model, no access, a full store.
         """
-        mapped = self.amap(documents, question, concurrency=concurrency, run_id=run_id)
+        results = self.amap(documents, question, concurrency=concurrency, run_id=run_id)
         try:
-            while (found := run_sync(anext_or_none(mapped))) is not None:
-                yield found
+            while (result := run_sync(anext_or_none(results))) is not None:
+                yield result
         finally:
-            run_sync(mapped.aclose())
+            run_sync(results.aclose())
 
     def amap(
         self,
@@ -296,8 +296,8 @@ class MemoryAgent(Jobs):
             ModelError: the server did not answer.
         """
         budget: dict[str, int] = {} if known is None else known.binding["budget"]
-        found = (MemoryPlan.make, questions, self.settings, self.prompts, budget.get("frame"))
-        return await self._resolve(*found, window="window", resumed=budget.get("window"))
+        arguments = (MemoryPlan.make, questions, self.settings, self.prompts, budget.get("frame"))
+        return await self._resolve(*arguments, window="window", resumed=budget.get("window"))
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""

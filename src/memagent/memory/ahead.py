@@ -48,13 +48,13 @@ class Pace:
 
     def size(self, questions: int) -> int:
         """Chunks that each of several questions sends in the next round."""
-        most = self.most(questions)
+        max_size = self.most(questions)
         if self._wish is not None:
-            return most
-        most = max(1, min(most, int(SHARE * self._chunks / self._changes), 2 * self._last))
-        speeds = [self._speed(size) for size in range(1, most + 1)]
-        enough = WORTH * max(speeds)
-        return 1 + next(n for n, speed in enumerate(speeds) if speed >= enough)
+            return max_size
+        max_size = max(1, min(max_size, int(SHARE * self._chunks / self._changes), 2 * self._last))
+        speeds = [self._speed(size) for size in range(1, max_size + 1)]
+        threshold = WORTH * max(speeds)
+        return 1 + next(n for n, speed in enumerate(speeds) if speed >= threshold)
 
     def _speed(self, size: int) -> float:
         """Chunks a second of a round, apart from the time for changes, which is the same for every size."""
@@ -66,20 +66,20 @@ class Pace:
     def note(self, sent: int, taken: int, changes: int, seconds: Sequence[float]) -> None:
         """Records a round: chunks sent, taken and changing the memory, and when the others had their replies."""
         self._last = sent
-        known, count = self._seconds, len(seconds)
-        before = known[count - 1] if 0 < count <= len(known) else 0.0
+        averages, count = self._seconds, len(seconds)
+        old_time = averages[count - 1] if 0 < count <= len(averages) else 0.0
         for place, time in enumerate(seconds):
-            if place == len(known):
-                known.append(time)
-            known[place] += WEIGHT * (time - known[place])
-        if before:
-            sooner = min(1.0, seconds[-1] / before)
-            for place in range(count, len(known)):
+            if place == len(averages):
+                averages.append(time)
+            averages[place] += WEIGHT * (time - averages[place])
+        if old_time:
+            ratio = min(1.0, seconds[-1] / old_time)
+            for place in range(count, len(averages)):
                 trust = TRUST if place < 2 * count else 1.0
-                known[place] = seconds[-1] + trust * (sooner * known[place] - seconds[-1])
-        stays = (1 - LAPSE) ** taken
-        self._chunks = self._chunks * stays + taken
-        self._changes = self._changes * stays + changes
+                averages[place] = seconds[-1] + trust * (ratio * averages[place] - seconds[-1])
+        retention = (1 - LAPSE) ** taken
+        self._chunks = self._chunks * retention + taken
+        self._changes = self._changes * retention + changes
 
 
 @asynccontextmanager

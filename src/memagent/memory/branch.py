@@ -50,18 +50,18 @@ class BranchLoop(MemoryLoop):
             origin, before = self._branch["run"], self._branch["before"]
             bodies = await self.plan.counting(self._fit)
             started = self._started(run_id=log.run_id, origin=origin, before=before)
-            copied = (log.run_id, origin, before, started, bodies)
-            await in_thread(log.store.copy_before, *copied)
+            arguments = (log.run_id, origin, before, started, bodies)
+            await in_thread(log.store.copy_before, *arguments)
         return -1
 
-    def _find_document(self, known: RunRecord | None) -> None:
+    def _find_document(self, run: RunRecord | None) -> None:
         """Opens the document of this run, or of the other one, if chunks are left to read. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
-        record = self._origin() if known is None else known
+        record = self._origin() if run is None else run
         self.source = old = record.source
-        chunk = store.effect(origin, f"chunk-{before - 1}") if known is None else None
-        read = chunk and chunk["mark"]["last"] if known is None else store.is_answered(known.id)
-        if not read and old["path"] is not None:
+        chunk = store.effect(origin, f"chunk-{before - 1}") if run is None else None
+        is_read = chunk and chunk["mark"]["last"] if run is None else store.is_answered(run.id)
+        if not is_read and old["path"] is not None:
             self._given = open_document(Path(old["path"]), name=old["name"], **old["options"])
 
     def _origin(self) -> RunRecord:
@@ -69,30 +69,30 @@ class BranchLoop(MemoryLoop):
         store, (origin, before) = self.host.store, self._branch.values()
         record = store.get(origin)
         check_origin(record)
-        asked = len(record.binding["questions"])
-        read = min(state.next_chunk for state in restore(store, origin, asked))
-        if type(before) is not int or not 1 <= before <= read:
+        count = len(record.binding["questions"])
+        chunks = min(state.next_chunk for state in restore(store, origin, count))
+        if type(before) is not int or not 1 <= before <= chunks:
             raise ConfigError(
-                f"before={before!r}: run {origin!r} read {plural(read, 'chunk')}, so it must be "
-                f"{'1' if read == 1 else f'1 to {read}'}. To start from nothing, use memagent ask"
+                f"before={before!r}: run {origin!r} read {plural(chunks, 'chunk')}, so it must be "
+                f"{'1' if chunks == 1 else f'1 to {chunks}'}. To start from nothing, use memagent ask"
             )
         return record
 
     def _fit(self) -> dict[str, dict[str, Any]]:
         """The effects that wrote the memories, as the new run's prompts may show them. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
-        asked = len(self._origin().binding["questions"])
-        if (got := len(self.plan.questions)) != asked:
+        count = len(self._origin().binding["questions"])
+        if (new_count := len(self.plan.questions)) != count:
             raise RunMismatch(
-                f"run {origin!r} has {plural(asked, 'question')} with a memory each, got {got}: give as many, in the "
-                f"same order"
+                f"run {origin!r} has {plural(count, 'question')} with a memory each, got {new_count}: give as many, "
+                f"in the same order"
             )
         bodies: dict[str, dict[str, Any]] = {}
-        for question in range(asked):
-            last = store.effect(origin, f"update-{before - 1}/q{question}") or {}
-            if last.get("carried") is None:
+        for question in range(count):
+            last_update = store.effect(origin, f"update-{before - 1}/q{question}") or {}
+            if last_update.get("carried") is None:
                 continue
-            body = store.effect(origin, key := f"update-{last['carried']}/q{question}") or {}
+            body = store.effect(origin, key := f"update-{last_update['carried']}/q{question}") or {}
             memory = self.plan.neutraliser.safe(body["memory"])
             tokens = self.plan.counter.count(memory)
             if tokens > self.plan.budget.memory:

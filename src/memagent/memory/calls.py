@@ -71,28 +71,28 @@ class Calls(Loop[list[Result]]):
     def _record_update(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
         """Bounds the new memory. Blocks."""
         update, events = reply.value, list[Event]()
-        where: dict[str, Any] = {"question": state.question, "chunk": chunk.index}
+        place: dict[str, Any] = {"question": state.question, "chunk": chunk.index}
         body: dict[str, Any] = {"conversation": reply.conversation(chunk.index).dump()}
         if reply.doubt is not None:
-            kept = self.plan.settings.degenerate == "keep"
-            events.append(MemoryDegenerate(**where, problem=reply.doubt, kept=kept))
-            update = replace(update, memory=None) if kept else update
+            keep = self.plan.settings.degenerate == "keep"
+            events.append(MemoryDegenerate(**place, problem=reply.doubt, kept=keep))
+            update = replace(update, memory=None) if keep else update
         if update.memory is None:
-            events.append(MemoryKept(**where, usage=reply.usage))
+            events.append(MemoryKept(**place, usage=reply.usage))
         else:
-            memory, tokens, before = self.plan.bound_memory(update.memory, cut_off=update.cut_off)
+            memory, tokens, total = self.plan.bound_memory(update.memory, cut_off=update.cut_off)
             body |= {"memory": memory, "tokens": tokens}
             state.memory, state.tokens, state.carried = memory, tokens, chunk.index
-            if tokens < before:
-                cut = MemoryTruncated(**where, tokens_before=before, tokens_after=tokens)
+            if tokens < total:
+                cut = MemoryTruncated(**place, tokens_before=total, tokens_after=tokens)
                 events.append(cut)
-            updated = MemoryUpdated(**where, memory=memory, tokens=tokens, usage=reply.usage)
-            events.append(updated)
+            event = MemoryUpdated(**place, memory=memory, tokens=tokens, usage=reply.usage)
+            events.append(event)
         if state.carried is not None:
             body["carried"] = state.carried
         if update.done and not chunk.last:
             state.settled = body["settled"] = True
-            events.append(Settled(**where))
+            events.append(Settled(**place))
         state.next_chunk = chunk.index + 1
         return without_text(body, chunk.text), events
 
@@ -133,21 +133,21 @@ class Calls(Loop[list[Result]]):
         (exchange,) = exchanges
         state = self._states[exchange.question]
         try:
-            said = (await (caller or self._caller).ask(exchange)).value
-            if isinstance(said, Answer):  # a partial one may be from an earlier session
-                state.answer, state.truncated = said.text, said.truncated
+            value = (await (caller or self._caller).ask(exchange)).value
+            if isinstance(value, Answer):  # a partial one may be from an earlier session
+                state.answer, state.truncated = value.text, value.truncated
                 state.partial = state.stopped is not None
         except LimitReached as limit:
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
         except (Unusable, NoReply) as error:
-            where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
-            await self._stop(state, StopReason.UNUSABLE_REPLY, f"{where}: {error}", exchange.usage)
+            place = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
+            await self._stop(state, StopReason.UNUSABLE_REPLY, f"{place}: {error}", exchange.usage)
 
     async def _stop(self, state: State, reason: StopReason, detail: str, usage: Usage) -> None:
         state.stopped, state.detail = reason, detail
-        stopped = Stopped(question=state.question, reason=reason, detail=detail, usage=usage)
-        await self._log.add_stop(stopped, among=len(self._states))
+        event = Stopped(question=state.question, reason=reason, detail=detail, usage=usage)
+        await self._log.add_stop(event, among=len(self._states))
 
     # --- the answer, and another look if the memory does not settle it (ADR 0033)
 
@@ -164,8 +164,8 @@ class Calls(Loop[list[Result]]):
         """Asks for the answer, or for the phrase that says that the memory doesn't settle it."""
         plan, prompts = self.plan, self.plan.prompts
 
-        def read(said: Completion) -> Answer | None:
-            answer = read_answer(said, prompts)
+        def read(completion: Completion) -> Answer | None:
+            answer = read_answer(completion, prompts)
             return None if answer.text == prompts.unsettled else answer
 
         draft: Exchange[Any] = self._answer(state)
@@ -184,33 +184,33 @@ class Calls(Loop[list[Result]]):
             exchange.also = {f"answer/q{state.question}": facts}
             return {}, events
         question, store = self.plan.questions[state.question], self._log.store
-        best = {*rank(self._past(state), question, RECALLED)}
-        found = [text for number, text in enumerate(self._past(state)) if number in best]
+        ranking = {*rank(self._past(state), question, RECALLED)}
+        sentences = [text for number, text in enumerate(self._past(state)) if number in ranking]
         memory, tokens, recalled = state.memory, state.tokens, list[str]()
-        for text in dict.fromkeys(found):
-            longer = f"{memory}\n{text}".lstrip("\n")
-            safe, size, whole = self.plan.bound_memory(longer, cut_off=False)
-            if size == whole:
+        for text in dict.fromkeys(sentences):
+            candidate = f"{memory}\n{text}".lstrip("\n")
+            safe, size, total = self.plan.bound_memory(candidate, cut_off=False)
+            if size == total:
                 memory, tokens, recalled = safe, size, [*recalled, text]
         keys = (f"chunk-{number}" for number in range(store.count(self._log.run_id, "chunk")))
         texts = ((store.effect(self._log.run_id, key) or {})["text"] for key in keys)
-        again = tuple(sorted(rank(texts, question, self.plan.settings.reread)))
-        told = reply.conversation().dump()
-        state.memory, state.tokens, state.again = memory, tokens, again
-        where: dict[str, Any] = {"question": state.question, "chunks": again}
-        event = Rereading(**where, recalled=tuple(recalled), usage=reply.usage)
-        return {"again": again, "memory": memory, "tokens": tokens, "conversation": told}, [event]
+        numbers = tuple(sorted(rank(texts, question, self.plan.settings.reread)))
+        dump = reply.conversation().dump()
+        state.memory, state.tokens, state.again = memory, tokens, numbers
+        place: dict[str, Any] = {"question": state.question, "chunks": numbers}
+        event = Rereading(**place, recalled=tuple(recalled), usage=reply.usage)
+        return {"again": numbers, "memory": memory, "tokens": tokens, "conversation": dump}, [event]
 
     def _past(self, state: State) -> Iterator[str]:
         """Sentences of past memories that the memory no longer has, each where it was new. Blocks."""
-        store, now = self._log.store, {*_sentences(state.memory)}
-        before: set[str] = set()
+        store, memory_sentences = self._log.store, {*_sentences(state.memory)}
+        old_sentences: set[str] = set()
         for number in range(state.next_chunk):
             body = store.effect(self._log.run_id, f"update-{number}/q{state.question}") or {}
             if "memory" in body:
-                sentences, seen = _sentences(body["memory"]), before | now
-                yield from (text for text in sentences if text not in seen)
-                before = {*sentences}
+                sentences, repeats = _sentences(body["memory"]), old_sentences | memory_sentences
+                yield from (text for text in sentences if text not in repeats)
+                old_sentences = {*sentences}
 
     async def _reread(self, state: State) -> None:
         """Shows the chosen chunks again."""
@@ -233,13 +233,13 @@ class Calls(Loop[list[Result]]):
 
     def _record_reread(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
         """As for the chunk's first update; the reading stays where it was. Blocks."""
-        before = state.next_chunk, state.carried
+        position = state.next_chunk, state.carried
         body, events = self._record_update(state, chunk, reply)
-        state.next_chunk, state.carried = before
+        state.next_chunk, state.carried = position
         state.rereads += 1
-        told = reply.conversation(chunk.index).dump()
-        whole = {"conversation": told, "memory": state.memory, "tokens": state.tokens}
-        return {**body, **whole, "hole": None}, events
+        dump = reply.conversation(chunk.index).dump()
+        fields = {"conversation": dump, "memory": state.memory, "tokens": state.tokens}
+        return {**body, **fields, "hole": None}, events
 
 
 def _sentences(text: str) -> list[str]:

@@ -78,13 +78,13 @@ async def read_all(
         nonlocal ended
         async with turn:
             # Not in one of the few threads that readings need: a generator of documents may wait long, or for them.
-            found = None if ended else await asyncio.to_thread(next, upcoming, None)
-            ended = found is None
-        if found is None:
+            item = None if ended else await asyncio.to_thread(next, upcoming, None)
+            ended = item is None
+        if item is None:
             return None
-        run_id = await in_thread(name_run, agent, found[1], question, prefix)
+        run_id = await in_thread(name_run, agent, item[1], question, prefix)
         async with locks.setdefault(run_id, asyncio.Lock()):  # equal documents are one run
-            return await _read(agent, *found, question, run_id)
+            return await _read(agent, *item, question, run_id)
 
     running = set[asyncio.Task[Mapped | None]]()
     try:
@@ -95,8 +95,8 @@ async def read_all(
                 return
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                if (mapped := await task) is not None:
-                    yield mapped
+                if (result := await task) is not None:
+                    yield result
     finally:
         for task in running:
             task.cancel()
@@ -127,30 +127,30 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
     """
     mark = ""
     if isinstance(source, os.PathLike):
-        what, mark = str(path := expand(source).absolute()), f"-{_digest(path)}"
+        identity, mark = str(path := expand(source).absolute()), f"-{_digest(path)}"
     elif isinstance(source, str | bytes):
-        what = digest(source)
+        identity = digest(source)
     else:
         return f"{prefix}-{new_run_id()}"
     recipe = agent.recipe() | {"read_ahead": 1}  # defaults keep the names of earlier versions
     recipe |= dict.fromkeys({"base_url"} & recipe.keys())
-    key = json.dumps([what, question, recipe], sort_keys=True, default=str)
+    key = json.dumps([identity, question, recipe], sort_keys=True, default=str)
     return f"{prefix}-{digest(key, 8)}{mark}"
 
 
 def _digest(path: Path) -> str:
     """A digest of a file's bytes, or of all files of a folder or pattern, as far as they can be read."""
-    found = hashlib.blake2b(digest_size=4)  # tells a document from its own earlier contents
+    hasher = hashlib.blake2b(digest_size=4)  # tells a document from its own earlier contents
     with suppress(OSError, ValueError, DocumentError):  # reading the document will say it
         for file in list_files(path)[1]:
-            now = file.stat()
-            known = _hash(file, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
-            found.update(os.fsencode(file) + known)
-    return found.hexdigest()
+            stat = file.stat()
+            file_digest = _hash(file, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+            hasher.update(os.fsencode(file) + file_digest)
+    return hasher.hexdigest()
 
 
 @lru_cache(2**16)
 def _hash(file: Path, *stamp: int) -> bytes:
     """A digest of a file's bytes, made once while `stamp` stays: `memagent map --out` names each run twice."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "blake2b").digest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").digest()

@@ -58,8 +58,8 @@ def find_problem(
     if text is None or choice == "take":
         return None
     if (piece := repetition(text)) is not None:
-        what = "answer" if isinstance(reply, Answer) else "new memory"
-        return f"the {what} repeats {quote(piece)} over and over"
+        subject = "answer" if isinstance(reply, Answer) else "new memory"
+        return f"the {subject} repeats {quote(piece)} over and over"
     if chunk is not None and has_collapsed(old, text, chunk.text):
         return f"hardly a word of the old memory is left, for no reason in the chunk: {quote(text)}"
     return None
@@ -67,6 +67,6 @@ def find_problem(
 
 def _words(text: str) -> set[str]:
     """The words that say something: long ones, numbers, and pairs of Chinese or Japanese signs."""
-    found = words(text)
-    pairs = {one + other for one, other in pairwise(found) if len(one) == len(other) == 1}
-    return pairs | {word for word in found if len(word) > 3 or not word.isalpha()}
+    texts = words(text)
+    pairs = {first + second for first, second in pairwise(texts) if len(first) == len(second) == 1}
+    return pairs | {word for word in texts if len(word) > 3 or not word.isalpha()}

@@ -85,95 +85,95 @@ class RowLoop(MemoryLoop):
         self, exchange: Exchange[Any], state: State, chunk: Chunk, reply: Reply[RowReply]
     ) -> Record:
         """Stores the rows of a reply, and keeps the chunk open if it needs another. Blocks."""
-        was, placed = Progress(**state.progress), self._place(chunk)
-        also: dict[str, Mapping[str, Any]] = {}
-        fresh = self._add_new(reply.value.rows, was, placed, also)
-        now, given_up = self._continue(reply.value, was, len(fresh))
-        for number, row in enumerate(given_up, was.invalid):
-            also[INVALID % number] = row._asdict() | placed
+        old, place = Progress(**state.progress), self._place(chunk)
+        extra_effects: dict[str, Mapping[str, Any]] = {}
+        fresh = self._add_new(reply.value.rows, old, place, extra_effects)
+        new, rejects = self._continue(reply.value, old, len(fresh))
+        for number, row in enumerate(rejects, old.invalid):
+            extra_effects[INVALID % number] = row._asdict() | place
         body: dict[str, Any] = {
             "conversation": reply.conversation(chunk.index).dump(),
-            "progress": asdict(now),
-            "next": chunk.index + (not now.replies),
+            "progress": asdict(new),
+            "next": chunk.index + (not new.replies),
         }
-        found = RowsFound(
+        rows_event = RowsFound(
             chunk=chunk.index,
             rows=len(fresh),
-            duplicates=now.duplicates - was.duplicates,
-            invalid=len(given_up),
-            total=now.rows,
+            duplicates=new.duplicates - old.duplicates,
+            invalid=len(rejects),
+            total=new.rows,
         )
-        lines = state.memory.removeprefix(was.note).split("\n") + [row.line for row in fresh]
-        memory, tokens = self._fit(now.note, list(filter(None, lines)))
-        where: dict[str, Any] = {"chunk": chunk.index, "usage": reply.usage}
-        event: Event = MemoryKept(**where)
+        lines = state.memory.removeprefix(old.note).split("\n") + [row.line for row in fresh]
+        memory, tokens = self._fit(new.note, list(filter(None, lines)))
+        fields: dict[str, Any] = {"chunk": chunk.index, "usage": reply.usage}
+        event: Event = MemoryKept(**fields)
         if memory != state.memory:
-            event = MemoryUpdated(**where, memory=memory, tokens=tokens)
+            event = MemoryUpdated(**fields, memory=memory, tokens=tokens)
             body |= {"memory": memory, "tokens": tokens}
             state.memory, state.tokens, state.carried = memory, tokens, state.step
         if state.carried is not None:
             body["carried"] = state.carried
         # Only now: if counting failed above, all of this is done again.
-        exchange.also = also
-        state.step, state.next_chunk, state.progress = state.step + 1, body["next"], asdict(now)
-        return without_text(body, chunk.text), [found, event]
+        exchange.also = extra_effects
+        state.step, state.next_chunk, state.progress = state.step + 1, body["next"], asdict(new)
+        return without_text(body, chunk.text), [rows_event, event]
 
     def _continue(
-        self, found: RowReply, was: Progress, fresh: int
+        self, reply: RowReply, old: Progress, fresh: int
     ) -> tuple[Progress, list[BadRow]]:
         """What the extraction continues from after a reply with `fresh` new rows, and the rows that are given up."""
-        replies, go_on = was.replies + 1, was.replies + 1 < REPLIES
-        bad = [*found.find_missing([BadRow(*row) for row in was.pending]), *found.bad]
-        tail = found.tail if was.tail is None else was.tail
+        replies, ask_again = old.replies + 1, old.replies + 1 < REPLIES
+        bad_rows = [*reply.find_missing([BadRow(*row) for row in old.pending]), *reply.bad]
+        tail = reply.tail if old.tail is None else old.tail
         # What a repair leaves out is asked for again only if that wasn't its last word.
-        again = bool(found.bad or (bad and found.tail is not None))
-        repair = again and go_on and was.repairs < REPAIRS
-        more = go_on and not repair and tail is not None and (fresh > 0 or was.tail is not None)
-        given_up = [] if repair else bad[:]
+        repairable = bool(reply.bad or (bad_rows and reply.tail is not None))
+        repair = repairable and ask_again and old.repairs < REPAIRS
+        more = ask_again and not repair and tail is not None and (fresh > 0 or old.tail is not None)
+        rejects = [] if repair else bad_rows[:]
         if tail is not None and not (repair or more):
-            why = f"the reply was cut off by its limit of {self.plan.budget.output} tokens"
-            why += " before its first new row" if go_on else ", like those before it"
-            given_up.append(BadRow(tail, why))
+            reason = f"the reply was cut off by its limit of {self.plan.budget.output} tokens"
+            reason += " before its first new row" if ask_again else ", like those before it"
+            rejects.append(BadRow(tail, reason))
         counts: dict[str, Any] = {
-            "rows": was.rows + fresh,
-            "invalid": was.invalid + len(given_up),
-            "duplicates": was.duplicates + len(found.rows) - fresh,
+            "rows": old.rows + fresh,
+            "invalid": old.invalid + len(rejects),
+            "duplicates": old.duplicates + len(reply.rows) - fresh,
         }
         if not (repair or more):
-            return Progress(**counts), given_up
-        problem = "\n\n".join(f"{row.text}\n{row.problem}" for row in bad)
+            return Progress(**counts), rejects
+        problem = "\n\n".join(f"{row.text}\n{row.problem}" for row in bad_rows)
         name = "invalid" if repair else "cut_off"
         note = self._prompts.say(name, problem=problem, tail=tail or "")
         # Half of the memory is left for rows.
-        most = max(1, self.plan.budget.memory // 2)
-        note, *_ = within(self.plan.neutraliser.safe(note), most, self.plan.counter)
-        now = Progress(replies, was.repairs + repair, note, **counts)
-        return replace(now, pending=tuple(bad), tail=tail) if repair else now, given_up
+        limit = max(1, self.plan.budget.memory // 2)
+        note, *_ = within(self.plan.neutraliser.safe(note), limit, self.plan.counter)
+        new = Progress(replies, old.repairs + repair, note, **counts)
+        return replace(new, pending=tuple(bad_rows), tail=tail) if repair else new, rejects
 
     def _add_new(
         self,
         rows: Sequence[WrittenRow],
-        was: Progress,
-        placed: dict[str, Any],
-        also: dict[str, Mapping[str, Any]],
+        old: Progress,
+        place: dict[str, Any],
+        extra_effects: dict[str, Mapping[str, Any]],
     ) -> list[WrittenRow]:
         """Puts the rows that the run doesn't have among the effects to commit, and returns them."""
         fresh, log = list[WrittenRow](), self._log
         for row in rows:
             # Fields of dicts may be in any order; earlier versions stored the line as it is.
-            seen = _name_seen(json.dumps(json.loads(row.line), sort_keys=True))
-            effects = map(partial(log.store.effect, log.run_id), (seen, _name_seen(row.line)))
-            if seen in also or any(effects):
+            key = _name_seen(json.dumps(json.loads(row.line), sort_keys=True))
+            effects = map(partial(log.store.effect, log.run_id), (key, _name_seen(row.line)))
+            if key in extra_effects or any(effects):
                 continue
-            number = was.rows + len(fresh)
-            also[seen] = {"row": number}
-            also[ROW % number] = {"row": row.text, **placed}
+            number = old.rows + len(fresh)
+            extra_effects[key] = {"row": number}
+            extra_effects[ROW % number] = {"row": row.text, **place}
             fresh.append(row)
         return fresh
 
     def _place(self, chunk: Chunk) -> dict[str, Any]:
-        read = self._log.store.effect(self._log.run_id, f"chunk-{chunk.index}") or {}
-        place = read.get("place", "")
+        body = self._log.store.effect(self._log.run_id, f"chunk-{chunk.index}") or {}
+        place = body.get("place", "")
         return {"chunk": chunk.index, "start": chunk.start, "end": chunk.end, "place": place}
 
     def _fit(self, note: str, lines: list[str]) -> tuple[str, int]:
@@ -193,8 +193,8 @@ class RowLoop(MemoryLoop):
     async def _conclude(self, states: list[State], *, so_far: bool = False) -> None:
         """The answer is the number of rows; what was found so far is in the store as it is."""
         for state in states if not so_far else ():
-            made = Progress(**state.progress)
-            answer = plural(made.rows, "row") + f", {made.invalid} invalid" * bool(made.invalid)
+            total = Progress(**state.progress)
+            answer = plural(total.rows, "row") + f", {total.invalid} invalid" * bool(total.invalid)
             facts: dict[str, Any] = {"answer": answer, "truncated": False, "form_found": True}
             await self._log.commit("answer/q0", facts, events=[Answered(**facts, usage=Usage())])
             state.answer = answer
@@ -202,6 +202,6 @@ class RowLoop(MemoryLoop):
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
         """See `MemoryLoop.run`."""
         (result,), (state,) = await super().run(log, caller, fresh=fresh), self._states
-        found = replace(result, question=self._what)
-        given = (found, log.store, self._form, state.progress)
-        return [await in_thread(Extraction[BaseModel].of, *given)]
+        row_result = replace(result, question=self._what)
+        arguments = (row_result, log.store, self._form, state.progress)
+        return [await in_thread(Extraction[BaseModel].of, *arguments)]

@@ -84,8 +84,8 @@ class Extraction(Result, Generic[M]):
             try:
                 return Row(value=form.read(row), **body)
             except UnusableReply as error:
-                why = f"the schema took {quote(row)} and now doesn't: {error}"
-                raise ConfigError(f"{why}; give it validators that don't change") from error
+                problem = f"the schema took {quote(row)} and now doesn't: {error}"
+                raise ConfigError(f"{problem}; give it validators that don't change") from error
 
         return cls(
             **vars(result),
@@ -97,7 +97,7 @@ class Extraction(Result, Generic[M]):
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values, without trajectory and source; loads the rows."""
         rows = [row.to_dict() for row in self.rows]
-        invalid = [bad.to_dict() for bad in self.invalid]
+        invalid = [bad_row.to_dict() for bad_row in self.invalid]
         return super().to_dict() | {"rows": rows, "invalid": invalid}
 
     def lines(self) -> Iterator[str]:
@@ -106,5 +106,5 @@ class Extraction(Result, Generic[M]):
 
     def write(self, path: str | Path) -> None:
         """Writes a file of `lines`. An existing file is replaced once all are written."""
-        with replacing(Path(path)) as new, new.open("w", encoding="utf-8") as file:
+        with replacing(Path(path)) as new_path, new_path.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in self.lines())

@@ -163,8 +163,8 @@ class Jobs(Agent[MemorySettings]):
         new_id: str | None = None,
     ) -> Result | list[Result]:
         """Async version of `branch`."""
-        given = (run_id, before, question)
-        stream = await in_thread(self.branch_stream, *given, document=document, new_id=new_id)
+        arguments = (run_id, before, question)
+        stream = await in_thread(self.branch_stream, *arguments, document=document, new_id=new_id)
         return one_or_all(await stream.finish())
 
     def branch_stream(
@@ -177,8 +177,8 @@ class Jobs(Agent[MemorySettings]):
         new_id: str | None = None,
     ) -> RunStream:
         """`branch` as an async iterator of events."""
-        asked: Sequence[str] = (question,) if isinstance(question, str) else question or ()
-        questions = tuple(asked or self.store.get(run_id, new_id).binding["questions"])
+        new_questions: Sequence[str] = (question,) if isinstance(question, str) else question or ()
+        questions = tuple(new_questions or self.store.get(run_id, new_id).binding["questions"])
         agent, branch = cast("MemoryAgent", self), {"run": run_id, "before": before}
         return RunStream(BranchLoop(agent, questions, document, branch), new_id)
 
@@ -186,9 +186,9 @@ class Jobs(Agent[MemorySettings]):
         """The same agent with other wording, whose replies don't say whether a question is settled."""
         agent = cast("MemoryAgent", self)
         assert agent.store is not None, "opened now, so that the copy shares it"
-        other = copy.copy(agent)
-        other.prompts, other.settings = prompts, agent.settings.model_copy(update={"reread": 0})
-        return other
+        clone = copy.copy(agent)
+        clone.prompts, clone.settings = prompts, agent.settings.model_copy(update={"reread": 0})
+        return clone
 
 
 def one_or_all(results: list[Result]) -> Result | list[Result]:

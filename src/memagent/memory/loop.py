@@ -46,14 +46,14 @@ class MemoryLoop(Calls):
         self, host: MemoryAgent, questions: tuple[str, ...], document: Source | None
     ) -> None:
         if host.model.name == "extractive" and host.prompts.name in ("summary", "rows"):
-            why = "the model 'extractive' only picks sentences that share words with a question"
-            raise ConfigError(f"{why}; for summaries and rows name a language model ('vllm:NAME')")
+            fact = "the model 'extractive' only picks sentences that share words with a question"
+            raise ConfigError(f"{fact}; for summaries and rows name a language model ('vllm:NAME')")
         self.host = host
         self.source = {"name": "", "path": None}
         self._make_plan, self._given = partial(host.plan, questions), document
         self._document: Document | None = None
-        ahead = host.settings.read_ahead
-        self._pace = None if ahead == 1 else Pace(ahead, host.concurrency)
+        read_ahead = host.settings.read_ahead
+        self._pace = None if read_ahead == 1 else Pace(read_ahead, host.concurrency)
         self._keeping = asyncio.Lock()
         self._limit = None
 
@@ -80,15 +80,15 @@ class MemoryLoop(Calls):
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
         """See `Loop.run`. Raises a `RunMismatch` if the document isn't the one that the run began with."""
         self._log, self._caller, plan = log, caller, self.plan
-        found = await in_thread(log.store.latest, log.run_id, "chunk")
-        if found is None and self._document is not None and self._reopens != self.source:
+        last_chunk = await in_thread(log.store.latest, log.run_id, "chunk")
+        if last_chunk is None and self._document is not None and self._reopens != self.source:
             # Nothing was read of the document that the run was stopped with: from now on, this is its document.
             await in_thread(log.store.set_source, log.run_id, self.source)
             self._reopens, fresh = self.source, True
         if fresh:
             await log.add(self._started(run_id=log.run_id))
         self._states = await in_thread(restore, log.store, log.run_id, len(plan.questions))
-        self._last: dict[str, Any] | None = None if found is None else found[1]["mark"]
+        self._last: dict[str, Any] | None = None if last_chunk is None else last_chunk[1]["mark"]
         await self._read()
         if self.source["path"] not in (None, self._reopens["path"]):
             self._reopens = self.source  # it was moved, and is the same as far as it was read
@@ -97,16 +97,16 @@ class MemoryLoop(Calls):
             await self._conclude(list(filter(State.waits, self._states)))
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
-        given = (log.store, log.run_id, plan.questions, self._states, self.host.limits)
-        return await in_thread(read_results, *given, self._reopens | {"mark": self._last})
+        arguments = (log.store, log.run_id, plan.questions, self._states, self.host.limits)
+        return await in_thread(read_results, *arguments, self._reopens | {"mark": self._last})
 
     # --- reading
 
     async def _read(self) -> None:
         """Shows the chunks to the questions that need them."""
-        unread = list(map(_NEXT, filter(partial(needs_more, self._last), self._states)))
+        next_chunks = list(map(_NEXT, filter(partial(needs_more, self._last), self._states)))
         if self._document is None:
-            if unread:
+            if next_chunks:
                 raise DocumentRequired(
                     f"run {self._log.run_id!r} needs its document again: it came from no file that can "
                     f"be reopened; pass it (document=..., or --document FILE)"
@@ -114,13 +114,13 @@ class MemoryLoop(Calls):
             return
         furthest = -1 if self._last is None else self._last["chunk"]
         resume = None
-        if (first := min(unread, default=furthest + 1)) > 0:
+        if (first := min(next_chunks, default=furthest + 1)) > 0:
             mark = await self._mark(first - 1)
             resume = ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
         stream = chunks(self._document, self.plan.chunker(resume), run=self.plan.counting)
-        ahead = deque[tuple[Chunk, dict[str, Any]]]()
-        async with aclosing(prefetch(stream)) as upcoming:
-            async for chunk in upcoming:
+        buffer = deque[tuple[Chunk, dict[str, Any]]]()
+        async with aclosing(prefetch(stream)) as chunk_stream:
+            async for chunk in chunk_stream:
                 place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
                 mark = asdict(ResumePoint.after(chunk)) | place
                 if chunk.index <= furthest:
@@ -132,48 +132,48 @@ class MemoryLoop(Calls):
                     raise RunMismatch(
                         CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
-                ahead.append((chunk, mark))
-                while active := list(filter(partial(needs_more, self._last), self._states)):
-                    first = min(map(_NEXT, active))
-                    while ahead and ahead[0][0].index < first:
-                        ahead.popleft()
+                buffer.append((chunk, mark))
+                while states := list(filter(partial(needs_more, self._last), self._states)):
+                    first = min(map(_NEXT, states))
+                    while buffer and buffer[0][0].index < first:
+                        buffer.popleft()
                     size = 1 if self._pace is None else self._pace.size(len(self._states))
-                    if not ahead or (len(ahead) < size and not chunk.last):
+                    if not buffer or (len(buffer) < size and not chunk.last):
                         break
                     if self._pace is None:
-                        askers = compress(active, map(first.__eq__, map(_NEXT, active)))
+                        askers = compress(states, map(first.__eq__, map(_NEXT, states)))
                         await self._keep(chunk, mark)
                         await self._ask(*map(partial(self._update, chunk), askers))
                     else:
-                        shown = list(islice(ahead, size))
+                        batch = list(islice(buffer, size))
                         await together(
-                            [self._look_ahead(state, shown, self._pace) for state in active]
+                            [self._look_ahead(state, batch, self._pace) for state in states]
                         )
                     if self._limit is not None:
                         return
-                if not active:
+                if not states:
                     return
 
     async def _look_ahead(
-        self, state: State, shown: list[tuple[Chunk, dict[str, Any]]], pace: Pace
+        self, state: State, batch: list[tuple[Chunk, dict[str, Any]]], pace: Pace
     ) -> None:
         """Sends a question's next chunks at once, and takes the replies that reading in order would have brought."""
         memory, first = state.memory, state.next_chunk
-        window = [(chunk, mark) for chunk, mark in shown if chunk.index >= first]
-        exchanges, taken = [self._update(chunk, state) for chunk, _ in window], 0
+        window = [(chunk, mark) for chunk, mark in batch if chunk.index >= first]
+        exchanges, take_count = [self._update(chunk, state) for chunk, _ in window], 0
         start, seconds = time.monotonic(), list[float]()
         async with sent_ahead(exchanges, self._ask) as take:
             for place, (chunk, mark) in enumerate(window):
                 await self._keep(chunk, mark)
-                taken += 1
+                take_count += 1
                 await take(place)
-                still = state.memory == memory and state.next_chunk == chunk.index + 1
-                if not still or not needs_more(self._last, state):
+                unchanged = state.memory == memory and state.next_chunk == chunk.index + 1
+                if not unchanged or not needs_more(self._last, state):
                     break
                 seconds.append(time.monotonic() - start)
-        for exchange in exchanges[taken:]:
+        for exchange in exchanges[take_count:]:
             await self._caller.discard(exchange)
-        pace.note(len(window), taken, int(state.memory != memory), seconds)
+        pace.note(len(window), take_count, int(state.memory != memory), seconds)
 
     async def _mark(self, chunk: int) -> dict[str, Any]:
         """The position of a chunk that was read: enough to continue after it and to recognise it."""
@@ -187,7 +187,7 @@ class MemoryLoop(Calls):
             if self._last is not None and chunk.index <= self._last["chunk"]:
                 return
             places = getattr(self._document, "places", None)  # not all documents have them
-            read = ChunkRead(
+            event = ChunkRead(
                 chunk=chunk.index,
                 start=chunk.start,
                 end=chunk.end,
@@ -195,12 +195,12 @@ class MemoryLoop(Calls):
                 last=chunk.last,
                 place="" if places is None else places.find(chunk.start, chunk.end),
             )
-            events: list[Event] = [read]
+            events: list[Event] = [event]
             if chunk.neutralised:
                 events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
             body = {"mark": mark, "text": chunk.text}
-            if read.place:
-                body["place"] = read.place
+            if event.place:
+                body["place"] = event.place
             await self._log.commit(f"chunk-{chunk.index}", body, events=events)
             self._last = mark
 
@@ -212,8 +212,8 @@ class MemoryLoop(Calls):
             await self._stop(state, StopReason.LIMIT, detail, Usage())
         limits = self.host.limits
         if limits is not None and limits.answer:
-            limited = [s for s in self._states if s.stopped is StopReason.LIMIT and s.memory]
-            await self._conclude(limited, so_far=True)
+            limited_states = [s for s in self._states if s.stopped is StopReason.LIMIT and s.memory]
+            await self._conclude(limited_states, so_far=True)
 
 
 class RunStream(EventStream[list[Result]]):

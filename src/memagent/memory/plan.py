@@ -78,17 +78,17 @@ class MemoryPlan(Plan):
             check_text(f"question {place}" if questions[1:] else "the question", question)
         if settings.reread:
             rank((), "", 1)  # now, not after a long reading: this SQLite may be unable to search
-        whole = choose_window(model.name, settings.window, window)
+        full_window = choose_window(model.name, settings.window, window)
         tags = prompts.tags if settings.trust == "neutral" else None
         neutraliser = Neutraliser(tags, counter.control_tokens)
         frames: dict[CallKind, int] = {"update": 0, "answer": 0}
         for kind in frames:
-            empty = prompts.render(kind, question="", memory="", gate=settings.gate)
-            frames[kind] = counter.count_messages(empty)
+            messages = prompts.render(kind, question="", memory="", gate=settings.gate)
+            frames[kind] = counter.count_messages(messages)
         question_tokens = tuple(map(counter.count, map(neutraliser.safe, questions)))
         empty_memory_tokens = counter.count(prompts.empty_memory)
         budget = ContextBudget.divide(
-            whole,
+            full_window,
             frame=frame or max(frames.values()),  # as before: chunks keep their sizes
             question=max(question_tokens),
             empty_memory=empty_memory_tokens,
@@ -178,21 +178,21 @@ class MemoryPlan(Plan):
             async for chunk in stream:
                 count += 1
                 tokens += chunk.tokens
-        asked = len(self.questions)
+        question_count = len(self.questions)
         memories = self.empty_memory_tokens + (count - 1) * self.budget.memory
         updates = count * (self.frames["update"] + JOINT_SLACK) + memories + tokens
         answer = self.frames["answer"] + JOINT_SLACK + self.budget.memory
         # At worst each chunk changes the memory, so that it alone of its round is taken.
-        sent = sum(min(ahead, count - chunk) for chunk in range(count))
-        prompts = asked * (updates + answer) + sum(self.question_tokens) * (count + 1)
-        again = min(self.settings.reread, count) + 1 if self.settings.reread else 0
+        update_calls = sum(min(ahead, count - chunk) for chunk in range(count))
+        prompts = question_count * (updates + answer) + sum(self.question_tokens) * (count + 1)
+        rereads = min(self.settings.reread, count) + 1 if self.settings.reread else 0
         return Estimate(
             chunks=count,
             document_tokens=tokens,
-            calls_min=asked * (2 if self.settings.gate in ("exit", "both") else count + 1),
-            calls_max=asked * (sent + 1 + again),
-            prompt_tokens=prompts * ahead + asked * again * self.budget.window,
-            completion_tokens=asked * (sent + 1 + again) * self.budget.output,
+            calls_min=question_count * (2 if self.settings.gate in ("exit", "both") else count + 1),
+            calls_max=question_count * (update_calls + 1 + rereads),
+            prompt_tokens=prompts * ahead + question_count * rereads * self.budget.window,
+            completion_tokens=question_count * (update_calls + 1 + rereads) * self.budget.output,
             window=self.budget.window,
             counter=self.counter.name,
         )

@@ -53,23 +53,23 @@ def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
     states: list[State] = []
     for question in range(questions):
         states.append(state := State(question))
-        if (found := store.latest(run_id, f"update/q{question}")) is not None:
-            number, body = found
+        if (last_update := store.latest(run_id, f"update/q{question}")) is not None:
+            number, body = last_update
             state.step, state.settled = number + 1, body.get("settled", False)
             state.next_chunk = body.get("next", number + 1)
             state.progress = body.get("progress", {})
             state.carried = body.get("carried")
         if state.carried is not None:
-            written = store.effect(run_id, f"update-{state.carried}/q{question}")
-            assert written is not None, "a memory is carried from an update that is committed"
-            state.memory, state.tokens = written["memory"], written["tokens"]
+            update = store.effect(run_id, f"update-{state.carried}/q{question}")
+            assert update is not None, "a memory is carried from an update that is committed"
+            state.memory, state.tokens = update["memory"], update["tokens"]
         draft = store.effect(run_id, f"draft/q{question}") or {}
         if "again" in draft:
             number, body = store.latest(run_id, f"reread/q{question}") or (-1, draft)
             state.memory, state.tokens = body["memory"], body["tokens"]
             state.again, state.rereads = tuple(draft["again"]), number + 1
-        if (ended := store.effect(run_id, f"answer/q{question}")) is not None:
-            state.answer, state.truncated = ended["answer"], ended.get("truncated", False)
+        if (answer := store.effect(run_id, f"answer/q{question}")) is not None:
+            state.answer, state.truncated = answer["answer"], answer.get("truncated", False)
     return states
 
 
@@ -82,10 +82,10 @@ def needs_more(last: dict[str, Any] | None, state: State) -> bool:
 
 def is_read(store: RunStore, run: RunRecord) -> bool:
     """Whether a run needs no more of its document. Blocks."""
-    found = store.latest(run.id, "chunk")
-    last = None if found is None else found[1]["mark"]
+    last_chunk = store.latest(run.id, "chunk")
+    mark = None if last_chunk is None else last_chunk[1]["mark"]
     states = restore(store, run.id, len(run.binding["questions"]))
-    return not any(needs_more(last, state) for state in states)
+    return not any(needs_more(mark, state) for state in states)
 
 
 def read_results(

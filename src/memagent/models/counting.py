@@ -36,21 +36,21 @@ CUT_SHARE, CUT_TOKENS = 0.05, 32
 """A prompt with at least this share missing was truncated: servers' templates differ by less."""
 
 
-def _is_cut(took: int, counted: int) -> bool:
-    return took < counted * (1 - CUT_SHARE) - CUT_TOKENS
+def _is_cut(prompt_tokens: int, count: int) -> bool:
+    return prompt_tokens < count * (1 - CUT_SHARE) - CUT_TOKENS
 
 
-def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
+def _least(counter: TokenCounter, request: ChatRequest, prompt_tokens: int) -> int:
     """The minimum tokens of a prompt, whatever the server's template adds around its texts. Blocks."""
     try:
-        whole = counter.count_messages(
+        count = counter.count_messages(
             request.messages, thinking=request.thinking, tools=request.tools
         )
     except TokenizerError:  # the template refuses it, and the server did not
         return 0
-    if not _is_cut(took, whole):
-        return whole
-    return min(whole, sum(counter.count(message.content) for message in request.messages))
+    if not _is_cut(prompt_tokens, count):
+        return count
+    return min(count, sum(counter.count(message.content) for message in request.messages))
 
 
 def local_counter(
@@ -83,8 +83,8 @@ class Counting:
         extra_body: Mapping[str, object],
     ) -> None:
         self._model, self._router, self._tokenizer = model, router, tokenizer
-        given = extra_body.items()
-        self._template = {k: v for k, v in given if k in TEMPLATE_FIELDS and v is not None}
+        fields = extra_body.items()
+        self._template = {k: v for k, v in fields if k in TEMPLATE_FIELDS and v is not None}
         self._remote = Once(self._find_remote)
         self._counter = Once(self._find)
         self._wanted = False
@@ -118,31 +118,31 @@ class Counting:
         A tokenizer may agree on the test texts and disagree on others: a fine-tune may have added tokens. At the
         first mismatch, counting switches to the server. Raises a `PromptTruncated` if the prompt has far more tokens.
         """
-        took = usage.prompt_tokens
-        if took <= 0:
+        tokens = usage.prompt_tokens
+        if tokens <= 0:
             return
-        if counted is not None and counted < took:
+        if counted is not None and counted < tokens:
             remote = await self._remote.get()
-            if remote and (whole := await self.exact(request)) < took and remote.distrust():
+            if remote and (count := await self.exact(request)) < tokens and remote.distrust():
                 logger.warning(
                     "%r: a prompt was counted as %d tokens, but the server reports %d: the tokenizer on this machine "
                     "is a different one, so the server will be asked for every count; name the model's own tokenizer",
-                    *(self._model, whole, took),
+                    *(self._model, count, tokens),
                 )
             return
-        took += usage.cached_tokens  # some servers leave them out of the prompt's
-        most = counted or request.prompt_tokens
-        if most is not None and not _is_cut(took, most):
+        tokens += usage.cached_tokens  # some servers leave them out of the prompt's
+        upper_bound = counted or request.prompt_tokens
+        if upper_bound is not None and not _is_cut(tokens, upper_bound):
             return
         if counted is None and self._tokenizer is None and not self._wanted:
             return  # nobody counts here
         counter = await self._counter.get()
         if not getattr(counter, "exact", False):
             return
-        least = await in_thread(_least, counter, request, took)
-        if _is_cut(took, least):
+        lower_bound = await in_thread(_least, counter, request, tokens)
+        if _is_cut(tokens, lower_bound):
             raise PromptTruncated(
-                f"{self._model!r}: the server read only {usage.prompt_tokens} tokens of a prompt of {least}: it "
+                f"{self._model!r}: the server read only {usage.prompt_tokens} tokens of a prompt of {lower_bound}: it "
                 f"silently truncated the prompt, so its context length is smaller than the window in use. Give the "
                 f"server a larger one (Ollama: 'ollama:NAME' sets its num_ctx), or use a smaller window "
                 f"(--window). If {counter.name!r} is not the model's tokenizer, name the right one (--tokenizer)"

@@ -145,9 +145,9 @@ DIALECTS: dict[DialectName, Dialect] = {
 
 def merge_fields(fields: Fields, extra: Fields) -> dict[str, object]:
     """The fields merged with those of `extra_body`, which win; chat template arguments are merged key by key."""
-    both: list[Any] = [fields.get(TEMPLATE_KWARGS), extra.get(TEMPLATE_KWARGS)]
-    joined = {TEMPLATE_KWARGS: both[0] | both[1]} if all(isinstance(b, dict) for b in both) else {}
-    return {**fields, **extra, **joined}
+    pair: list[Any] = [fields.get(TEMPLATE_KWARGS), extra.get(TEMPLATE_KWARGS)]
+    kwargs = {TEMPLATE_KWARGS: pair[0] | pair[1]} if all(isinstance(b, dict) for b in pair) else {}
+    return {**fields, **extra, **kwargs}
 
 
 def write_message(message: Message) -> dict[str, Any]:
@@ -190,26 +190,26 @@ class Parameters:
     def adapt(self, fields: Mapping[str, object]) -> dict[str, object]:
         """A request's fields, adapted to this server."""
         names = {name: self._changed.get(name, name) for name in fields}
-        return {new: fields[name] for name, new in names.items() if new is not None}
+        return {new_name: fields[name] for name, new_name in names.items() if new_name is not None}
 
     def learn(self, error: openai.APIError, sent: Mapping[str, object]) -> bool:
         """Whether a request, sent with these (adapted) fields, is worth retrying without what was rejected."""
         words = server_message(error.body)[:CLIP]
-        said = _REFUSAL.search(f"{words} {error.code}")
-        if not is_refusal(error) or said is None or overflows(error):
+        match = _REFUSAL.search(f"{words} {error.code}")
+        if not is_refusal(error) or match is None or overflows(error):
             return False
-        named = [n for n in _CHANGED if n in sent and re.search(rf"\b{n}\b", words)]
-        name = next(iter([n for n in _CHANGED if n == error.param] or named), None)
+        mentions = [n for n in _CHANGED if n in sent and re.search(rf"\b{n}\b", words)]
+        name = next(iter([n for n in _CHANGED if n == error.param] or mentions), None)
         if name is None or name not in sent:
             return False
-        new = _CHANGED[name]
-        if new in sent or new in self._changed:  # it takes neither
+        new_name = _CHANGED[name]
+        if new_name in sent or new_name in self._changed:  # it takes neither
             return False
         if name not in self._changed:
-            self._changed[name] = new
+            self._changed[name] = new_name
             logger.warning(
                 "%s: rejects %s=%r (%s): it will be %s from now on",
                 *(self._endpoint, name, sent[name], self._endpoint.quote(words)),
-                "left out" if new is None else f"sent as {new}",
+                "left out" if new_name is None else f"sent as {new_name}",
             )
         return True

@@ -45,9 +45,9 @@ class ConcurrencyLimit(Wrapper):
 
     def around(self, inner: ChatModel) -> Self:
         """Shares the limit with another model: together they run at most `n` calls."""
-        shared = copy.copy(self)
-        shared.inner = inner
-        return shared
+        limit = copy.copy(self)
+        limit.inner = inner
+        return limit
 
 
 class Limits(Options):
@@ -134,8 +134,8 @@ def complete_usage(
         output = output if output > 0 else sum(map(counter.count, texts))
     except (ModelError, TokenizerError):  # the reply is here, and paid for
         return complete_usage(request, completion, ByteBound())
-    both = usage.model_copy(update={"prompt_tokens": prompt, "completion_tokens": output})
-    return completion.model_copy(update={"usage": both})
+    full_usage = usage.model_copy(update={"prompt_tokens": prompt, "completion_tokens": output})
+    return completion.model_copy(update={"usage": full_usage})
 
 
 class UsageLimit(Metered):
@@ -180,13 +180,13 @@ class UsageLimit(Metered):
         self._started = now if self._started is None else self._started
         limits, spent = self.limits, self.spent
         tokens = spent.prompt_tokens + spent.completion_tokens + spent.retry_tokens
-        for name, used, limit in (
+        for name, amount, limit in (
             ("calls", self._calls, limits.calls),
             ("tokens", tokens, limits.tokens),
             ("seconds", round(now - self._started, 1), limits.seconds),
             ("cost", round(limits.price(spent) or 0.0, 6), limits.cost),
         ):
-            if limit is not None and used >= limit:
+            if limit is not None and amount >= limit:
                 raise LimitReached(
-                    f"the limit {name}={limit!r} is reached ({used!r} spent); raise it and resume the run"
+                    f"the limit {name}={limit!r} is reached ({amount!r} spent); raise it and resume the run"
                 )

@@ -74,16 +74,16 @@ class OpenAIModel:
             raise ConfigError(f"timeout must be over 0 seconds, got {timeout!r}")
         if dialect not in DIALECTS:
             raise ConfigError(f"the dialect {dialect!r} is unknown; use {', '.join(DIALECTS)}")
-        for option, given in (("headers", default_headers), ("extra_body", extra_body)):
-            names = cast("Mapping[object, object]", given or {})
+        for option, mapping in (("headers", default_headers), ("extra_body", extra_body)):
+            names = cast("Mapping[object, object]", mapping or {})
             if not (isinstance(names, Mapping) and all(isinstance(name, str) for name in names)):  # pyright: ignore[reportUnnecessaryIsInstance] - users give anything
                 raise ConfigError(
-                    f"{option} must be a mapping whose keys are texts, got a {type(given).__name__}"
+                    f"{option} must be a mapping whose keys are texts, got a {type(mapping).__name__}"
                 )
         extra_body = dict(extra_body or {})
-        if counted := {"messages", "model", "n", "stream", "stream_options"} & extra_body.keys():
+        if conflicts := {"messages", "model", "n", "stream", "stream_options"} & extra_body.keys():
             raise ConfigError(
-                f"extra_body={sorted(counted)!r} would replace fields that memagent counts; leave them out"
+                f"extra_body={sorted(conflicts)!r} would replace fields that memagent counts; leave them out"
             )
         for field, value in extra_body.items():
             try:
@@ -106,8 +106,8 @@ class OpenAIModel:
             digest = hashlib.sha256(json.dumps(extra_body, sort_keys=True).encode()).hexdigest()
             self.recipe["extra_body"] = f"{', '.join(sorted(extra_body))} ({digest[:16]})"
         self._tokens = tokens
-        every = [Clients(self.name, url, api_key, default_headers or {}, timeout) for url in urls]
-        self._route([self._server(model, clients, DIALECTS[dialect]) for clients in every])
+        pools = [Clients(self.name, url, api_key, default_headers or {}, timeout) for url in urls]
+        self._route([self._server(model, clients, DIALECTS[dialect]) for clients in pools])
 
     def _route(self, servers: Sequence[Server]) -> None:
         self.router = Router(servers)
@@ -130,8 +130,8 @@ class OpenAIModel:
         tokens = (prompt or request.prompt_tokens or 0) + request.max_tokens
         async with self.router.turn(request.messages, tokens) as server:
             fields = await self._fields(request, prompt, server)
-            raw = await server.chat(fields)
-            completion = read_completion(raw, server.endpoint, request)
+            body = await server.chat(fields)
+            completion = read_completion(body, server.endpoint, request)
             await self._check(request, prompt, completion, server)
         return completion
 
@@ -148,24 +148,24 @@ class OpenAIModel:
 
     async def window(self) -> int | None:
         """The smallest window, in tokens. Raises a `ModelError` if no server answers, or one refuses the key."""
-        least = self._window
+        window = self._window
         failure: ModelError | None = None
         for server in self.servers:
             try:
-                least = _least(least, await server.window())
+                window = _least(window, await server.window())
             except ModelError as error:
                 if isinstance(error, AuthenticationFailed) and self._window is None:
                     raise  # it would refuse the calls too, after others were paid
                 failure = failure or error
-        if failure is not None and least is None:
+        if failure is not None and window is None:
             raise failure
-        return least
+        return window
 
     def only(self, server: Server) -> OpenAIModel:
         """The same model at one of its servers, sharing connections."""
-        alone = copy.copy(self)
-        alone._route([server])
-        return alone
+        model = copy.copy(self)
+        model._route([server])
+        return model
 
     async def aclose(self) -> None:
         """Closes the connections of all event loops."""
@@ -193,14 +193,14 @@ class OpenAIModel:
         fields = {name: value for name, value in fields.items() if value is not None}
         if prompt:
             # Use the value that is sent: extra_body may ask for more.
-            most = max((v for k in OTHER_LIMIT if isinstance(v := fields.get(k), int)), default=0)
+            limit = max((v for k in OTHER_LIMIT if isinstance(v := fields.get(k), int)), default=0)
             window = await self._known_window(server)
-            if window is not None and prompt + most > window:
+            if window is not None and prompt + limit > window:
                 server.forget()  # it may have come back with a larger one
                 window = await self._known_window(server)
                 if request.prompt_tokens is not None:  # which may be a bound
                     prompt = await self._counting.exact(request)
-            refuse_overflow(str(server.endpoint), prompt, most, window)
+            refuse_overflow(str(server.endpoint), prompt, limit, window)
         return fields
 
     async def _known_window(self, server: Server) -> int | None:

@@ -103,11 +103,11 @@ class Clients:
 
     async def aclose(self) -> None:
         """Closes the clients of all running loops."""
-        here = asyncio.get_running_loop()
+        current_loop = asyncio.get_running_loop()
         for loop, slot in self._loops.take_all():
             if slot.client is None or loop.is_closed():
                 continue
-            if loop is here:
+            if loop is current_loop:
                 await slot.client.close()
             elif loop.is_running():
                 closing = asyncio.run_coroutine_threadsafe(slot.client.close(), loop)
@@ -145,12 +145,12 @@ class Clients:
         # The client would add headers of the environment, whatever server this is.
         lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
         names = ["OpenAI-Organization", "OpenAI-Project", *(n.partition(":")[0] for n in lines)]
-        unsent: dict[str, Any] = {name.strip(): openai.Omit() for name in names}
+        omissions: dict[str, Any] = {name.strip(): openai.Omit() for name in names}
         client = openai.AsyncOpenAI(
             http_client=http,
             base_url=self.endpoint.base_url,
             api_key=self._api_key,
-            default_headers=unsent | self._headers,
+            default_headers=omissions | self._headers,
             timeout=self.timeout(self.endpoint.timeout),
             max_retries=0,
         )
@@ -165,21 +165,21 @@ async def _refuse_redirect(endpoint: Endpoint, response: Any) -> None:
     """Stops at redirects that would take a request and its headers to another server, or lose a POST's body."""
     if not response.has_redirect_location:
         return
-    said = f"{endpoint}: the server redirects ({response.status_code}) to"
+    prefix = f"{endpoint}: the server redirects ({response.status_code}) to"
     location: str = response.headers["location"]
     try:
         parts = urlsplit(urljoin(str(response.url), location))
-        moved = _origin(parts) != _origin(urlsplit(str(response.url)))
+        other_origin = _origin(parts) != _origin(urlsplit(str(response.url)))
     except ValueError:
         raise RequestRefused(
-            f"{said} {endpoint.quote(location)!r}, which is not a URL; give the server's own as the base URL"
+            f"{prefix} {endpoint.quote(location)!r}, which is not a URL; give the server's own as the base URL"
         ) from None
-    if moved or (response.request.method == "POST" and response.status_code in _LOSE_BODY):
+    if other_origin or (response.request.method == "POST" and response.status_code in _LOSE_BODY):
         host = parts.netloc.rpartition("@")[2]
-        to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
-        base = re.sub("(/chat/completions|/responses|/models)?/*$", "", to)
-        why = "is another server" if moved else "would lose the request"
-        raise RequestRefused(f"{said} {to!r}, which {why}; give {base!r} as the base URL")
+        target = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
+        base = re.sub("(/chat/completions|/responses|/models)?/*$", "", target)
+        reason = "is another server" if other_origin else "would lose the request"
+        raise RequestRefused(f"{prefix} {target!r}, which {reason}; give {base!r} as the base URL")
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int]:
@@ -191,10 +191,10 @@ async def _limit_size(endpoint: Endpoint, response: Any) -> None:
     read = response.aiter_bytes
 
     async def pieces(size: int | None = None) -> AsyncGenerator[bytes]:
-        taken = 0
+        total = 0
         async for piece in read(size):
-            taken += len(piece)
-            if taken > BODY_BYTES:
+            total += len(piece)
+            if total > BODY_BYTES:
                 failure = BadResponse(
                     f"{endpoint}: the reply has more than {BODY_BYTES:,} bytes; see the server's log"
                 )
@@ -226,19 +226,19 @@ def _explain(error: Exception) -> str:
     names = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
     if certificates:
         names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-    found = [(n, os.environ[n]) for n in (*names, *map(str.lower, names)) if os.environ.get(n)]
+    pairs = [(n, os.environ[n]) for n in (*names, *map(str.lower, names)) if os.environ.get(n)]
     if isinstance(error, ImportError):
-        found = [(name, value) for name, value in found if value.lower().startswith("socks")]
-    values = [f"{name}={value.rpartition('@')[2]!r}" for name, value in found]
-    where = ", ".join(values[:1] if certificates else values) or "the system's settings"
+        pairs = [(name, value) for name, value in pairs if value.lower().startswith("socks")]
+    values = [f"{name}={value.rpartition('@')[2]!r}" for name, value in pairs]
+    source = ", ".join(values[:1] if certificates else values) or "the system's settings"
     if certificates:
-        return f"the certificates cannot be read ({where}: {error}); fix or unset that variable"
+        return f"the certificates cannot be read ({source}: {error}); fix or unset that variable"
     if isinstance(error, ImportError):
         return (
-            f"the proxy is a SOCKS proxy ({where}), which needs the extra 'socks' of httpx: pip install "
+            f"the proxy is a SOCKS proxy ({source}), which needs the extra 'socks' of httpx: pip install "
             f"'httpx[socks]', or unset that variable"
         )
-    return f"the proxy cannot be used ({where}); give one such as http://host:3128, or unset that variable"
+    return f"the proxy cannot be used ({source}); give one such as http://host:3128, or unset that variable"
 
 
 class _Slot:
@@ -291,12 +291,12 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Names of headers: `token` of RFC 9110."""
 
 
-def _check_sendable(text: object, what: str, *, around: str = "") -> None:
+def _check_sendable(text: object, subject: str, *, around: str = "") -> None:
     """Rejects an invalid key or header, without showing it; with `around` it may have blanks inside."""
     form = r"([!-~]([ -~]*[!-~])?)?" if around else r"[!-~]*"
     if not isinstance(text, str) or re.fullmatch(form, text) is None:
         raise ConfigError(
-            f"{what}, not shown) must be one line of ASCII text without blanks{around}: copy it again"
+            f"{subject}, not shown) must be one line of ASCII text without blanks{around}: copy it again"
         )
 
 

@@ -160,26 +160,26 @@ def translate(
     status = error.status_code
     wait = retry_after(error.response.headers)
     words = endpoint.quote(server_message(error.body)).rstrip(".") or "(no message)"
-    said = f"{endpoint}: the server answered {status}: {words}"
+    message = f"{endpoint}: the server answered {status}: {words}"
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return AuthenticationFailed(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")
+        return AuthenticationFailed(f"{message}; give its key as api_key= or in MEMAGENT_API_KEY")
     if _WANTS_TLS.search(words):
-        return TLSFailed(f"{said}; start the base URL with https://")
+        return TLSFailed(f"{message}; start the base URL with https://")
     if says_no_model(error):
-        return ModelNotFound(f"{said}; {where_models_are(endpoint, served)}")
+        return ModelNotFound(f"{message}; {where_models_are(endpoint, served)}")
     if overflows(error):
-        return ContextOverflow(f"{said}; use a smaller window (--window) or a shorter question")
+        return ContextOverflow(f"{message}; use a smaller window (--window) or a shorter question")
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.code == "insufficient_quota":
-        return RequestRefused(f"{said}; the account's quota is used up, so retrying won't help")
+        return RequestRefused(f"{message}; the account's quota is used up, so retrying won't help")
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        return ServerBusy(f"{said}; send fewer calls at once", retry_after=wait)
+        return ServerBusy(f"{message}; send fewer calls at once", retry_after=wait)
     if status == HTTPStatus.REQUEST_TIMEOUT:
-        return RequestTimeout(said, retry_after=wait)
+        return RequestTimeout(message, retry_after=wait)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ServerFailed(f"{said}; see its log", retry_after=wait)
+        return ServerFailed(f"{message}; see its log", retry_after=wait)
     if status < HTTPStatus.BAD_REQUEST:
-        return RequestRefused(f"{said}; the base URL redirects, give the server's own")
-    return RequestRefused(f"{said}; the server rejects this request")
+        return RequestRefused(f"{message}; the base URL redirects, give the server's own")
+    return RequestRefused(f"{message}; the server rejects this request")
 
 
 def is_loopback(host: str) -> bool:
@@ -220,8 +220,8 @@ def _through_proxy(url: str) -> str:
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if proxy is None or is_loopback(host) or proxy_bypass(host):
         return ""
-    shown = proxy.rpartition("@")[2].rpartition("://")[2]
-    return f" Requests go through the proxy {shown!r}: start it too, or bypass it (NO_PROXY={host})"
+    label = proxy.rpartition("@")[2].rpartition("://")[2]
+    return f" Requests go through the proxy {label!r}: start it too, or bypass it (NO_PROXY={host})"
 
 
 def broke(error: openai.APIError) -> bool:
@@ -248,8 +248,8 @@ def _tls_fault(error: BaseException | None) -> str | None:
 def where_models_are(endpoint: Endpoint, served: Sequence[str] | None) -> str:
     """Suggests what to name instead of a missing model."""
     if served:
-        more = f" and {len(served) - SERVED_SHOWN} more" if len(served) > SERVED_SHOWN else ""
+        suffix = f" and {len(served) - SERVED_SHOWN} more" if len(served) > SERVED_SHOWN else ""
         names = ", ".join(repr(endpoint.quote(name)) for name in served[:SERVED_SHOWN])
-        return f"it serves {names}{more}"
-    ending = "" if endpoint.base_url.rstrip("/").endswith("/v1") else " (most base URLs end in /v1)"
-    return f"it lists no models either: is the base URL right?{ending}"
+        return f"it serves {names}{suffix}"
+    hint = "" if endpoint.base_url.rstrip("/").endswith("/v1") else " (most base URLs end in /v1)"
+    return f"it lists no models either: is the base URL right?{hint}"

@@ -171,22 +171,22 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
             f"{endpoint}: the engine aborted the reply (finish_reason {reply.finish_reason!r}); "
             f"see its log"
         )
-    said = reply.message
-    extra = read_extra(said, "role")
-    parts = said.content if isinstance(said.content, list) else [TextPart(text=said.content or "")]
+    turn = reply.message
+    extra = read_extra(turn, "role")
+    parts = turn.content if isinstance(turn.content, list) else [TextPart(text=turn.content or "")]
     if any(isinstance(part, OtherPart) for part in parts):
         extra["content"] = [part.model_dump(exclude_unset=True) for part in parts]
     reasoning = (extra.get("reasoning"), extra.get("reasoning_content"))
-    calls = read_calls(said.tool_calls or ())
+    calls = read_calls(turn.tool_calls or ())
     text = "".join(part.text for part in parts if isinstance(part, TextPart))
     # Asking again would cost money and get the same answer.
-    if not text.strip() and said.refusal:
-        raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(said.refusal)!r}")
+    if not text.strip() and turn.refusal:
+        raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(turn.refusal)!r}")
     if not text.strip() and calls and not request.tools:
-        wanted = ", ".join(f"{call.name}({call.arguments})" for call in calls)
+        call_list = ", ".join(f"{call.name}({call.arguments})" for call in calls)
         raise NoReply(
             f"{endpoint}: the reply has no text but calls a tool, although none was offered: "
-            f"{endpoint.quote(wanted)!r}; switch off the server's tool-call parser, or use another model"
+            f"{endpoint.quote(call_list)!r}; switch off the server's tool-call parser, or use another model"
         )
     return Completion(
         text=text,
@@ -209,11 +209,11 @@ def _failure(body: bytes) -> openai.APIStatusError | None:
     import openai
 
     try:
-        failed = _parse(_failed, body)
+        failure = _parse(_failed, body)
     except ValidationError:
         return None
-    response: Any = SimpleNamespace(status_code=failed.code, headers={}, request=None)
-    return openai.APIStatusError("", response=response, body=failed.error)
+    response: Any = SimpleNamespace(status_code=failure.code, headers={}, request=None)
+    return openai.APIStatusError("", response=response, body=failure.error)
 
 
 def _tokens(reply: _Reply) -> TokenIds | None:
@@ -222,16 +222,16 @@ def _tokens(reply: _Reply) -> TokenIds | None:
         return None
     logprobs = tuple(entry.logprob for entry in reply.logprobs or ())
     # If the engine leaves the end-of-turn token out of one of them, they don't match.
-    whole = reply.logprobs is not None and len(logprobs) == len(reply.sampled)
+    complete = reply.logprobs is not None and len(logprobs) == len(reply.sampled)
     return TokenIds(
-        prompt=reply.prompt, sampled=reply.sampled, logprobs=logprobs if whole else None
+        prompt=reply.prompt, sampled=reply.sampled, logprobs=logprobs if complete else None
     )
 
 
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
     """The models that a server lists. Raises a `BadResponse` if the body isn't a list."""
     try:
-        listed = _parse(_listing, body)
+        listing = _parse(_listing, body)
     except ValidationError as error:
         failure = BadResponse(
             f"{endpoint}: the reply to GET /models is not a list of models: {_excerpt(body, endpoint)}; "
@@ -239,17 +239,17 @@ def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
         )
         failure.retryable = False  # it is a page of something else, and will be
         raise failure from endpoint.cause(error)
-    return tuple(listed if isinstance(listed, list) else listed.data)
+    return tuple(listing if isinstance(listing, list) else listing.data)
 
 
 def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
     """A model's window from a server's list; None if the list doesn't report it."""
-    by_id = {entry.id: entry for entry in listed}
-    entry = by_id.get(model)
+    entries = {entry.id: entry for entry in listed}
+    entry = entries.get(model)
     if entry is None:
         # llama-server accepts any name: if it serves only one model, that is the one.
         return listed[0].window if len(listed) == 1 else None
-    parent = by_id.get(entry.parent or "")
+    parent = entries.get(entry.parent or "")
     return entry.window or (parent.window if parent else None)
 
 

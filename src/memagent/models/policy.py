@@ -61,13 +61,13 @@ class Policy(ReadingSettings):
             return None
         except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, or no TOML
             raise ConfigError(f"{str(file)!r} cannot be read: {error}; correct it") from error
-        named = fields.get("prompts")
-        if named is not None:
-            if not isinstance(named, str) or Path(named).name != named:
+        name = fields.get("prompts")
+        if name is not None:
+            if not isinstance(name, str) or Path(name).name != name:
                 raise ConfigError(
-                    f"{str(file)!r}, prompts = {named!r}: give the name of a prompt set in the same folder"
+                    f"{str(file)!r}, prompts = {name!r}: give the name of a prompt set in the same folder"
                 )
-            fields["prompts"] = PromptSet.load(folder / named)
+            fields["prompts"] = PromptSet.load(folder / name)
         try:
             return cls.model_validate(fields)
         except ValidationError as error:
@@ -79,9 +79,9 @@ class Policy(ReadingSettings):
         """The settings that are set, without the prompt set, and without sizes that can't fit the user's `window`."""
         sizes = (self.chunk_tokens or 0) + 2 * (self.memory_tokens or 0)
         too_large = isinstance(window, int) and sizes >= window
-        left_out = {"prompts", "chunk_tokens", "memory_tokens"} if too_large else {"prompts"}
-        said = {name: getattr(self, name) for name in self.model_fields_set - left_out}
-        return {name: value for name, value in said.items() if value is not None}
+        exclusions = {"prompts", "chunk_tokens", "memory_tokens"} if too_large else {"prompts"}
+        fields = {name: getattr(self, name) for name in self.model_fields_set - exclusions}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 def policy_of(model: object) -> Policy:

@@ -75,19 +75,19 @@ async def probe(model: ChatModel) -> list[Probe | ModelError]:
         model = model.inner
     if not isinstance(model, OpenAIModel):
         raise ConfigError(f"the model {model.name!r} has no server: there is nothing to probe")
-    found: list[Probe | ModelError] = []
+    probes: list[Probe | ModelError] = []
     for server in model.servers:
         try:
-            found.append(await _probe(model.only(server), server))
+            probes.append(await _probe(model.only(server), server))
         except ModelError as error:
             if len(model.servers) == 1:
                 raise
-            found.append(error)
-    return found
+            probes.append(error)
+    return probes
 
 
 async def _probe(model: OpenAIModel, server: Server) -> Probe:
-    listed = await server.listing()
+    listing = await server.listing()
     dialect = await server.dialect()
     counter = await model.counter()
     request = ChatRequest(
@@ -109,7 +109,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
         dialect=dialect.name,
         version=await in_thread(server_version, server, dialect),
         window=await model.window(),
-        serves=None if listed is None else tuple(entry.id for entry in listed),
+        serves=None if listing is None else tuple(entry.id for entry in listing),
         counter=counter.name,
         counts=getattr(counter, "who", "bytes" if isinstance(counter, ByteBound) else "tokenizer"),
         token_ids=dialect.token_ids,
@@ -127,24 +127,24 @@ def server_version(server: Server, dialect: Dialect) -> str | None:
         return None
     path, key = dialect.version
     try:
-        said: JsonValue = server.ask(path).get(key)
+        version: JsonValue = server.ask(path).get(key)
     except ModelError:
         return None
-    return server.endpoint.quote(said) if isinstance(said, str) else None
+    return server.endpoint.quote(version) if isinstance(version, str) else None
 
 
 def server_speculation(server: Server, dialect: Dialect) -> tuple[str | None, str | None]:
     """`Probe.speculation` and `Probe.advice` of a server. Blocks."""
-    said = dialect.speculation
-    if said is None:
+    speculation = dialect.speculation
+    if speculation is None:
         return None, None
     try:
-        page = server.text(said.path)
+        page = server.text(speculation.path)
     except ModelError:
         return None, None
-    warning = said.warning if re.search(said.wrong, page) else None
-    if found := re.search(said.on, page):
-        return server.endpoint.quote(found[1]) if found.re.groups else "on", warning
-    if re.search(said.off, page):
-        return "off", warning or f"n-gram speculation makes updates faster: {said.flags}"
+    warning = speculation.warning if re.search(speculation.wrong, page) else None
+    if match := re.search(speculation.on, page):
+        return server.endpoint.quote(match[1]) if match.re.groups else "on", warning
+    if re.search(speculation.off, page):
+        return "off", warning or f"n-gram speculation makes updates faster: {speculation.flags}"
     return None, None

@@ -72,9 +72,9 @@ class Recorder(Wrapper):
             keys += _id_digests(ids, [len(ids)])
         # What a call continues is shorter than its request, so the last two digests can't be it.
         place = self._find_continued(digests[:-2], tokens)
-        before = None if place is None else self._conversations[place]
+        predecessor = None if place is None else self._conversations[place]
         conversation = Conversation(
-            messages=messages, kind=request.kind, tokens=tokens, turns=_turns(before, tokens)
+            messages=messages, kind=request.kind, tokens=tokens, turns=_turns(predecessor, tokens)
         )
         if place is None:
             place = len(self._conversations)
@@ -92,14 +92,14 @@ class Recorder(Wrapper):
         """The conversation that the call continues; None for a new one."""
         if tokens is not None:
             lengths = sorted({length for length, _ in self._open})
-            if found := self._find_extended(_id_digests(tokens.prompt[:-1], lengths)):
-                return found[0]
-        extended = self._find_extended(prefixes)
+            if places := self._find_extended(_id_digests(tokens.prompt[:-1], lengths)):
+                return places[0]
+        candidates = self._find_extended(prefixes)
         # Without ids on both sides, only the messages can decide.
-        for place in extended:
+        for place in candidates:
             if tokens is None or self._conversations[place].tokens is None:
                 return place
-        self.retokenised += bool(extended)
+        self.retokenised += bool(candidates)
         return None
 
     def _find_extended(self, prefixes: Iterable[_Key]) -> list[int]:
@@ -108,16 +108,16 @@ class Recorder(Wrapper):
         return [place for key in longest_first for place in reversed(self._open.get(key, ()))]
 
 
-def _turns(before: Conversation | None, tokens: TokenIds | None) -> tuple[TokenIds, ...]:
-    """The turns of a conversation with one more call; `before` is None if the call opens it."""
+def _turns(predecessor: Conversation | None, tokens: TokenIds | None) -> tuple[TokenIds, ...]:
+    """The turns of a conversation with one more call; `predecessor` is None if the call opens it."""
     if tokens is None:
         return ()
-    if before is None:
+    if predecessor is None:
         return (tokens,)
-    if before.tokens is None or not before.turns:
+    if predecessor.tokens is None or not predecessor.turns:
         return ()
-    known = len(before.tokens.prompt) + len(before.tokens.sampled)
-    return (*before.turns, tokens.model_copy(update={"prompt": tokens.prompt[known:]}))
+    length = len(predecessor.tokens.prompt) + len(predecessor.tokens.sampled)
+    return (*predecessor.turns, tokens.model_copy(update={"prompt": tokens.prompt[length:]}))
 
 
 def _message_digests(messages: Sequence[Message]) -> Iterator[_Key]:
@@ -130,11 +130,11 @@ def _message_digests(messages: Sequence[Message]) -> Iterator[_Key]:
 
 def _id_digests(ids: Sequence[int], lengths: Sequence[int]) -> Iterator[_Key]:
     """Keys of the prefixes of those lengths (ascending), each id hashed once."""
-    running = hashlib.sha256()
-    done = 0
+    hasher = hashlib.sha256()
+    start = 0
     for length in lengths:
         if length > len(ids):
             return
-        running.update(array("q", ids[done:length]).tobytes())
-        done = length
-        yield length, running.digest()
+        hasher.update(array("q", ids[start:length]).tobytes())
+        start = length
+        yield length, hasher.digest()

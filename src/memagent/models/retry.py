@@ -188,8 +188,8 @@ class _Course:
         """The caller's error: after several attempts a copy that says so, since other tasks may hold the original."""
         if self.sent == 1:
             return error
-        over = monotonic() - self._start
-        text = f"{error} (gave up after {self.sent} attempts over {over:.1f} s)"
+        seconds = monotonic() - self._start
+        text = f"{error} (gave up after {self.sent} attempts over {seconds:.1f} s)"
         logger.debug("%s: %s", self._name, text)  # the caller learns it from the error
         # Not via the class or `copy`, which call an `__init__` with unknown arguments.
         final = ModelError.__new__(type(error), text)
@@ -206,33 +206,33 @@ class _Course:
         else:
             self._away = 0
             self._used += 1
-        most = self._policy.max_wait
-        cap = min(LOST_WAIT, most) if self._away else most
+        max_wait = self._policy.max_wait
+        cap = min(LOST_WAIT, max_wait) if self._away else max_wait
         # The exponent is bounded because 2.0**1024 overflows.
-        longest = min(FIRST_WAIT * 2.0 ** min((self._away or self._used) - 1, 64), cap)
-        jittered = longest * random.uniform(0.5, 1.0)
-        return min(max(jittered, error.retry_after or 0.0), most)
+        backoff = min(FIRST_WAIT * 2.0 ** min((self._away or self._used) - 1, 64), cap)
+        wait = backoff * random.uniform(0.5, 1.0)
+        return min(max(wait, error.retry_after or 0.0), max_wait)
 
     def _is_over(self, wait: float) -> bool:
-        policy, then = self._policy, monotonic() + wait
-        if policy.deadline is not None and then - self._start >= policy.deadline:
+        policy, next_start = self._policy, monotonic() + wait
+        if policy.deadline is not None and next_start - self._start >= policy.deadline:
             return True
-        if self._away and then - self._away_since <= policy.patience:
+        if self._away and next_start - self._away_since <= policy.patience:
             return False
         return self._used + self._away >= policy.attempts
 
     def _note(self, error: ModelError, wait: float) -> None:
         reason = repair_surrogates(str(error))
-        text, waited = f"{type(error).__name__}: {reason}", wait
+        text, total_wait = f"{type(error).__name__}: {reason}", wait
         # The error has all of it.
-        same = bool(self.failures) and self.failures[-1].error == text
-        why = "same error" if same else reason.partition("; ")[0]
+        is_repeat = bool(self.failures) and self.failures[-1].error == text
+        summary = "same error" if is_repeat else reason.partition("; ")[0]
         if len(self.failures) == FAILURES_KEPT:
             text += f" (and {self.sent - FAILURES_KEPT} before it)"
-            waited += self.failures.pop().waited
-        self.failures.append(Failure(error=text, waited=waited))
-        which = f"{self._used} of {self._policy.attempts}"
+            total_wait += self.failures.pop().waited
+        self.failures.append(Failure(error=text, waited=total_wait))
+        attempt = f"{self._used} of {self._policy.attempts}"
         if self._away:
-            which = f"{self.sent} (waiting up to {self._policy.patience:g} s for the server)"
-        said = "%s: attempt %s failed, retrying in %.1f s: %s"
-        logger.warning(said, self._name, which, wait, why)
+            attempt = f"{self.sent} (waiting up to {self._policy.patience:g} s for the server)"
+        template = "%s: attempt %s failed, retrying in %.1f s: %s"
+        logger.warning(template, self._name, attempt, wait, summary)

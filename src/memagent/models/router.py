@@ -84,15 +84,15 @@ class Router:
         return [server for server in self.servers if server.rests_until <= now]
 
     def _choose(self, blocks: list[bytes], tokens: int) -> Server:
-        up = self.up
-        if not up:  # the one that has rested longest: its failure is the caller's to wait out
+        servers = self.up
+        if not servers:  # the one that has rested longest: its failure is the caller's to wait out
             return min(self.servers, key=lambda server: server.rests_until)
-        least = min(up, key=lambda server: server.outstanding)
-        known = [server for block in blocks if (server := self._known.get(block)) is not None]
-        if known and len(known) >= STICKS * len(blocks) and known[-1] in up:
-            behind = known[-1].outstanding - least.outstanding
-            return known[-1] if behind <= LEAD * tokens else least
-        return least
+        idlest_server = min(servers, key=lambda server: server.outstanding)
+        holders = [server for block in blocks if (server := self._known.get(block)) is not None]
+        if holders and len(holders) >= STICKS * len(blocks) and holders[-1] in servers:
+            excess = holders[-1].outstanding - idlest_server.outstanding
+            return holders[-1] if excess <= LEAD * tokens else idlest_server
+        return idlest_server
 
     async def _revive(self) -> None:
         """Checks servers whose pause is over."""
@@ -147,8 +147,8 @@ class Router:
 def _rest(server: Server, now: float, *, least: float = 0.0) -> None:
     """Counts a failure; the pause doubles with each consecutive one, and is at least `least` seconds."""
     server.failures += 1
-    doubled = FIRST_REST * 2.0 ** min(server.failures - 1, 16)
-    server.rests_until = now + max(min(doubled, LONGEST_REST), least)
+    pause = FIRST_REST * 2.0 ** min(server.failures - 1, 16)
+    server.rests_until = now + max(min(pause, LONGEST_REST), least)
 
 
 def _digest_blocks(messages: Sequence[Message]) -> Iterator[bytes]:

@@ -126,13 +126,13 @@ class Server:
         """
         if self._listed_at is not None and time.monotonic() - self._listed_at > FRESH:
             self.forget()
-        listed = await self.listing()
-        if listed is None:
+        listing = await self.listing()
+        if listing is None:
             if self._astray is not None:
                 raise RequestRefused(self._astray)
             return None
-        await self.check_name(guess=len(listed) > 1)
-        return served_window(self.model, listed)
+        await self.check_name(guess=len(listing) > 1)
+        return served_window(self.model, listing)
 
     async def known_window(self) -> int | None:
         """Its window; None also if the list isn't available: chat requests will then report errors."""
@@ -141,63 +141,63 @@ class Server:
     async def dialect(self) -> Dialect:
         """Its dialect: identified by its list, else the assumed one."""
         owners = {entry.owned_by for entry in await self.listing_if_any() or ()}
-        found = [known for known in DIALECTS.values() if known.engine and known.name in owners]
-        return found[0] if len(found) == 1 else self._presumed
+        dialects = [d for d in DIALECTS.values() if d.engine and d.name in owners]
+        return dialects[0] if len(dialects) == 1 else self._presumed
 
     async def check_name(self, *, guess: bool = False) -> None:
         """Raises a `ModelNotFound` if the model isn't listed and the server serves only listed names, or ignores names.
 
         With `guess`, also if unlisted names may work, as with gateways.
         """
-        listed = await self.listing_if_any()
-        names = {entry.id for entry in listed or ()}
+        listing = await self.listing_if_any()
+        names = {entry.id for entry in listing or ()}
         # SGLang: `model:adapter`; Ollama: the tag may be left out; LiteLLM lists `openai/*`.
-        mine = {self.model, self.model.partition(":")[0], f"{self.model}:latest"}
-        if not names or names & mine or any("*" in name for name in names):
+        aliases = {self.model, self.model.partition(":")[0], f"{self.model}:latest"}
+        if not names or names & aliases or any("*" in name for name in names):
             return
-        owners = {entry.owned_by for entry in listed or ()}
+        owners = {entry.owned_by for entry in listing or ()}
         strict = owners <= STRICT or self.endpoint.base_url.startswith(OPENAI)
         if guess or strict or (await self.dialect()).any_name:
-            there = where_models_are(self.endpoint, self._names)
+            hint = where_models_are(self.endpoint, self._names)
             self.forget()  # it may come back with the right one
-            raise ModelNotFound(f"{self.endpoint}: no model of that name; {there}")
+            raise ModelNotFound(f"{self.endpoint}: no model of that name; {hint}")
 
     async def _ask_list(self) -> tuple[ServedModel, ...] | None:
         """The current list. If the base URL has none but adding `/v1` gives one, that becomes the base URL."""
         url = self.endpoint.base_url.rstrip("/")
-        below = replace(self.endpoint, base_url=url + VERSION)
+        v1_endpoint = replace(self.endpoint, base_url=url + VERSION)
         failure: BadResponse | None = None
-        listed = None
+        listing = None
         try:
-            listed = await _ask_at(self.clients, self.endpoint)
+            listing = await _ask_at(self.clients, self.endpoint)
         except BadResponse as error:
             failure = error
-        if listed is None and not url.endswith(VERSION):
+        if listing is None and not url.endswith(VERSION):
             try:
-                listed = await _ask_at(self.clients, below)
+                listing = await _ask_at(self.clients, v1_endpoint)
             except AuthenticationFailed:
-                self._move(below)
+                self._move(v1_endpoint)
                 raise
             except (RequestRefused, BadResponse):
                 pass
-            if listed is not None:
-                self._move(below)
+            if listing is not None:
+                self._move(v1_endpoint)
             else:
                 self._astray = (
-                    f"{self.endpoint}: neither GET {url}/models nor GET {below.base_url}/models returns a list of "
-                    f"models. Most base URLs end in /v1: correct it, or give the window (--window) if it is right"
+                    f"{self.endpoint}: neither GET {url}/models nor GET {v1_endpoint.base_url}/models returns a list "
+                    f"of models. Most base URLs end in /v1: correct it, or give the window (--window) if it is right"
                 )
-        if listed is None:
+        if listing is None:
             if failure is not None:
                 raise failure
             logger.info("%s: no list of models there", self.endpoint)
             return None
-        if {entry.owned_by for entry in listed} == {LM_STUDIO}:
-            own = replace(self.endpoint, base_url=f"{self.root}/api/v0")
-            listed = await _ask_at(self.clients, own) or listed
-        self._names = [entry.id for entry in listed]
+        if {entry.owned_by for entry in listing} == {LM_STUDIO}:
+            native_endpoint = replace(self.endpoint, base_url=f"{self.root}/api/v0")
+            listing = await _ask_at(self.clients, native_endpoint) or listing
+        self._names = [entry.id for entry in listing]
         self._listed_at = time.monotonic()
-        return listed
+        return listing
 
     def _move(self, endpoint: Endpoint) -> None:
         logger.info("%s: the base URL is %s", self.endpoint, endpoint.base_url)
@@ -211,18 +211,18 @@ class Server:
         limit = self.clients.timeout(self.endpoint.timeout)
         try:
             while True:  # once more for each parameter that the server is found to refuse
-                sent = self._parameters.adapt(fields)
+                sent_fields = self._parameters.adapt(fields)
                 try:
-                    return await _in_time(limit, self._post(client, sent))
+                    return await _in_time(limit, self._post(client, sent_fields))
                 except openai.APIError as error:
-                    if not self._parameters.learn(error, sent):
+                    if not self._parameters.learn(error, sent_fields):
                         raise
         except openai.APIError as error:
-            served = None
+            names = None
             if says_no_model(error):
                 with suppress(ModelError):  # rather than a second error
-                    served = [entry.id for entry in await self._ask_list() or ()]
-            raise translate(error, self.endpoint, served) from self.endpoint.cause(error)
+                    names = [entry.id for entry in await self._ask_list() or ()]
+            raise translate(error, self.endpoint, names) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
             raise RequestRefused(
                 f"{self.endpoint}: the prompt contains a lone surrogate "
@@ -232,25 +232,25 @@ class Server:
 
     async def _post(self, client: Any, fields: Mapping[str, object]) -> bytes:
         """Posts the fields of a chat request; returns a body in OpenAI's form."""
-        known = {"model": fields["model"], "messages": fields["messages"]}
-        rest = {name: value for name, value in fields.items() if name not in known}
+        arguments = {"model": fields["model"], "messages": fields["messages"]}
+        extra_fields = {name: value for name, value in fields.items() if name not in arguments}
         create = client.chat.completions.with_raw_response.create
-        return (await create(**known, extra_body=rest)).content
+        return (await create(**arguments, extra_body=extra_fields)).content
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
         """Sends a request other than chat to a path from the server's root: a POST with `body`, or a GET. Blocks.
 
         A `ModelNotFound` means that there is no such path.
         """
-        said = self.text(path, body)
+        text = self.text(path, body)
         try:
-            reply: object = json.loads(said)
+            reply: object = json.loads(text)
         except ValueError:
             reply = None
         if not isinstance(reply, dict):
             raise BadResponse(
                 f"{self.endpoint}: the reply to {path} is not a JSON object: "
-                f"{self.endpoint.quote(said)!r}"
+                f"{self.endpoint.quote(text)!r}"
             )
         return cast("dict[str, JsonValue]", reply)
 
@@ -265,9 +265,9 @@ class Server:
         quick = replace(self.endpoint, timeout=min(LIST_SECONDS, self.endpoint.timeout))
         limit = self.clients.timeout(quick.timeout)
         url, form = self.root + path, cast("Any", {"cast_to": str, "options": {"timeout": limit}})
-        sent = client.get(url, **form) if body is None else client.post(url, body=body, **form)
+        request = client.get(url, **form) if body is None else client.post(url, body=body, **form)
         try:
-            return await _in_time(limit, sent)
+            return await _in_time(limit, request)
         except openai.APIError as error:
             raise translate(error, quick, self._names) from self.endpoint.cause(error)
 
@@ -284,8 +284,8 @@ async def _in_time(limit: Any, reply: Awaitable[T]) -> T:
         async with asyncio.timeout(limit.connect + limit.read):
             return await reply
     except TimeoutError:
-        late: Any = None  # there is no request to show
-        raise openai.APITimeoutError(late) from None
+        request: Any = None  # there is no request to show
+        raise openai.APITimeoutError(request) from None
 
 
 async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
@@ -293,18 +293,18 @@ async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ..
     client = await clients.get()
     import openai
 
-    there = client.with_options(base_url=endpoint.base_url)
+    url_client = client.with_options(base_url=endpoint.base_url)
     quick = replace(endpoint, timeout=min(LIST_SECONDS, endpoint.timeout))
     limit = clients.timeout(quick.timeout)
     try:
-        raw = await _in_time(limit, there.models.with_raw_response.list(timeout=limit))
+        response = await _in_time(limit, url_client.models.with_raw_response.list(timeout=limit))
     except openai.APIStatusError as error:
         if error.status_code in _NO_LIST:
             return None
         if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
-            said = endpoint.quote(server_message(error.body))
+            message = endpoint.quote(server_message(error.body))
             raise RequestRefused(
-                f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) to "
+                f"{endpoint}: the server answered 500 to GET /models: {message}; give the window (--window) to "
                 f"do without its list"
             ) from endpoint.cause(error)
         raise translate(error, endpoint) from endpoint.cause(error)
@@ -314,4 +314,4 @@ async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ..
                 f"{endpoint}: the server speaks TLS there; start the base URL with https://"
             ) from None
         raise translate(error, quick) from endpoint.cause(error)
-    return read_models(raw.content, endpoint)
+    return read_models(response.content, endpoint)

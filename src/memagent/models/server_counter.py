@@ -60,10 +60,10 @@ TOOLS = (
 )
 
 
-def _turn(name: str, said: str, arguments: str, result: str) -> tuple[Message, Message]:
+def _turn(name: str, content: str, arguments: str, result: str) -> tuple[Message, Message]:
     call = ToolCall(id=name, name="born", arguments=arguments)
     return (
-        Message(role="assistant", content=said, tool_calls=(call,)),
+        Message(role="assistant", content=content, tool_calls=(call,)),
         Message(role="tool", content=result, tool_call_id=name),
     )
 
@@ -102,13 +102,13 @@ class ServerCounter:
         self._send, self._model, self._template = ask, model, template
         self._cannot_detokenize = False
         self._memo: dict[bytes, int] = {}
-        seen = [self._ids(text) for text in PROBES]
+        probe_ids = [self._ids(text) for text in PROBES]
         prompts = [self._ask(messages) for messages in CONVERSATIONS]
-        if not (all(seen) and all(prompts)):
+        if not (all(probe_ids) and all(prompts)):
             raise BadResponse(f"{model}: /tokenize returns no tokens for non-empty texts")
         # Not of the conversations: some templates include the date, and a run may continue tomorrow.
-        self.name = f"server:{hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]}"
-        alike = local is not None and list(map(local.count, PROBES)) == list(map(len, seen))
+        self.name = f"server:{hashlib.sha256(json.dumps(probe_ids).encode()).hexdigest()[:12]}"
+        alike = local is not None and list(map(local.count, PROBES)) == list(map(len, probe_ids))
         self._texts = local if alike else None
         alike = alike and all(
             self._counts_alike(local, messages, thinking=thinking)
@@ -144,17 +144,17 @@ class ServerCounter:
         """Tokens of the server's prompt for the messages. Raises a `TokenizerError` if its template has no tools."""
         texts = repr((thinking, *messages, *tools)).encode()
         key = hashlib.blake2b(texts, digest_size=16).digest()
-        if (found := self._memo.get(key)) is None:
+        if (count := self._memo.get(key)) is None:
             with_tools = tools or any(m.role == "tool" or m.tool_calls for m in messages)
             local = self._find_tools_counter() if with_tools else self._messages
             if local is None:
-                found = self._ask(messages, thinking=thinking, tools=tools)
+                count = self._ask(messages, thinking=thinking, tools=tools)
             else:
-                found = local.count_messages(messages, thinking=thinking, tools=tools)
+                count = local.count_messages(messages, thinking=thinking, tools=tools)
             for oldest in [*self._memo][: 1 - _MEMO]:
                 self._memo.pop(oldest, None)
-            self._memo[key] = found
-        return found
+            self._memo[key] = count
+        return count
 
     def measure(self, text: str) -> Measured:
         """Tokenises `text` once; if the server counts, prefixes are tokenised on demand."""
@@ -176,9 +176,9 @@ class ServerCounter:
         if self._cannot_detokenize:
             return None
         # SGLang drops control tokens unless told not to; vLLM never does.
-        asked = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
+        body = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
         try:
-            reply = self._send("/detokenize", asked)
+            reply = self._send("/detokenize", body)
         except (AuthenticationFailed, ModelNotFound, RequestRefused) as error:
             logger.info("%s: cuts are estimated and recounted: %s", self._model, error)
             self._cannot_detokenize = True
@@ -205,9 +205,9 @@ class ServerCounter:
     def _counts_alike(
         self, local: TokenCounter | None, messages: Sequence[Message], **how: Any
     ) -> bool:
-        counted = self._ask(messages, **how)
+        server_count = self._ask(messages, **how)
         try:
-            return local is not None and local.count_messages(messages, **how) == counted
+            return local is not None and local.count_messages(messages, **how) == server_count
         except TokenizerError:  # the server has another template
             return False
 
@@ -215,13 +215,13 @@ class ServerCounter:
         """Who counts conversations with tools, None for the server. Determined on first use: most runs have none."""
         if not self._tools_compared:
             try:
-                asked = self._ask(TOOL_TALK[:1], tools=TOOLS)
+                tools_count = self._ask(TOOL_TALK[:1], tools=TOOLS)
                 alike = self._counts_alike(self._messages, TOOL_TALK, tools=TOOLS)
             except RequestRefused as error:
                 raise TokenizerError(
                     f"the server's chat template rejects tools: {error}; {TEXT_PROTOCOL}"
                 ) from error
-            if asked == self._ask(TOOL_TALK[:1]):
+            if tools_count == self._ask(TOOL_TALK[:1]):
                 raise TokenizerError(unseen(TOOLS))
             self._tools = self._messages if alike else None
             self._tools_compared = True

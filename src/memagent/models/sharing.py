@@ -77,15 +77,15 @@ class PerLoop(Generic[T]):
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._values:
-                for other in list(self._values):
-                    if other.is_closed():
-                        del self._values[other]
+                for old_loop in list(self._values):
+                    if old_loop.is_closed():
+                        del self._values[old_loop]
                 self._values[loop] = self._make()
             return self._values[loop]
 
     def take_all(self) -> list[tuple[asyncio.AbstractEventLoop, T]]:
         """Removes and returns all values, each with its loop."""
         with self._lock:
-            taken = list(self._values.items())
+            items = list(self._values.items())
             self._values.clear()
-        return taken
+        return items

@@ -94,10 +94,10 @@ def open_model(
     server |= {"extra_body": extra_body, "retry": retry}
     if spec is not None and not isinstance(spec, str):
         names = ("name", "complete", "counter", "window", "aclose")
-        if missing := [name for name in names if not hasattr(spec, name)]:
+        if missing_names := [name for name in names if not hasattr(spec, name)]:
             raise ConfigError(
                 f"{spec!r:.80} is not a model: give a spec such as 'vllm:NAME', or a ChatModel (it lacks "
-                f"{', '.join(missing)})"
+                f"{', '.join(missing_names)})"
             )
         _refuse(f"the model {spec!r} is already an object", server | {"window": window})
         return spec if tokenizer is None else Counted(spec, tokenizer)
@@ -120,7 +120,7 @@ def open_model(
             from memagent_engines.ollama import OllamaModel as Served
         else:
             from memagent.models.openai import OpenAIModel as Served
-        served = Served(
+        server_model = Served(
             name,
             base_url=urls,
             api_key=key,
@@ -131,7 +131,7 @@ def open_model(
             default_headers=headers,
             extra_body=extra_body,
         )
-        model = Retry(served, **vars(retry or RetryPolicy()))
+        model = Retry(server_model, **vars(retry or RetryPolicy()))
     if isinstance(model, Wrapper):
         model.opened_with = {
             **model.recipe,
@@ -208,13 +208,13 @@ def _split(spec: str | None) -> tuple[str, str]:
             raise ConfigError(f"the model {spec!r} takes no name; give {scheme!r}")
         return scheme, ""
     if scheme not in SCHEMES:
-        named = [s for s in SCHEMES if s not in ALONE]
-        if close := nearest(scheme.lower(), named if colon else [*ALONE, "smol"]):
-            meant = repr(f"{close}:{name}" if colon else close)
+        schemes = [s for s in SCHEMES if s not in ALONE]
+        if close := nearest(scheme.lower(), schemes if colon else [*ALONE, "smol"]):
+            hint = repr(f"{close}:{name}" if colon else close)
         else:  # names on the hub have a slash, Ollama's a colon
-            meant = repr(f"{'vllm' if '/' in spec else 'ollama' if colon else 'openai'}:{spec}")
+            hint = repr(f"{'vllm' if '/' in spec else 'ollama' if colon else 'openai'}:{spec}")
         raise ConfigError(
-            f"the model {spec!r} does not say where it runs; did you mean {meant}? Give {EXAMPLES}"
+            f"the model {spec!r} does not say where it runs; did you mean {hint}? Give {EXAMPLES}"
         )
     if not name.strip():
         raise ConfigError(
@@ -231,15 +231,15 @@ def urls_of(base_url: str | Sequence[str]) -> tuple[str, ...]:
         if not all(isinstance(url, str) for url in urls):
             raise ConfigError(f"base_url={base_url!r:.80} must be a URL or a list of URLs")
         return urls
-    between = r"\s*,\s*(?=https?://|,)|\s+(?=https?://)"
-    every = re.split(between, base_url.strip(), flags=re.IGNORECASE)
-    return tuple(url.rstrip(", ") for url in every)
+    separator = r"\s*,\s*(?=https?://|,)|\s+(?=https?://)"
+    parts = re.split(separator, base_url.strip(), flags=re.IGNORECASE)
+    return tuple(url.rstrip(", ") for url in parts)
 
 
-def _refuse(why: str, given: Mapping[str, object]) -> None:
-    names = [f"{name}=" for name, value in given.items() if value is not None]
+def _refuse(reason: str, options: Mapping[str, object]) -> None:
+    names = [f"{name}=" for name, value in options.items() if value is not None]
     if names:
-        raise ConfigError(f"{why}, so {', '.join(names)} has no effect; leave it out")
+        raise ConfigError(f"{reason}, so {', '.join(names)} has no effect; leave it out")
 
 
 @dataclass(frozen=True)
@@ -286,27 +286,27 @@ def _find(settings: Sequence[_Setting], *names: str) -> Iterator[_Setting]:
 
 
 def _key(
-    scheme: str, url: _Setting | None, given: Mapping[str, Any], settings: Sequence[_Setting]
+    scheme: str, url: _Setting | None, options: Mapping[str, Any], settings: Sequence[_Setting]
 ) -> str | None:
     """The first key that may be sent to `url` (None: the scheme's default); None if none may."""
-    foreign = url if url is not None and url.from_file else None
-    where = ", ".join(repr(_without_secrets(u)) for u in urls_of(foreign.value if foreign else ""))
-    names = map(str, getattr(given["headers"], "keys", tuple)())  # of whatever was given
+    file_url = url if url is not None and url.from_file else None
+    urls = ", ".join(repr(_without_secrets(u)) for u in urls_of(file_url.value if file_url else ""))
+    names = map(str, getattr(options["headers"], "keys", tuple)())  # of whatever was given
     secret = [f"the header {name!r}" for name in names if _SECRET.search(name)]
-    secret += ["api_key="] * bool(given["api_key"])
-    if foreign is not None and secret:
+    secret += ["api_key="] * bool(options["api_key"])
+    if file_url is not None and secret:
         raise ConfigError(
-            f"{' and '.join(secret)} would be sent to {where}, which only {ENV_FILE} in the working directory names; "
-            f"give the URL as base_url=, or set {foreign.name} in the environment"
+            f"{' and '.join(secret)} would be sent to {urls}, which only {ENV_FILE} in the working directory names; "
+            f"give the URL as base_url=, or set {file_url.name} in the environment"
         )
-    if given["api_key"] is not None:
-        return given["api_key"]
+    if options["api_key"] is not None:
+        return options["api_key"]
     for key in _find(settings, *KEYS):
-        if foreign is not None and not key.from_file:
+        if file_url is not None and not key.from_file:
             logger.warning(
                 "%s from the environment is not sent to %s, which only %s in the working directory names: set %s in "
                 "the environment too, or the key in %s",
-                *(key.name, where, ENV_FILE, foreign.name, ENV_FILE),
+                *(key.name, urls, ENV_FILE, file_url.name, ENV_FILE),
             )
         elif url is None and scheme in LOCAL_URLS and key.name == "OPENAI_API_KEY":
             # The key is for OpenAI or the URL set with it, not for whatever listens here.

@@ -48,16 +48,16 @@ class Wording(Leaf):
             return cls.parse(spec.source.encode(), name=spec.name)
         path = cls.built_in[0] if spec is None else cast("str | PathLike[str]", spec)
         if path in cls.built_in:
-            raw = resources.files("memagent.prompts").joinpath(f"{path}.toml").read_bytes()
-            return cls.parse(raw, name=str(path))
+            data = resources.files("memagent.prompts").joinpath(f"{path}.toml").read_bytes()
+            return cls.parse(data, name=str(path))
         try:
-            raw = Path(path).read_bytes()
+            data = Path(path).read_bytes()
         except (OSError, ValueError, TypeError) as error:  # it can be no path
             raise PromptSetError(
                 f"no prompt set {str(path)!r}: give a readable TOML file, "
                 f"or one of {', '.join(cls.built_in)} ({getattr(error, 'strerror', error)})"
             ) from error
-        return cls.parse(raw, name=str(path))
+        return cls.parse(data, name=str(path))
 
     @classmethod
     def parse(cls, raw: bytes, *, name: str = "prompt set") -> Self:
@@ -109,15 +109,15 @@ def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) 
         PromptSetError: a check failed; the message begins with `who`.
     """
     marks = {field: MARK.format(field) for field in times}
-    rendered = render(**marks)
+    text = render(**marks)
     for field, mark in marks.items():
-        if (found := rendered.count(mark)) != times[field]:
+        if (count := text.count(mark)) != times[field]:
             raise PromptSetError(
-                f"{who} shows {field!r} {found} times, not {times[field]} "
+                f"{who} shows {field!r} {count} times, not {times[field]} "
                 f"(verbatim: a filter or slice that changes it does not count)"
             )
-        rendered = rendered.replace(mark, "")
-    if rendered != render(**dict.fromkeys(times, "")):
+        text = text.replace(mark, "")
+    if text != render(**dict.fromkeys(times, "")):
         raise PromptSetError(
             f"{who} changes with the content of a field; "
             f"show each field once, and let nothing else depend on it"

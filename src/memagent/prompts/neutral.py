@@ -115,21 +115,21 @@ class Neutraliser:
 
 def _starts(forms: Iterable[tuple[str, str]]) -> tuple[re.Pattern[str], Iterable[str]]:
     """Matches the first characters of look-alikes, given by name too, with a look-ahead for the rest."""
-    following: defaultdict[str, list[str]] = defaultdict(list)
+    suffixes: defaultdict[str, list[str]] = defaultdict(list)
     for first, rest in forms:
         for char in {first, *first.lower()[:1], *first.upper()[:1]}:
-            following[char].append(rest)
+            suffixes[char].append(rest)
     # The leading literal, outside any flag, lets the search skip everything that can't begin a look-alike.
     patterns: list[str] = []
-    for char, forms_after in following.items():
-        patterns.append(rf"{re.escape(char)}(?i:(?={'|'.join(forms_after)}))")
-    return re.compile("|".join(patterns)), tuple(following)
+    for char, alternatives in suffixes.items():
+        patterns.append(rf"{re.escape(char)}(?i:(?={'|'.join(alternatives)}))")
+    return re.compile("|".join(patterns)), tuple(suffixes)
 
 
 def _plain(text: str) -> str:
     """The text as seen by normalising tokenizers, as far as that preserves each character's position."""
-    forms, plain = _compatible()
-    return text.translate(plain) if forms.search(text) else text
+    forms, table = _compatible()
+    return text.translate(table) if forms.search(text) else text
 
 
 @cache
@@ -137,8 +137,8 @@ def _compatible() -> tuple[re.Pattern[str], dict[int, str]]:
     """The Unicode forms of ASCII characters, and the characters that they stand for."""
     spans = re.findall("(.)(?:-(.))?", _COMPATIBLE)
     chars = [chr(i) for a, b in spans for i in range(ord(a), ord(b or a) + 1)]
-    plain = {ord(char): unicodedata.normalize("NFKC", char) for char in chars}
-    plain = {i: char for i, char in plain.items() if len(char) == 1 and char.isascii()}
+    table = {ord(char): unicodedata.normalize("NFKC", char) for char in chars}
+    table = {i: char for i, char in table.items() if len(char) == 1 and char.isascii()}
     # Beyond the first plane, single characters would be tried one by one, so one range is used.
-    near = re.escape("".join(chr(i) for i in plain if i < 0x10000))
-    return re.compile(f"[{near}\U00010000-\U0001fbff]"), plain
+    char_class = re.escape("".join(chr(i) for i in table if i < 0x10000))
+    return re.compile(f"[{char_class}\U00010000-\U0001fbff]"), table

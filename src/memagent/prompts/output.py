@@ -45,15 +45,15 @@ class Output:
         Raises:
             UnusableReply: it does not validate; the message says where.
         """
-        fenced = _FENCED.fullmatch(text)
+        fence = _FENCED.fullmatch(text)
         try:
-            value = self._model.model_validate_json(fenced[1] if fenced else text.strip())
+            value = self._model.model_validate_json(fence[1] if fence else text.strip())
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False)
             lines: list[str] = []
             for problem in problems[:PROBLEMS]:
-                where = clip(".".join(map(str, problem["loc"])), 200)
-                lines.append(f"{where}{': ' if where else ''}{clip(problem['msg'], 300)}")
+                path = clip(".".join(map(str, problem["loc"])), 200)
+                lines.append(f"{path}{': ' if path else ''}{clip(problem['msg'], 300)}")
             raise UnusableReply("\n".join(lines)) from error
         try:  # not the defaults: no reply could change them
             json.dumps(value.model_dump(mode="json", exclude_unset=True), allow_nan=False)

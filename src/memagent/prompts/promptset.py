@@ -118,7 +118,7 @@ class PromptSet(Wording):
 
     def check(self, name: str) -> None:
         """See `Wording.check`."""
-        wanted: dict[CallKind, dict[str, int]] = {
+        times: dict[CallKind, dict[str, int]] = {
             "update": {"question": 1, "memory": 1, "chunk": 1},
             "answer": {"question": 1, "memory": 1, "chunk": 0},
         }
@@ -127,9 +127,9 @@ class PromptSet(Wording):
                 f"{name!r}: unsettled_note must show the phrase {self.unsettled!r}, or be empty"
             )
         gates: tuple[Gate, ...] = ("off", "both")
-        for kind, gate in product(wanted, gates):
+        for kind, gate in product(times, gates):
             render = partial(self._render_marked, kind, gate)
-            check_shown(f"{name!r}: {kind!r}", render, wanted[kind])
+            check_shown(f"{name!r}: {kind!r}", render, times[kind])
 
     def _render_marked(self, kind: CallKind, gate: Gate, **fields: Any) -> str:
         return "\n".join(message.content for message in self.render(kind, gate=gate, **fields))

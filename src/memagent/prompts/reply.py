@@ -56,8 +56,8 @@ def visible(completion: Completion, stops: Sequence[str] = ()) -> str:
     if not completion.reasoning:
         start = 0
         while (end := text.find(_CLOSE, start)) >= 0:
-            before = text[start:end]
-            if _OPEN in before and not before.lstrip().startswith(_OPEN):
+            segment = text[start:end]
+            if _OPEN in segment and not segment.lstrip().startswith(_OPEN):
                 break
             start = end + len(_CLOSE)
         text = text[start:].lstrip()
@@ -85,9 +85,9 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
     cut_off = limited and completion.text.rstrip().endswith(text)  # and not at a stop sequence
     done = False
     if gate in ("exit", "both"):
-        before, _, last = text.rpartition("\n")
-        if last.strip() == prompts.done:
-            text, done = before.strip(), True
+        memory, _, last_line = text.rpartition("\n")
+        if last_line.strip() == prompts.done:
+            text, done = memory.strip(), True
     if (done and not text) or (gate in ("update", "both") and text == prompts.keep):
         return Update(memory=None, done=done, cut_off=False)
     return Update(memory=text, done=done, cut_off=cut_off)
@@ -101,11 +101,11 @@ def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
     text = visible(completion, prompts.stop.answer)
     if text in (prompts.keep, prompts.done):
         raise UnusableReply(f"the reply is {text!r}, which is not an answer")
-    found = find_answer(text, prompts.answer_form)
+    answer = find_answer(text, prompts.answer_form)
     limited = completion.finish_reason is FinishReason.LENGTH
     return Answer(
-        text=text if found is None else found,
-        form_found=found is not None,
+        text=text if answer is None else answer,
+        form_found=answer is not None,
         truncated=limited and completion.text.rstrip().endswith(text),
     )
 
@@ -128,13 +128,13 @@ def find_answer(text: str, form: AnswerForm) -> str | None:
 
 def _last_box(text: str) -> str | None:
     """The content of the last closed box."""
-    opened: list[int | None] = []
-    last: tuple[int, int] | None = None
+    stack: list[int | None] = []
+    box: tuple[int, int] | None = None
     for match in _BRACES.finditer(text):
         if match[0] != "}":
-            opened.append(None if match[0] == "{" else match.end())
-        elif opened:
-            start = opened.pop()
-            if start is not None and (last is None or start > last[0]):
-                last = start, match.start()
-    return None if last is None else text[slice(*last)].strip()
+            stack.append(None if match[0] == "{" else match.end())
+        elif stack:
+            start = stack.pop()
+            if start is not None and (box is None or start > box[0]):
+                box = start, match.start()
+    return None if box is None else text[slice(*box)].strip()

@@ -68,14 +68,14 @@ class BadRow(NamedTuple):
     def may_become(self, text: str) -> bool:
         """Whether a row may be its correction: it has what was right."""
         try:
-            was, row = from_json(self.text), from_json(text)
-            wrong = {re.split("[.:]", line)[0] for line in self.problem.splitlines()}
-            same = (wrong & {*was, *row}) and (was.keys() & row.keys()) - wrong
+            old, row = from_json(self.text), from_json(text)
+            errors = {re.split("[.:]", line)[0] for line in self.problem.splitlines()}
+            names = (errors & {*old, *row}) and (old.keys() & row.keys()) - errors
         except (ValueError, TypeError):  # prose, or clipped
             return True
         # `7` and `7.0`, `lift` and `the lift` are the same.
-        both = [(set(words(str(was[name]))), set(words(str(row[name])))) for name in same]
-        return all(one <= other or other <= one for one, other in both)
+        pairs = [(set(words(str(old[name]))), set(words(str(row[name])))) for name in names]
+        return all(first <= second or second <= first for first, second in pairs)
 
 
 class RowReply(NamedTuple):
@@ -89,12 +89,12 @@ class RowReply(NamedTuple):
         """The invalid rows of which it has no correction, be that right or wrong."""
         texts, missing = [row.text for row in (*self.rows, *self.bad)], list[BadRow]()
         # First those that few rows can be the correction of.
-        for bad in sorted(pending, key=lambda bad: sum(map(bad.may_become, texts))):
-            fits = list(filter(bad.may_become, texts))
-            if fits:
-                texts.remove(fits[0])
+        for bad_row in sorted(pending, key=lambda bad_row: sum(map(bad_row.may_become, texts))):
+            candidates = list(filter(bad_row.may_become, texts))
+            if candidates:
+                texts.remove(candidates[0])
             else:
-                missing.append(bad)
+                missing.append(bad_row)
         return missing
 
 
@@ -104,7 +104,7 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
     limited = completion.finish_reason is FinishReason.LENGTH
     if not limited and "".join(text.split()) in ("", "[]", prompts.keep):
         return RowReply()
-    rows, bad, tail = list[WrittenRow](), list[BadRow](), "" if limited else None
+    rows, bad_rows, tail = list[WrittenRow](), list[BadRow](), "" if limited else None
     for part, end in _objects(text, form.schema.get("properties", ())):
         if limited and end is None:
             tail = clip(part, SHOWN)
@@ -112,35 +112,35 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
         try:
             value = form.read(part)
             if type(value).model_fields and not value.model_fields_set:
-                bad.append(BadRow(clip(part, SHOWN), "it has none of the schema's fields"))
+                bad_rows.append(BadRow(clip(part, SHOWN), "it has none of the schema's fields"))
                 continue
-            printed = from_json(value.model_dump_json(by_alias=True))
-            line = to_json(_sort_sets(value.model_dump(by_alias=True), printed)).decode()
+            dump = from_json(value.model_dump_json(by_alias=True))
+            line = to_json(_sort_sets(value.model_dump(by_alias=True), dump)).decode()
             # Printing hides secrets and leaves fields out, and a default may be another each time.
             text = line if _is_read_as(value, line, form) else part
             if text is part or not _is_read_as(value, part, form):
                 line = to_json(from_json(part), inf_nan_mode="constants").decode()
             rows.append(WrittenRow(text, line))
         except (UnusableReply, PydanticSerializationError) as error:
-            bad.append(BadRow(clip(part, SHOWN), str(error)))
-    if not rows and not bad and not tail:
+            bad_rows.append(BadRow(clip(part, SHOWN), str(error)))
+    if not rows and not bad_rows and not tail:
         if limited:
             tail = clip(text, SHOWN)
         else:
-            bad.append(BadRow(clip(text, SHOWN), "the reply has no JSON object"))
-    return RowReply(tuple(rows), tuple(bad), tail)
+            bad_rows.append(BadRow(clip(text, SHOWN), "the reply has no JSON object"))
+    return RowReply(tuple(rows), tuple(bad_rows), tail)
 
 
-def _sort_sets(value: Any, printed: Any) -> Any:
+def _sort_sets(value: Any, dump: Any) -> Any:
     """What was printed, its sets in order: theirs differs from process to process."""
-    if isinstance(printed, list) and isinstance(value, set | frozenset):
-        return sorted(cast("list[Any]", printed), key=to_json)
-    if isinstance(printed, list) and isinstance(value, list | tuple):
-        return list(map(_sort_sets, cast("list[Any]", value), cast("list[Any]", printed)))
-    if isinstance(printed, dict) and isinstance(value, dict):
-        named, values = cast("dict[str, Any]", printed), cast("dict[Any, Any]", value).values()
-        return {k: _sort_sets(v, named[k]) for k, v in zip(named, values, strict=False)}
-    return cast("Any", printed)
+    if isinstance(dump, list) and isinstance(value, set | frozenset):
+        return sorted(cast("list[Any]", dump), key=to_json)
+    if isinstance(dump, list) and isinstance(value, list | tuple):
+        return list(map(_sort_sets, cast("list[Any]", value), cast("list[Any]", dump)))
+    if isinstance(dump, dict) and isinstance(value, dict):
+        fields, values = cast("dict[str, Any]", dump), cast("dict[Any, Any]", value).values()
+        return {k: _sort_sets(v, fields[k]) for k, v in zip(fields, values, strict=False)}
+    return cast("Any", dump)
 
 
 def _is_read_as(value: BaseModel, text: str, form: Output) -> bool:
@@ -154,7 +154,7 @@ def _objects(text: str, names: Iterable[str]) -> Iterator[tuple[str, int | None]
     """The JSON objects of a text and where they end; None for one that doesn't, which is the text's end."""
     fields = "|".join(map(re.escape, names)) or r"\w+"
     # Where a row may begin: not as the value of a field, or first in its list.
-    begin = re.compile(rf"(?<=\n)\{{|(?<![:\[])(?<![:\[]\s)\{{(?=\s*[\"']?(?:{fields})[\"']?\s*:)")
+    start = re.compile(rf"(?<=\n)\{{|(?<![:\[])(?<![:\[]\s)\{{(?=\s*[\"']?(?:{fields})[\"']?\s*:)")
     at = text.find("{")
     while at >= 0:
         end: int | None
@@ -162,7 +162,7 @@ def _objects(text: str, names: Iterable[str]) -> Iterator[tuple[str, int | None]
             end = _JSON.raw_decode(text, at)[1]
         except (ValueError, RecursionError) as error:
             # Not JSON: up to the next row. A string that lacks its end seems to end in the quote after that one's `{`.
-            following = begin.search(text, max(at + 1, getattr(error, "pos", at) - 3))
-            end = None if following is None else following.start()
+            match = start.search(text, max(at + 1, getattr(error, "pos", at) - 3))
+            end = None if match is None else match.start()
         yield text[at:end].rstrip(", \n"), end
         at = -1 if end is None else text.find("{", end)

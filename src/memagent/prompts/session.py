@@ -110,12 +110,12 @@ class SessionPrompts(Wording):
         """
         text = visible(completion) if completion.text.strip() or not completion.tool_calls else ""
         tag = re.escape(self.tags.summary)
-        opened = re.search(rf"<\s*{tag}\s*>", text)
+        opening = re.search(rf"<\s*{tag}\s*>", text)
         call = rf"<\s*{re.escape(self.tags.call)}\s*>"
-        if not opened and (completion.tool_calls or re.search(call, text)):
+        if not opening and (completion.tool_calls or re.search(call, text)):
             raise UnusableReply("the reply calls a tool instead of writing the summary")
-        if opened:
-            text = text[opened.end() :]
+        if opening:
+            text = text[opening.end() :]
         ends = [match.start() for match in re.finditer(rf"<\s*/\s*{tag}\s*>", text)]
         text = (text[: ends[-1]] if ends else text).strip()
         if not text:

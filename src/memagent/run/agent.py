@@ -76,8 +76,8 @@ class Agent(Closing, Generic[S]):
         """The run store, opened on first use."""
         with self._opening:
             if self._opened is None:
-                given = RunStore.default_path() if self._store == "default" else self._store
-                self._opened = given if isinstance(given, RunStore) else RunStore(given)
+                run_store = RunStore.default_path() if self._store == "default" else self._store
+                self._opened = run_store if isinstance(run_store, RunStore) else RunStore(run_store)
             return self._opened
 
     def with_model(self, model: ChatModel, *, seed: int | None = None) -> Self:
@@ -109,7 +109,7 @@ class Agent(Closing, Generic[S]):
     async def _resolve(
         self,
         make: Callable[..., R],
-        what: Any,
+        subject: Any,
         settings: Leaf,
         *more: Any,
         window: str,
@@ -119,13 +119,13 @@ class Agent(Closing, Generic[S]):
 
         `window` names the window's setting. Without one a resumed run has its own: a server's may have grown since.
         """
-        given = getattr(settings, window)
-        reported = await self.reported_window(given)
-        if given is None:
+        own_window = getattr(settings, window)
+        model_window = await self.reported_window(own_window)
+        if own_window is None:
             settings = settings.model_copy(update={window: resumed})
         counter = await self.model.counter()
-        make = partial(make, model=self.model, counter=counter, window=reported)
-        return await in_thread(make, what, settings, *more)
+        make = partial(make, model=self.model, counter=counter, window=model_window)
+        return await in_thread(make, subject, settings, *more)
 
     def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
         """Runs a stream from sync code, events delivered in the caller's thread; an interruption says how to resume."""
@@ -141,9 +141,9 @@ class Agent(Closing, Generic[S]):
         except BaseException as error:
             if not isinstance(error, MemagentError) and (run := self.store.find(stream.run_id)):
                 # Only files are opened again; a session has no document, and other calls name it.
-                needed = run.source["name"] and not run.source["path"] and "..." not in stream.again
-                again = stream.again.replace(")", ", document)") if needed else stream.again
-                error.add_note(f"Resume the run with {again}.")
+                lacks = run.source["name"] and not run.source["path"] and "..." not in stream.again
+                call = stream.again.replace(")", ", document)") if lacks else stream.again
+                error.add_note(f"Resume the run with {call}.")
             raise
 
 

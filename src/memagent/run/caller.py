@@ -54,46 +54,46 @@ class Caller:
             LimitReached: it was not sent.
             ContextOverflow: the prompt leaves no room for a reply.
         """
-        wasted = 0
+        wasted_attempts = 0
         if self.log is not None:
-            begun = await self.log.begin(exchange.key)
-            if begun.body is not None:
-                return self._replay(exchange, begun.body)
-            exchange.charge(Usage(repeated=begun.sent))
-            wasted = begun.wasted
-        detail, doubted, cut_off = "", None, False
+            start = await self.log.begin(exchange.key)
+            if start.body is not None:
+                return self._replay(exchange, start.body)
+            exchange.charge(Usage(repeated=start.sent))
+            wasted_attempts = start.wasted
+        detail, fallback, cut_off = "", None, False
         for attempt in range(exchange.attempts, 1 + UNUSABLE_RETRIES):
             if detail:
                 exchange.note(detail)
                 exchange.wasted += 1
                 await self._spend(exchange, again=True)
-            completion = await self._complete(exchange, wasted + attempt)
-            cost, tried, last = completion.usage, attempt, attempt == UNUSABLE_RETRIES
+            completion = await self._complete(exchange, wasted_attempts + attempt)
+            cost, reply_attempt, last = completion.usage, attempt, attempt == UNUSABLE_RETRIES
             try:
                 value = exchange.read(completion)
                 doubt = exchange.doubts(value) if exchange.doubts else None
             except UnusableReply as error:
-                if not last or doubted is None:
+                if not last or fallback is None:
                     detail, cut_off = str(error), completion.finish_reason is FinishReason.LENGTH
                     exchange.charge(waste(cost))
                     if exchange.tool_choice and completion.tool_calls:  # no tool_choice there
                         exchange.tools, exchange.tool_choice = (), None
                     continue
                 # A doubted reply is better than none. It is charged as wasted: this one's cost takes its place.
-                value, completion, tried, doubt = doubted
+                value, completion, reply_attempt, doubt = fallback
             if doubt is not None and not last:
-                doubted = value, completion, attempt, doubt
+                fallback = value, completion, attempt, doubt
                 detail, exchange.warm = doubt, True
                 exchange.charge(waste(cost))
                 continue
             if exchange.turn is not None:
                 await exchange.turn
-            if exchange.rejects is not None and (why := exchange.rejects(value)) is not None:
-                exchange.note(why)
+            if exchange.rejects is not None and (reason := exchange.rejects(value)) is not None:
+                exchange.note(reason)
                 cost = waste(cost)
             exchange.charge(cost)
-            known = value, completion, exchange.usage, exchange.messages, exchange.kind
-            reply = Reply(*known, attempt=wasted + tried, doubt=doubt)
+            fields = value, completion, exchange.usage, exchange.messages, exchange.kind
+            reply = Reply(*fields, attempt=wasted_attempts + reply_attempt, doubt=doubt)
             if self.log is not None:
                 make = partial(_make_record, exchange, reply)
                 commit = partial(self.log.write, self.log.store.commit, exchange.key, made=make)
@@ -166,18 +166,18 @@ class Caller:
         """Tokens of the prompt: an upper bound from its parts if that leaves enough room, else counted."""
         bound = exchange.bound
         # Some templates add text if reasoning is turned off.
-        relies = thinking is None and self.trusts_bounds
-        if relies and bound is not None and bound + exchange.most + exchange.near <= self.window:
+        trusts = thinking is None and self.trusts_bounds
+        if trusts and bound is not None and bound + exchange.most + exchange.near <= self.window:
             return bound
         count = exchange.count or partial(self.counter.count_messages, tools=exchange.tools)
         return await count_in_thread(self.model, count, exchange.messages, thinking=thinking)
 
     async def _fail(
-        self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0
+        self, exchange: Exchange[Any], reason: str, attempts: int, *, wasted: int = 0
     ) -> None:
         """Commits the cost of a failed call; the call is still pending, unless its failure is committed."""
         if self.log is not None and exchange.keeps_failure:
-            body = {"failed": why, "attempts": attempts}
+            body = {"failed": reason, "attempts": attempts}
             await self.log.commit(exchange.key, body, exchange.unsaved, exchange.retried)
         else:
             exchange.wasted += wasted
@@ -206,10 +206,10 @@ class Caller:
                 f"{exchange.key} of this run summarises different turns than a replay would: the run was made by "
                 f"an earlier version of memagent, or tokens are counted differently; start a new run"
             )
-        said = body["reply"]
+        reply = body["reply"]
         if "conversation" in body:
-            said = said | {"text": body["conversation"]["messages"][-1]["content"]}
-        completion = Completion.model_validate(said)
+            reply = reply | {"text": body["conversation"]["messages"][-1]["content"]}
+        completion = Completion.model_validate(reply)
         exchange.usage = completion.usage  # what follows from it is told as in the first session
         attempt = body.get("attempt", 0)
         value = exchange.read(completion)
@@ -220,15 +220,15 @@ def _make_record(
     exchange: Exchange[T], reply: Reply[T]
 ) -> tuple[dict[str, Any], Usage, Sequence[Event], Mapping[str, Mapping[str, Any]]]:
     """Body, cost, events and further effects of a reply. Blocks."""
-    made: Record = ({}, ()) if exchange.record is None else exchange.record(reply)
-    more, events = made
+    record: Record = ({}, ()) if exchange.record is None else exchange.record(reply)
+    more, events = record
     # A conversation ends with the text, and holds the ids.
-    without = {"text", "tokens"} if "conversation" in more else set[str]()
-    dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
-    tried = {"attempt": reply.attempt} if reply.attempt else {}
+    exclusions = {"text", "tokens"} if "conversation" in more else set[str]()
+    dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=exclusions)
+    attempt_field = {"attempt": reply.attempt} if reply.attempt else {}
     # Which turns a summary covers depends on token counts, so a replay must notice a difference.
-    asked = {"prompt": digest_prompt(exchange.messages)} if exchange.kind == "summary" else {}
-    body = {"reply": dump, **tried, **asked, **more}
+    digest = {"prompt": digest_prompt(exchange.messages)} if exchange.kind == "summary" else {}
+    body = {"reply": dump, **attempt_field, **digest, **more}
     return body, exchange.unsaved, (*exchange.retried, *events), exchange.also
 
 

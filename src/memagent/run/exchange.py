@@ -44,9 +44,9 @@ class Reply(Generic[T]):
 
     def conversation(self, chunk: int | None = None) -> Conversation:
         """Prompt and reply as one conversation; `chunk` is the index of the chunk that the prompt shows."""
-        said = Message(role="assistant", content=self.completion.text, extra=self.completion.extra)
+        turn = Message(role="assistant", content=self.completion.text, extra=self.completion.extra)
         return Conversation(
-            messages=(*self.messages, said),
+            messages=(*self.messages, turn),
             kind=self.kind,
             chunk=chunk,
             tokens=self.completion.tokens,
@@ -122,6 +122,6 @@ class Exchange(Generic[T]):
 
     def note(self, reason: str, waited: float = 0.0) -> None:
         """Records that the call is retried."""
-        again = Retried(question=self.question, chunk=self.chunk, reason=reason, waited=waited)
-        self.retried.append(again)
+        event = Retried(question=self.question, chunk=self.chunk, reason=reason, waited=waited)
+        self.retried.append(event)
         self.reasons.append(reason)

@@ -61,20 +61,20 @@ class Log:
             async with AsyncExitStack() as ends:
                 await in_thread(lock.__enter__)
                 ends.push_async_callback(in_thread, lock.__exit__, None, None, None)
-                found = await in_thread(store.find, run_id)
-                if found is None:
+                record = await in_thread(store.find, run_id)
+                if record is None:
                     await in_thread(store.create, run_id, binding, settings, source)
                 else:
-                    check_binding(found, binding)
+                    check_binding(record, binding)
                     await in_thread(store.set_status, run_id, at_work=True)
                 ends.push_async_callback(in_thread, store.set_status, run_id, at_work=False)
                 try:
                     yield cls(store, run_id, outlet)
                 except MemagentError as error:
                     # With an empty or missing document or a wrong URL, there is nothing to resume.
-                    wrong = isinstance(error, ModelNotFound)
-                    if found is None:
-                        dropped = await in_thread(store.drop_unread, run_id, unanswered=wrong)
+                    no_model = isinstance(error, ModelNotFound)
+                    if record is None:
+                        dropped = await in_thread(store.drop_unread, run_id, unanswered=no_model)
                     raise
         except MemagentError as error:
             error.run_id = None if dropped else run_id
@@ -149,21 +149,21 @@ class Log:
 def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     """Raises a `RunMismatch` that says where a stored run and the current request differ, if they do."""
     # Earlier versions bound runs to fewer settings, and the earliest had fewer.
-    kept = {name: record.settings[name] for name in binding if name in record.settings}
-    before = kept | record.binding
+    old_settings = {name: record.settings[name] for name in binding if name in record.settings}
+    before = old_settings | record.binding
     if not before.get("overlap", 1):
         del before["overlap"]  # the only value that versions without this setting can resume
     # Through JSON, like the stored one: it turns tuples into lists.
-    same = {k: v for k, v in binding.items() if k in before or k == "branch"}
-    flat = map(flatten, (before, json.loads(json.dumps(same))))
+    new_binding = {k: v for k, v in binding.items() if k in before or k == "branch"}
+    flat = map(flatten, (before, json.loads(json.dumps(new_binding))))
     before, after = ({k: v for k, v in fields.items() if k not in FOLLOWING} for fields in flat)
     if before == after:
         return
     if before["agent"] == after["agent"] and before["questions"] != after["questions"]:
-        asked = ", ".join(map(repr, before["questions"]))
+        questions = ", ".join(map(repr, before["questions"]))
         raise RunMismatch(
-            f"run {record.id!r} was started with another question or task ({asked}): pass the same one to resume it, "
-            f"or another run_id= (--run-id)"
+            f"run {record.id!r} was started with another question or task ({questions}): pass the same one to resume "
+            f"it, or another run_id= (--run-id)"
         )
     if before["agent"] != after["agent"]:
         kinds = {

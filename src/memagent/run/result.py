@@ -57,18 +57,18 @@ class RunResult:
 
     def __repr__(self) -> str:
         counts = [f"{name}={getattr(self, name)!r}" for name in self._counted]
-        spent = [
+        costs = [
             f"{name}={getattr(self.usage, name)!r}"
             for name in ("calls", "prompt_tokens", "completion_tokens", "retries", "retry_tokens")
             if getattr(self.usage, name) or not name.startswith("retr")
         ]
-        facts = ", ".join([f"stop_reason={self.stop_reason.value!r}", *counts, *spent])
+        facts = ", ".join([f"stop_reason={self.stop_reason.value!r}", *counts, *costs])
         return f"{type(self).__name__}(answer={self._describe_answer(repr)}, {facts}, run_id={self.run_id!r})"
 
     def _describe_answer(self, form: Any = str) -> str:
-        said = f"None ({self.detail})" if self.answer is None else form(self.answer)
-        said += " (cut off)" if self.truncated else ""
-        return said + (" (from the memory so far)" if self.partial else "")
+        text = f"None ({self.detail})" if self.answer is None else form(self.answer)
+        text += " (cut off)" if self.truncated else ""
+        return text + (" (from the memory so far)" if self.partial else "")
 
     def _repr_html_(self) -> str:
         usage = self.usage

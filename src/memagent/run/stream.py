@@ -57,21 +57,21 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
     host = loop.host
     with host.around_run(run_id):
         store: RunStore = await in_thread(getattr, host, "store")
-        known = await in_thread(store.find, run_id)
+        record = await in_thread(store.find, run_id)
         # A run of another kind of agent has other numbers, and is refused because of its kind.
-        same = known if known is not None and known.binding["agent"] == loop.agent else None
-        plan = await loop.prepare(same)
+        match = record if record is not None and record.binding["agent"] == loop.agent else None
+        plan = await loop.prepare(match)
         recipe = host.recipe()
-        bound = {"agent": loop.agent, "extra_body": recipe.get("extra_body"), **plan.binding()}
-        opened = Log.open(
-            store, run_id, binding=bound, settings=recipe, source=loop.source, outlet=outlet
+        binding = {"agent": loop.agent, "extra_body": recipe.get("extra_body"), **plan.binding()}
+        opening = Log.open(
+            store, run_id, binding=binding, settings=recipe, source=loop.source, outlet=outlet
         )
-        async with opened as log:
+        async with opening as log:
             fresh = await log.replay(await loop.begin(log)) == 0
             model = host.model
             if host.limits is not None:
-                spent = await in_thread(store.spent, run_id)
-                model = model.around(UsageLimit(model.inner, host.limits, spent=spent))
+                usage = await in_thread(store.spent, run_id)
+                model = model.around(UsageLimit(model.inner, host.limits, spent=usage))
             sampling, seed = plan.settings.sampling, plan.settings.seed
             caller = Caller(model, plan.counter, plan.window, sampling=sampling, seed=seed, log=log)
             return await loop.run(log, caller, fresh=fresh)
@@ -157,8 +157,8 @@ class EventStream(Generic[R]):
         _running.add(self._task)
         self._task.add_done_callback(_running.discard)
         self._task.add_done_callback(lambda _: events.put_nowait(None))
-        here = asyncio.get_running_loop()
-        weakref.finalize(self, _stop_abandoned, self._task, here, self.run_id).atexit = False
+        event_loop = asyncio.get_running_loop()
+        weakref.finalize(self, _stop_abandoned, self._task, event_loop, self.run_id).atexit = False
 
 
 def _stop_abandoned(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop, run_id: str) -> None:

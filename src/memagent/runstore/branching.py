@@ -40,12 +40,12 @@ class Branching:
 
         `started` is its first event; `bodies` are those that differ from the copied ones, by key.
         """
-        first = started.model_copy(update={"seq": 0}).model_dump_json()
-        copied = (run_id, origin, before)
+        first_event = started.model_copy(update={"seq": 0}).model_dump_json()
+        parameters = (run_id, origin, before)
         with self._db.write() as db:
-            db.execute("INSERT INTO events VALUES (?,0,?)", (run_id, first))
-            db.execute(_EFFECTS, copied)
-            db.execute(_EVENTS, copied)
+            db.execute("INSERT INTO events VALUES (?,0,?)", (run_id, first_event))
+            db.execute(_EFFECTS, parameters)
+            db.execute(_EVENTS, parameters)
             for key, body in bodies.items():
                 db.execute(
                     "UPDATE effects SET body = ? WHERE run = ? AND kind = ? AND number = ?",

@@ -18,8 +18,8 @@ def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
     """An effect's body whose conversation lacks the chunk's text; `hole` is its position: `message:character`."""
     messages = list(body["conversation"]["messages"])
     for place, message in enumerate(messages if text else ()):
-        before, found, after = message["content"].partition(text)
-        if found:
+        before, separator, after = message["content"].partition(text)
+        if separator:
             messages[place] = message | {"content": before + after}
             conversation = body["conversation"] | {"messages": messages}
             return body | {"conversation": conversation, "hole": f"{place}:{len(before)}"}
@@ -71,14 +71,14 @@ def find_conversations(store: RunStore, run_id: str, question: int) -> StoredVal
     """
     counts: dict[str, int] = {}
     sessions = ["segment-%d"] if question == 0 else []
-    again = (f"draft/q{question}", f"reread-%d/q{question}")
-    for key in (f"update-%d/q{question}", *sessions, *again):
+    reread_keys = (f"draft/q{question}", f"reread-%d/q{question}")
+    for key in (f"update-%d/q{question}", *sessions, *reread_keys):
         number, body = store.latest(run_id, key.replace("-%d", "")) or (0, {})
         counts[key] = number + 1 if "conversation" in body else 0
     number, answer = store.latest(run_id, f"answer/q{question}") or (0, {"segments": -1})
     segments = counts.get("segment-%d", 0)
-    said = "conversation" in answer and answer.get("segments", segments) == segments
-    counts[f"answer-{number}/q{question}"] = said
+    has_answer = "conversation" in answer and answer.get("segments", segments) == segments
+    counts[f"answer-{number}/q{question}"] = has_answer
 
     def make(body: dict[str, Any]) -> Conversation:
         fields = body["conversation"]
@@ -87,8 +87,8 @@ def find_conversations(store: RunStore, run_id: str, question: int) -> StoredVal
             assert chunk is not None, "a chunk is committed before what shows it"
             place, at = map(int, body["hole"].split(":"))
             message = fields["messages"][place]
-            rest = message["content"]
-            message["content"] = rest[:at] + chunk["text"] + rest[at:]
+            content = message["content"]
+            message["content"] = content[:at] + chunk["text"] + content[at:]
         return Conversation.model_validate(fields)
 
     return StoredValues(store, run_id, counts, make)

@@ -104,14 +104,14 @@ class Database:
                 f"reads {VERSION}): name another --store, or finish its runs with the checkout that wrote it"
             )
         # Unlike everything else, switching a new file to WAL doesn't wait for others that do the same.
-        give_up = time.monotonic() + BUSY_SECONDS
+        deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 self._db.execute("PRAGMA journal_mode = WAL")
                 break
             except sqlite3.OperationalError as error:
                 busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() > give_up:
+                if not busy or time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -137,24 +137,24 @@ def _make_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError:
+def _translate(error: sqlite3.DatabaseError | OSError, store: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) or 0
     primary = code & 0xFF
     # The last is an index of the log that can't grow: the first thing to fail when a store is opened.
-    full = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
-    if code in full or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
+    full_codes = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+    if code in full_codes or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(
-            f"no room to write {where} ({error}): free some space and resume; committed steps are intact"
+            f"no room to write {store} ({error}): free some space and resume; committed steps are intact"
         )
     refused = primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
     if refused or isinstance(error, OSError):
-        return StoreReadOnly(f"cannot write {where} ({error}): name a writable file with --store")
+        return StoreReadOnly(f"cannot write {store} ({error}): name a writable file with --store")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(
-            f"{where} is damaged or not a run store ({error}): name another --store"
+            f"{store} is damaged or not a run store ({error}): name another --store"
         )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreError(f"{where} is locked by another process; try again later")
+        return StoreError(f"{store} is locked by another process; try again later")
     if primary == sqlite3.SQLITE_IOERR:
-        return StoreError(f"{where}: {error}: check its disk, or name another --store")
-    return StoreError(f"{where}: {error}")
+        return StoreError(f"{store}: {error}: check its disk, or name another --store")
+    return StoreError(f"{store}: {error}")

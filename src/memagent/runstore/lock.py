@@ -31,24 +31,24 @@ def run_lock(store: Path, run_id: str, wait: float = WAIT) -> AbstractContextMan
 
 def hold_folder(folder: Path, file: str = "") -> AbstractContextManager[None]:
     """Holds a folder of results, or a file in it, for one process, by a hidden file that no folder's reader sees."""
-    what = str(folder / file)
-    message = f"another process is writing to {what!r}: wait for it, or use another --out"
+    target = str(folder / file)
+    message = f"another process is writing to {target!r}: wait for it, or use another --out"
     return _hold_file(folder / (f".{file}.lock" if file else ".lock"), RunBusy(message), "--out")
 
 
 @contextmanager
-def _hold_file(path: Path, taken: RunBusy, option: str, wait: float = 0) -> Generator[None]:
-    """Raises `taken` if somebody else holds the file, a `StoreReadOnly` if it can't be created."""
+def _hold_file(path: Path, busy_error: RunBusy, option: str, wait: float = 0) -> Generator[None]:
+    """Raises `busy_error` if somebody else holds the file, a `StoreReadOnly` if it can't be created."""
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
         lock = FileLock(path, timeout=wait, mode=0o600, thread_local=False)
-        held = lock.acquire(poll_interval=0.01)
+        holder = lock.acquire(poll_interval=0.01)
     except Timeout as error:
-        raise taken from error
+        raise busy_error from error
     except OSError as error:
-        why = f"cannot create the lock {str(path)!r} ({error.strerror}): name a writable {option}"
-        raise StoreReadOnly(why) from error
-    with held:
+        text = f"cannot create the lock {str(path)!r} ({error.strerror}): name a writable {option}"
+        raise StoreReadOnly(text) from error
+    with holder:
         yield
 
 

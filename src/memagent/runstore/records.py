@@ -46,10 +46,10 @@ def split_key(key: str) -> tuple[str, int]:
     Raises:
         ValueError: it does not start with the name of a kind.
     """
-    found = re.match(r"([a-z]+)(?:-(\d+))?", key)
-    if found is None:
+    match = re.match(r"([a-z]+)(?:-(\d+))?", key)
+    if match is None:
         raise ValueError(f"effect key {key!r} must start with the name of a kind in lower case")
-    return found[1] + key[found.end() :], int(found[2] or 0)
+    return match[1] + key[match.end() :], int(match[2] or 0)
 
 
 def escape_body(body: Mapping[str, Any]) -> str:
@@ -61,8 +61,8 @@ def flatten(fields: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     """The fields, nested ones under paths such as `budget.memory`."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
-        path, inner = within + name, cast("dict[str, Any]", value)
-        flat |= flatten(inner, f"{path}.") if isinstance(value, dict) else {path: value}
+        path, subfields = within + name, cast("dict[str, Any]", value)
+        flat |= flatten(subfields, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
 
 

@@ -36,5 +36,5 @@ class Spending:
 
     def payments(self, run_id: str) -> list[tuple[float, Usage]]:
         """When the run's calls were committed, in seconds since the epoch, and their cost; in that order."""
-        found = self._db.read(f"{_PAID} AND committed IS NOT NULL ORDER BY committed", (run_id,))
-        return [(committed, Usage.model_validate_json(usage)) for committed, usage in found]
+        rows = self._db.read(f"{_PAID} AND committed IS NOT NULL ORDER BY committed", (run_id,))
+        return [(committed, Usage.model_validate_json(usage)) for committed, usage in rows]

@@ -86,17 +86,17 @@ class RunStore(Branching, Spending):
 
     def find(self, run_id: str) -> RunRecord | None:
         """The run with that id, or None."""
-        known = str(run_id).encode(errors="replace").decode()  # a lone surrogate is in no id
-        found = self._db.read("SELECT * FROM runs WHERE id = ?", (known,))
-        return _record(found[0]) if found else None
+        safe_id = str(run_id).encode(errors="replace").decode()  # a lone surrogate is in no id
+        rows = self._db.read("SELECT * FROM runs WHERE id = ?", (safe_id,))
+        return _record(rows[0]) if rows else None
 
     def get(self, run_id: str, branch: str | None = None) -> RunRecord:
         """The run with that id, else the one made of it, named `branch`. Raises a `RunNotFound` if there is none."""
         record = self.find(run_id) or (self.find(branch) if branch else None)
         if record is None:
-            listed = f"{self.path}; `memagent runs` lists them"
-            where = listed if self.path else "this temporary store, whose runs end with it"
-            raise RunNotFound(f"no run {run_id!r} in {where}")
+            listing = f"{self.path}; `memagent runs` lists them"
+            place = listing if self.path else "this temporary store, whose runs end with it"
+            raise RunNotFound(f"no run {run_id!r} in {place}")
         return record
 
     def runs(self, *, limit: int | None = None, status: str | None = None) -> list[RunRecord]:
@@ -106,16 +106,16 @@ class RunStore(Branching, Spending):
             limit: maximum number of runs; None lists all.
             status: only runs with this status (`RunRecord.status`).
         """
-        found = self._db.read(
+        rows = self._db.read(
             "SELECT * FROM runs WHERE ?1 IS NULL OR status = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
             (status, -1 if limit is None else limit),
         )
-        return [_record(row) for row in found]
+        return [_record(row) for row in rows]
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
         """Marks a run as `running` or, without a worker, as `finished` or `stopped`."""
-        at_rest = f"CASE WHEN {_ANSWERED} THEN 'finished' ELSE 'stopped' END"
-        status = "'running'" if at_work else at_rest
+        rest_status = f"CASE WHEN {_ANSWERED} THEN 'finished' ELSE 'stopped' END"
+        status = "'running'" if at_work else rest_status
         update = f"UPDATE runs SET status = {status}, updated = ? WHERE id = ?"
         with self._db.write() as db:
             db.execute(update, (time.time(), run_id))
@@ -140,16 +140,16 @@ class RunStore(Branching, Spending):
     def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
         """Deletes a run without effects of its own (or replies), and returns whether it did; the caller holds it."""
         # Those that a branch copied are committed without a usage.
-        kept = "AND (usage IS NOT NULL OR committed IS NULL)"
-        kept += " AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
+        sql = "AND (usage IS NOT NULL OR committed IS NULL)"
+        sql += " AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
-            gone = db.execute(
-                f"DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id {kept})",
+            count = db.execute(
+                f"DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id {sql})",
                 (run_id,),
             ).rowcount
-        if gone:
+        if count:
             remove_lock(self.path, run_id)
-        return gone > 0
+        return count > 0
 
     @contextmanager
     def hold(self, run_id: str, wait: float = WAIT) -> Generator[None]:
@@ -173,8 +173,8 @@ class RunStore(Branching, Spending):
         """Commits that an effect is about to be made, unless it is committed already; returns its state before."""
         place = (run_id, *split_key(key))
         with self._db.write() as db:
-            found = db.execute(f"SELECT body, sent, wasted {_AT}", place).fetchone()
-            body, sent, wasted = found or (None, 0, 0)
+            row = db.execute(f"SELECT body, sent, wasted {_AT}", place).fetchone()
+            body, sent, wasted = row or (None, 0, 0)
             if body is not None:
                 return Begun(json.loads(body), sent, wasted)
             db.execute(
@@ -203,8 +203,8 @@ class RunStore(Branching, Spending):
             events: events to log with it.
             also: bodies of further effects, by key.
         """
-        place, more = (run_id, *split_key(key)), also or {}
-        bodies = (body, *more.values())
+        place, extras = (run_id, *split_key(key)), also or {}
+        bodies = (body, *extras.values())
         try:  # most scripts aren't ASCII, and an escape takes six bytes
             texts = map(bytes.decode, list(map(to_json, bodies)))
         except PydanticSerializationError:  # lone surrogates, which SQLite rejects unescaped
@@ -213,16 +213,16 @@ class RunStore(Branching, Spending):
             if self.effect(run_id, key) is not None:
                 return []
             spent = {key: _add_usage(db, place, usage)}
-            for each, text in zip((key, *more), texts, strict=True):
+            for effect_key, text in zip((key, *extras), texts, strict=True):
                 # It may have been begun, but what is committed is never written over.
-                done = db.execute(
+                cursor = db.execute(
                     "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
                     "CONFLICT DO UPDATE SET committed = excluded.committed, usage = COALESCE(excluded.usage, usage), "
                     "body = excluded.body WHERE committed IS NULL",
-                    (run_id, *split_key(each), time.time(), spent.get(each), text),
+                    (run_id, *split_key(effect_key), time.time(), spent.get(effect_key), text),
                 )
-                if not done.rowcount:
-                    raise sqlite3.IntegrityError(f"the effect {each!r} is committed already")
+                if not cursor.rowcount:
+                    raise sqlite3.IntegrityError(f"the effect {effect_key!r} is committed already")
             return _log(db, run_id, events)
 
     def spend(
@@ -265,14 +265,14 @@ class RunStore(Branching, Spending):
     def effect(self, run_id: str, key: str) -> dict[str, Any] | None:
         """The body committed under a key; None if there is none."""
         place = (run_id, *split_key(key))
-        found = self._db.read(f"SELECT body {_AT} AND body IS NOT NULL", place)
-        return json.loads(found[0][0]) if found else None
+        rows = self._db.read(f"SELECT body {_AT} AND body IS NOT NULL", place)
+        return json.loads(rows[0][0]) if rows else None
 
     def latest(self, run_id: str, kind: str) -> tuple[int, dict[str, Any]] | None:
         """Number and body of the committed effect of a kind with the highest number."""
-        latest = f"SELECT number, body {_DONE} ORDER BY number DESC LIMIT 1"
-        found = self._db.read(latest, (run_id, kind))
-        return (found[0][0], json.loads(found[0][1])) if found else None
+        query = f"SELECT number, body {_DONE} ORDER BY number DESC LIMIT 1"
+        rows = self._db.read(query, (run_id, kind))
+        return (rows[0][0], json.loads(rows[0][1])) if rows else None
 
     def count(self, run_id: str, kind: str) -> int:
         """How many effects of a kind are committed."""
@@ -284,8 +284,8 @@ class RunStore(Branching, Spending):
             "SELECT seq, body FROM events WHERE run = ? AND seq > ? AND "
             "(?3 IS NULL OR json_extract(body, '$.type') = ?3) ORDER BY seq LIMIT 256"
         )
-        while found := self._db.read(page, (run_id, after, kind)):
-            for after, body in found:
+        while rows := self._db.read(page, (run_id, after, kind)):
+            for after, body in rows:
                 # The copies of a branch have the seq of their origin in the body.
                 yield event_adapter.validate_json(body).model_copy(update={"seq": after})
 
@@ -306,17 +306,17 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
     """Appends events to the run's log; returns them with their positions in it."""
     (seq,) = db.execute(_LAST, (run_id,)).fetchone()
-    numbered: list[Event] = []
+    numbered_events: list[Event] = []
     for place, event in enumerate(events, start=seq + 1):
-        numbered.append(event.model_copy(update={"seq": place}))
-        body = numbered[-1].model_dump_json()
+        numbered_events.append(event.model_copy(update={"seq": place}))
+        body = numbered_events[-1].model_dump_json()
         db.execute("INSERT INTO events VALUES (?,?,?)", (run_id, place, body))
-    return numbered
+    return numbered_events
 
 
 def _add_usage(db: sqlite3.Connection, place: tuple[str, str, int], usage: Usage) -> str:
     """A usage as JSON, plus what was spent before on the effect at `place`: run, kind and number."""
-    found = db.execute(f"SELECT usage {_AT} AND usage IS NOT NULL", place).fetchone()
-    if found is not None:
-        usage += Usage.model_validate_json(found[0])
+    row = db.execute(f"SELECT usage {_AT} AND usage IS NOT NULL", place).fetchone()
+    if row is not None:
+        usage += Usage.model_validate_json(row[0])
     return usage.model_dump_json(exclude_defaults=True)

@@ -176,8 +176,8 @@ class ToolAgent(Agent[ToolSettings]):
             ConfigError: the task is not text, or the working context exceeds the window.
             ModelError: the server did not answer.
         """
-        found = (ToolPlan.make, task, self.settings, self.prompts, self.tools, output)
-        return await self._resolve(*found, window="working_context", resumed=working_context)
+        arguments = (ToolPlan.make, task, self.settings, self.prompts, self.tools, output)
+        return await self._resolve(*arguments, window="working_context", resumed=working_context)
 
     def __repr__(self) -> str:
         return f"ToolAgent({self.model.name!r}, tools={list(self.tools)})"
@@ -245,17 +245,17 @@ class Session:
     @property
     def history(self) -> list[tuple[str, str | None]]:
         """Each message sent so far with its answer, None if it has none yet. Reads the store."""
-        store, found = self._agent.store, list[tuple[str, str | None]]()
+        store, exchanges = self._agent.store, list[tuple[str, str | None]]()
         run = store.find(self.run_id)
         while run is not None:
-            number = len(found)
-            said = Said.find(store, self.run_id, number)
-            if number and said is None:
+            number = len(exchanges)
+            message = Said.find(store, self.run_id, number)
+            if number and message is None:
                 break
             answer = store.effect(self.run_id, f"answer-{number}/q0")
-            text: str = said.text if said else run.binding["questions"][0]
-            found.append((text, None if answer is None else answer["answer"]))
-        return found
+            text: str = message.text if message else run.binding["questions"][0]
+            exchanges.append((text, None if answer is None else answer["answer"]))
+        return exchanges
 
     def __repr__(self) -> str:
         return f"<Session {self.run_id!r}>"

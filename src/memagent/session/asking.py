@@ -57,19 +57,19 @@ class Asking:
         buffer, key, tries = self.buffer, f"act-{step}", 0
         reply = await self._ask(step, key)
         if reply.value.is_cut_off:
-            most = min(self.plan.window, 2 * (self.plan.settings.reply_tokens or self.plan.window))
-            made_room = 2 * buffer.room < most and await self.make_room()
+            cap = min(self.plan.window, 2 * (self.plan.settings.reply_tokens or self.plan.window))
+            made_room = 2 * buffer.room < cap and await self.make_room()
             reply = await self._ask(step, f"{key}/room", after=0 if made_room else 1)
         while (act := reply.value).answers:
-            again, chars = f"{key}/form{tries}", buffer.room // 4
-            told = self._judge(act.said, chars)
+            retry_key, chars = f"{key}/form{tries}", buffer.room // 4
+            problem = self._judge(act.said, chars)
             # A replay doesn't know the output types of earlier messages.
-            if told is None and await self.effect(again) is None:
+            if problem is None and await self.effect(retry_key) is None:
                 break
             safe, tries = self.plan.neutraliser.safe, tries + 1
-            said = Message(role="assistant", content=safe(clip(act.content, chars)))
-            pair = (said, Message(role="user", content=safe(told or "")))
-            reply = await self._ask(step, again, after=1, more=pair)
+            answer = Message(role="assistant", content=safe(clip(act.content, chars)))
+            pair = (answer, Message(role="user", content=safe(problem or "")))
+            reply = await self._ask(step, retry_key, after=1, more=pair)
         # Without reasoning, some templates render another prompt.
         usage = reply.completion.usage if reply.attempt == 0 else None
         if not act.answers:
@@ -78,9 +78,9 @@ class Asking:
 
     def check(self, answer: str) -> str | None:
         """What to tell the model of a new answer that isn't of the output type; the third is an error."""
-        told = self._judge(answer)
-        self.rejected += filter(None, (told,))
-        return told
+        problem = self._judge(answer)
+        self.rejected += filter(None, (problem,))
+        return problem
 
     def _judge(self, answer: str, chars: int = MESSAGE_CHARS) -> str | None:
         try:
@@ -100,20 +100,20 @@ class Asking:
                 f"send the message again with the same output_type. The model was told: {self.rejected[-1]}"
             )
         buffer, final = self.buffer, after is not None
-        why: str | None = None
+        problem: str | None = None
 
         def rejects(act: Act) -> str | None:
-            nonlocal why
-            cut = act.is_cut_off and not final
-            why = CUT_OFF if cut else self.check(act.said) if act.answers else None
-            return why
+            nonlocal problem
+            is_cut = act.is_cut_off and not final
+            problem = CUT_OFF if is_cut else self.check(act.said) if act.answers else None
+            return problem
 
         def record(reply: Reply[Act]) -> Record:
             act, usage = reply.value, reply.completion.usage
-            acted = Acted(
+            event = Acted(
                 step=step, text=act.said, calls=act.calls, prompt_tokens=buffer.tokens, usage=usage
             )
-            return {}, () if why else (acted,)
+            return {}, () if problem else (event,)
 
         exchange = Exchange(
             key=key,

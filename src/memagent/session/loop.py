@@ -74,8 +74,8 @@ class ToolLoop(Loop[SessionResult]):
         working_context, task, output, tools = None, self._text, self._schema, None
         if known is not None:
             working_context = known.binding["budget"]["window"]
-            if (said := await in_thread(Said.find, self.host.store, known.id, 0)) is not None:
-                output = said.output
+            if (message := await in_thread(Said.find, self.host.store, known.id, 0)) is not None:
+                output = message.output
             if not self._first:  # the run is bound to its task, and to the tools of that
                 task = known.binding["questions"][0]
                 tools = await in_thread(find_tools, self.host.store, known.id, 0)
@@ -86,8 +86,8 @@ class ToolLoop(Loop[SessionResult]):
 
     async def begin(self, log: Log) -> int:
         """See `Loop.begin`."""
-        given = (log.store, log.run_id, self.plan.task, self._text, self._schema)
-        self._place = await in_thread(find_place, *given, self._agent.tools, first=self._first)
+        arguments = (log.store, log.run_id, self.plan.task, self._text, self._schema)
+        self._place = await in_thread(find_place, *arguments, self._agent.tools, first=self._first)
         self._said = self._place.said or Said(text=self.plan.task)
         return self._place.seq
 
@@ -107,34 +107,34 @@ class ToolLoop(Loop[SessionResult]):
             await in_thread(check_limits, log.store, log.run_id, self._said, plan.settings)
         if fresh and not place.number:
             await log.add(plan.start(log.run_id))
-        _, saved = await in_thread(log.store.latest, log.run_id, "state") or (0, {})
-        saved = saved if saved.get("format") == FORMAT else {}
-        self.plan = plan = await self._offering(saved.get("at", 0))
+        _, state = await in_thread(log.store.latest, log.run_id, "state") or (0, {})
+        state = state if state.get("format") == FORMAT else {}
+        self.plan = plan = await self._offering(state.get("at", 0))
         async with plan.buffer(caller.model, log) as buffer:
-            await buffer.open(plan.prompt, saved=saved.get("context"))
+            await buffer.open(plan.prompt, saved=state.get("context"))
             self._buffer = buffer
-            stop, made = None, {}
+            stop, effect = None, {}
             try:
-                made = await self._answer(saved)
+                effect = await self._answer(state)
             except LimitReached as limit:
                 stop = Stop(StopReason.LIMIT, str(limit))
-            except Stop as caught:
-                stop = caught
+            except Stop as error:
+                stop = error
             if stop is not None:
-                made = {"summaries": self._summaries, "truncated": stop.cut_off}
+                effect = {"summaries": self._summaries, "truncated": stop.cut_off}
                 self._unfinished = conversation_of(buffer.messages)
                 await log.add_stop(Stopped(reason=stop.reason, detail=stop.detail, usage=Usage()))
         # A summary begun early is over by now, so that its cost is counted.
-        return await in_thread(self._result, made, stop)
+        return await in_thread(self._result, effect, stop)
 
     # --- messages
 
-    async def _answer(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Works on one message after another, the earlier ones from their effects; returns the answer's effect."""
-        if saved:
-            self._number, self._segments = saved["at"], saved["segments"]
-            self._steps = self._saved = saved["steps"]
-        await self._hear(saved.get("progress"))
+        if state:
+            self._number, self._segments = state["at"], state["segments"]
+            self._steps = self._saved = state["steps"]
+        await self._hear(state.get("progress"))
         while True:
             answer = await self._act_until_answered()
             if self._is_last:
@@ -144,10 +144,10 @@ class ToolLoop(Loop[SessionResult]):
 
     async def _hear(self, progress: Mapping[str, Any] | None = None) -> None:
         """Takes the next message into the context, and commits it if it is new; with `progress` it is in there."""
-        log, buffer, before = self._log, self._buffer, bind_tools(self.plan.tools)
+        log, buffer, old_tools = self._log, self._buffer, bind_tools(self.plan.tools)
         self.plan = plan = await self._offering(self._number)
         self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
-        if changed := bind_tools(plan.tools) != before:
+        if is_changed := bind_tools(plan.tools) != old_tools:
             await buffer.change(plan.prompt, **plan.offer)
         key = f"said-{self._number}"
         said = await in_thread(Said.find, log.store, log.run_id, self._number)
@@ -158,30 +158,30 @@ class ToolLoop(Loop[SessionResult]):
             assert self._text is not None, "only a new message has a number of its own"
             message = plan.message(self._text, self._schema)
             await buffer.check_said(message.content)
-            spent = await in_thread(log.store.usage, log.run_id)
+            run_usage = await in_thread(log.store.usage, log.run_id)
             stand = {"step": self._steps, "stage": buffer.summaries, "seq": self._place.seq}
-            offer, named = Offer(since=self._said.offer.since), None
-            if changed:
-                offer, named = Offer.of(plan.tools, self._number), tuple(plan.tools)
-            said = Said(text=self._text, output=self._schema, usage=spent, offer=offer, **stand)
-            sent = MessageSent(number=self._number, text=self._text, tools=named)
-            await log.commit(key, said.model_dump(mode="json"), events=[sent])
+            offer, tool_names = Offer(since=self._said.offer.since), None
+            if is_changed:
+                offer, tool_names = Offer.of(plan.tools, self._number), tuple(plan.tools)
+            said = Said(text=self._text, output=self._schema, usage=run_usage, offer=offer, **stand)
+            event = MessageSent(number=self._number, text=self._text, tools=tool_names)
+            await log.commit(key, said.model_dump(mode="json"), events=[event])
         self._said = said
-        most = self.plan.settings.max_summaries if self._is_last else sys.maxsize
-        buffer.max_summaries = said.stage + most
+        max_summaries = self.plan.settings.max_summaries if self._is_last else sys.maxsize
+        buffer.max_summaries = said.stage + max_summaries
         stops = await in_thread(count_stops, log.store, log.run_id, said)
         self._progress = Progress(stops, progress)
         if self._number and progress is None:
             for message, ok, usage in self._left:
                 # Its prompt was counted with other tools.
-                await buffer.append(message, ok=ok, usage=None if changed else usage)
+                await buffer.append(message, ok=ok, usage=None if is_changed else usage)
             await buffer.append(plan.message(said.text, said.output))
 
     async def _offering(self, number: int) -> ToolPlan:
         """The plan of a message; earlier ones have the tools that they offered, which are not run again."""
         find = partial(find_tools, self._log.store, self._log.run_id, number)
-        found = None if number == self._place.number else await in_thread(find)
-        return replace(self.plan, tools=self._agent.tools if found is None else found)
+        tools = None if number == self._place.number else await in_thread(find)
+        return replace(self.plan, tools=self._agent.tools if tools is None else tools)
 
     @property
     def _is_last(self) -> bool:
@@ -214,15 +214,15 @@ class ToolLoop(Loop[SessionResult]):
         buffer = self._buffer
         output = self._output if self._is_last else None
         room = partial(self._compact, force=True)
-        given = (self.plan, self._said.text, self._caller, buffer)
-        asking = Asking(*given, tuple(self._tools), output, room, self._log.effect)
+        arguments = (self.plan, self._said.text, self._caller, buffer)
+        asking = Asking(*arguments, tuple(self._tools), output, room, self._log.effect)
         calls = ToolCalls(self._tools, self._log, self.plan.neutraliser, asking.check)
         while True:
-            made, most = self._steps - self._said.step, self.plan.settings.max_steps
-            if made >= most and self._is_last:
+            steps, max_steps = self._steps - self._said.step, self.plan.settings.max_steps
+            if steps >= max_steps and self._is_last:
                 raise Stop(
                     StopReason.OUT_OF_STEPS,
-                    f"no answer after {most} steps; resume the run with a larger max_steps=",
+                    f"no answer after {max_steps} steps; resume the run with a larger max_steps=",
                 )
             while buffer.due and await self._compact():
                 if (reminder := self._progress.end_context()) is not None:
@@ -237,21 +237,21 @@ class ToolLoop(Loop[SessionResult]):
             act, usage = await asking.next(self._steps)
             if act.answers:
                 self._left = [(act.message, True, usage)]
-                whole = (*buffer.messages, act.message)
-                body = await self._end(whole, act.said, truncated=act.truncated)
+                conversation = (*buffer.messages, act.message)
+                body = await self._end(conversation, act.said, truncated=act.truncated)
                 self._steps += 1
                 return body
             outputs = await calls.run(self._steps, act.calls)
             self._steps += 1
             results = list(zip(act.calls, outputs, strict=True))
-            told: list[Followed] = [
+            messages: list[Followed] = [
                 (Message(role="tool", content=o.text, tool_call_id=c.id), o.ok, None)
                 for c, o in results
             ]
             if answers := [output.text for call, output in results if calls.ends(call, output)]:
-                self._left = told
+                self._left = messages
                 return await self._end(buffer.messages, answers[0], truncated=False)
-            for (call, output), (message, ok, _) in zip(results, told, strict=True):
+            for (call, output), (message, ok, _) in zip(results, messages, strict=True):
                 self._progress.note(call, output)
                 await buffer.append(message, ok=ok)
             if act.problem is not None:
@@ -262,24 +262,24 @@ class ToolLoop(Loop[SessionResult]):
     async def _compact(self, *, force: bool = False) -> bool:
         """Compacts once, and returns whether anything was done; forced after a cut-off reply."""
         buffer = self._buffer
-        before = buffer.messages
+        messages = buffer.messages
         try:
-            done = await buffer.compact(force=force)
+            compaction = await buffer.compact(force=force)
         except OutOfSummaries as error:
-            why = f"step {self._steps}: {CUT_OFF}, and " if force else ""
-            raise Stop(StopReason.OUT_OF_SUMMARIES, f"{why}{error}") from error
+            prefix = f"step {self._steps}: {CUT_OFF}, and " if force else ""
+            raise Stop(StopReason.OUT_OF_SUMMARIES, f"{prefix}{error}") from error
         except CompactionFailed as error:
             # A replay would end the same way, unless only a summary was lacking.
             if force and not isinstance(error.__cause__, Unusable):
                 return False
             raise Stop(StopReason.UNUSABLE_REPLY, str(error), error.__cause__) from error
-        if done is None:
+        if compaction is None:
             return False
         # The conversations are in the store already.
-        bare = done.model_copy(update={"conversations": ()})
-        ended = done.segments(before)
-        for place, conversation in enumerate(ended, start=1):
-            events = [Compacted(step=self._steps, compaction=bare)] if place == len(ended) else []
+        report = compaction.model_copy(update={"conversations": ()})
+        parts = compaction.segments(messages)
+        for place, conversation in enumerate(parts, start=1):
+            events = [Compacted(step=self._steps, compaction=report)] if place == len(parts) else []
             key, body = f"segment-{self._segments}", {"conversation": conversation.dump()}
             await self._log.commit(key, body, events=events)
             self._segments += 1
@@ -298,33 +298,33 @@ class ToolLoop(Loop[SessionResult]):
             "segments": self._segments,
             "conversation": conversation.dump(),
         }
-        answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
-        await self._log.commit(f"answer-{self._number}/q0", body, events=[answered])
+        event = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
+        await self._log.commit(f"answer-{self._number}/q0", body, events=[event])
         return body
 
-    def _result(self, made: Mapping[str, Any], stop: Stop | None = None) -> SessionResult:
+    def _result(self, effect: Mapping[str, Any], stop: Stop | None = None) -> SessionResult:
         """The result of the message, from its answer's effect unless it was stopped. Blocks."""
         store, run_id = self._log.store, self._log.run_id
-        limits, said = self.host.limits, self._said
+        limits, message = self.host.limits, self._said
         later = Said.find(store, run_id, self._place.number + 1)
-        usage = (later.usage if later else store.usage(run_id)) - said.usage
+        usage = (later.usage if later else store.usage(run_id)) - message.usage
         reason = StopReason.ANSWERED if stop is None else stop.reason
         conversations = store.conversations(run_id)
         if stop is not None:
             conversations = [*conversations[: self._segments], *self._unfinished]
-        answer: str | None = made.get("answer")
+        answer: str | None = effect.get("answer")
         output = None if answer is None or self._output is None else self._output.read(answer)
         return SessionResult(
-            task=said.text,
+            task=message.text,
             answer=answer,
             stop_reason=reason,
             usage=usage,
-            steps=made.get("steps", self._steps - said.step),
-            summaries=made["summaries"],
+            steps=effect.get("steps", self._steps - message.step),
+            summaries=effect["summaries"],
             run_id=run_id,
             trajectory=Trajectory(conversations, answer, reason),
             detail="" if stop is None else stop.detail,
-            truncated=made.get("truncated", False),
+            truncated=effect.get("truncated", False),
             cost=None if limits is None else limits.price(usage),
             output=output,
         )

@@ -166,6 +166,6 @@ class ToolPlan(Plan):
 
 def bind_tools(tools: Toolset) -> dict[str, Any]:
     """What a run is bound to of its tools."""
-    offered = [[t.spec.model_dump(mode="json"), t.idempotent, t.final] for t in tools.values()]
-    digest = hashlib.sha256(json.dumps(offered, sort_keys=True).encode()).hexdigest()[:16]
+    specs = [[t.spec.model_dump(mode="json"), t.idempotent, t.final] for t in tools.values()]
+    digest = hashlib.sha256(json.dumps(specs, sort_keys=True).encode()).hexdigest()[:16]
     return {"names": list(tools), "digest": digest}

@@ -30,8 +30,8 @@ class Progress:
 
     def __init__(self, stopped: int, saved: Mapping[str, Any] | None = None) -> None:
         self._most = STOP_AFTER + stopped * TELL_AFTER
-        seen, counts = (saved["seen"], saved["counts"]) if saved else ("", (0, 0, 0, False))
-        self._seen = dict.fromkeys(seen[at : at + DIGITS] for at in range(0, len(seen), DIGITS))
+        text, counts = (saved["seen"], saved["counts"]) if saved else ("", (0, 0, 0, False))
+        self._seen = dict.fromkeys(text[at : at + DIGITS] for at in range(0, len(text), DIGITS))
         self._calls, self._new, self._idle, self._told = counts
 
     def dump(self) -> dict[str, Any]:
@@ -41,8 +41,8 @@ class Progress:
 
     def note(self, call: ToolCall, output: ToolOutput) -> None:
         """Looks whether a call and its result are new."""
-        what = "\0".join((call.name, normalise_json(call.arguments), output.text))
-        key = digest(what, DIGITS // 2)
+        content = "\0".join((call.name, normalise_json(call.arguments), output.text))
+        key = digest(content, DIGITS // 2)
         self._calls, self._new = self._calls + 1, self._new + (key not in self._seen)
         self._seen.pop(key, None)
         self._seen[key] = None

@@ -44,8 +44,8 @@ class Offer(Leaf):
     @classmethod
     def of(cls, tools: Toolset, number: int) -> Self:
         """That of the message that changes them."""
-        offered = (Offered.model_validate(t, from_attributes=True) for t in tools.values())
-        return cls(since=number, tools=tuple(offered))
+        entries = (Offered.model_validate(t, from_attributes=True) for t in tools.values())
+        return cls(since=number, tools=tuple(entries))
 
 
 class Said(Leaf):
@@ -74,10 +74,10 @@ class Said(Leaf):
 
 def find_tools(store: RunStore, run_id: str, number: int) -> Toolset | None:
     """What a message offers, without functions; None if that isn't stored. Blocks."""
-    said = Said.find(store, run_id, number)
-    if said is not None and said.offer.since != number:
-        said = Said.find(store, run_id, said.offer.since)
-    tools = None if said is None else said.offer.tools
+    message = Said.find(store, run_id, number)
+    if message is not None and message.offer.since != number:
+        message = Said.find(store, run_id, message.offer.since)
+    tools = None if message is None else message.offer.tools
     return None if tools is None else Toolset(tool.tool() for tool in tools)
 
 
@@ -111,27 +111,27 @@ def find_place(
     """
     number, _ = store.latest(run_id, "said") or (0, {})
     number = 0 if first else number  # only the task is meant
-    said, answer = Said.find(store, run_id, number), store.effect(run_id, f"answer-{number}/q0")
+    message, answer = Said.find(store, run_id, number), store.effect(run_id, f"answer-{number}/q0")
     if answer is not None and text is not None and not first:
         return Place(number + 1, None, None, store.last_seq(run_id))
-    resumed = said or Said(text=task, output=output)
-    if answer is None and text not in (None, resumed.text):
+    current = message or Said(text=task, output=output)
+    if answer is None and text not in (None, current.text):
         raise RunMismatch(
-            f"session {run_id!r} has not answered {quote(resumed.text)} yet: send that again (or resume the run), "
+            f"session {run_id!r} has not answered {quote(current.text)} yet: send that again (or resume the run), "
             f"and {quote(text)} after it"
         )
-    if answer is None and output != resumed.output:
+    if answer is None and output != current.output:
         raise RunMismatch(
-            f"run {run_id!r}: the output type is not that of its unanswered message {quote(resumed.text)}: send the "
+            f"run {run_id!r}: the output type is not that of its unanswered message {quote(current.text)}: send the "
             f"message with the same output_type, or without one if it had none"
         )
-    offered, now = find_tools(store, run_id, number), bind_tools(tools)
-    if offered is not None and (before := bind_tools(offered)) != now:
+    old_tools, binding = find_tools(store, run_id, number), bind_tools(tools)
+    if old_tools is not None and (old_binding := bind_tools(old_tools)) != binding:
         raise RunMismatch(
-            f"run {run_id!r} offered other tools for its last message: {list_differences(before, now)}. Use the same "
-            f"ones to resume it; a message sent after the answer may have others"
+            f"run {run_id!r} offered other tools for its last message: {list_differences(old_binding, binding)}. Use "
+            f"the same ones to resume it; a message sent after the answer may have others"
         )
-    return Place(number, said, answer, resumed.seq)
+    return Place(number, message, answer, current.seq)
 
 
 def count_stops(store: RunStore, run_id: str, said: Said) -> int:
@@ -144,13 +144,13 @@ def check_limits(store: RunStore, run_id: str, said: Said, settings: ToolSetting
     """Raises a `ConfigError` if a message has taken more steps or summaries than the settings allow. Blocks."""
     events = store.events(run_id, said.seq, kind="compacted")
     stages = (event.compaction.stage for event in events if event.type == "compacted")
-    made = (
+    checks = (
         ("max_steps", settings.max_steps, store.count(run_id, "act") - said.step),
         ("max_summaries", settings.max_summaries, max(stages, default=said.stage) - said.stage),
     )
-    for name, most, count in made:
-        if count > most:
+    for name, limit, count in checks:
+        if count > limit:
             raise ConfigError(
-                f"{name}={most!r} is too low: run {run_id!r} has already used {count}; resume it with {name}={count} "
+                f"{name}={limit!r} is too low: run {run_id!r} has already used {count}; resume it with {name}={count} "
                 f"or more"
             )

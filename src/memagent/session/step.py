@@ -68,25 +68,25 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
     With `native`, calls come in the server's fields, else in the text, with ids derived from `step`. If a
     call can't be parsed, the model is told the names of the `tools`.
     """
-    cut = completion.finish_reason is FinishReason.LENGTH
+    is_cut = completion.finish_reason is FinishReason.LENGTH
     if native:
         calls, problem = completion.tool_calls, None
-        if cut and calls and not calls[-1].values():
+        if is_cut and calls and not calls[-1].values():
             calls, problem = calls[:-1], LOST
         try:
-            said = visible(completion)
+            prose = visible(completion)
         except UnusableReply:  # beside calls nothing need be said
             if not calls or completion.finish_reason is FinishReason.OTHER:
                 raise
-            said = ""
-        return Act(said, said, calls, problem, truncated=cut, extra=completion.extra)
+            prose = ""
+        return Act(prose, prose, calls, problem, truncated=is_cut, extra=completion.extra)
     text = visible(completion)
-    said, calls, problem = read_calls(text, tools)
+    prose, calls, problem = read_calls(text, tools)
     # Ids by the step, so that each is unique within a context.
     calls = tuple(
         call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
     )
-    return Act(said, text, calls, problem, truncated=cut, extra=completion.extra)
+    return Act(prose, text, calls, problem, truncated=is_cut, extra=completion.extra)
 
 
 class ToolCalls:
@@ -103,12 +103,12 @@ class ToolCalls:
         """
         tools = map(self._tools.get, (call.name for call in calls))
         if all(tool is None or (tool.read_only and not tool.final) for tool in tools):
-            return await together(self._once(step, *numbered) for numbered in enumerate(calls))
+            return await together(self._once(step, *entry) for entry in enumerate(calls))
         outputs: list[ToolOutput] = []
-        over = False
+        is_over = False
         for place, call in enumerate(calls):
-            outputs.append(await self._once(step, place, call, over=over))
-            over = over or self.ends(call, outputs[-1])
+            outputs.append(await self._once(step, place, call, over=is_over))
+            is_over = is_over or self.ends(call, outputs[-1])
         return outputs
 
     def ends(self, call: ToolCall, output: ToolOutput) -> bool:
@@ -119,27 +119,27 @@ class ToolCalls:
         self, step: int, place: int, call: ToolCall, *, over: bool = False
     ) -> ToolOutput:
         key, tool = f"tool-{step}-{place}", self._tools.get(call.name)
-        begun = await self._log.begin(key)
-        if begun.body is not None:
-            return ToolOutput(**begun.body)
+        start = await self._log.begin(key)
+        if start.body is not None:
+            return ToolOutput(**start.body)
         events: list[Event] = []
         if over:
             output = ToolOutput(OVER.format(name=call.name), ok=False)
         # A missing tool does nothing, however often it is called.
-        elif begun.sent and tool and not (tool.idempotent or tool.takes_context):
+        elif start.sent and tool and not (tool.idempotent or tool.takes_context):
             output = ToolOutput(INTERRUPTED.format(name=call.name), ok=False)
             events.append(ToolInterrupted(step=step, call=call))
         else:
-            context = await self._context(call, key, 1 + begun.sent)
+            context = await self._context(call, key, 1 + start.sent)
             async with self._turns:
                 output = await self._tools.run(call, context)
             if self.ends(call, output) and (problem := self._check(output.text)) is not None:
                 output = ToolOutput(f"{output.text}\n\n{problem}", ok=False)
         _, joiners = await in_thread(self._neutraliser, output.text)
-        returned = ToolReturned(
+        event = ToolReturned(
             step=step, call=call, output=output.text, ok=output.ok, neutralised=len(joiners)
         )
-        await self._log.commit(key, asdict(output), Usage(), [*events, returned])
+        await self._log.commit(key, asdict(output), Usage(), [*events, event])
         return output
 
     async def _context(self, call: ToolCall, effect: str, attempt: int) -> ToolContext | None:

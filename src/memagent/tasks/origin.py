@@ -19,8 +19,8 @@ def source_state(file: Path) -> tuple[str | None, bool | None]:
     folder, core = file.resolve().parent, Path(__file__).resolve().parents[1]
     if _git(folder, "ls-files", "--error-unmatch", file.name) is None:
         return None, None
-    top = _git(folder, "rev-parse", "--show-toplevel")
-    code = [folder, *([core] if top and core.is_relative_to(top) else [])]
+    root = _git(folder, "rev-parse", "--show-toplevel")
+    code = [folder, *([core] if root and core.is_relative_to(root) else [])]
     changes = _git(folder, "status", "--porcelain", "--", *map(str, code))
     return _git(folder, "rev-parse", "HEAD"), None if changes is None else bool(changes)
 
@@ -31,20 +31,20 @@ def _git(folder: Path, *arguments: str) -> str | None:
     environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(folder), *arguments]
     with suppress(OSError, subprocess.SubprocessError):
-        said = subprocess.check_output(
+        output = subprocess.check_output(
             command, stderr=subprocess.DEVNULL, env=environment, timeout=10
         )
-        return said.decode(errors="replace").strip()
+        return output.decode(errors="replace").strip()
     return None
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions of the installed packages among these."""
-    found: dict[str, str] = {}
+    package_versions: dict[str, str] = {}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            package_versions[name] = metadata.version(name)
+    return package_versions
 
 
 def machine() -> str:

@@ -54,8 +54,8 @@ def squad(text: str) -> str:
 
 def numbers(text: str) -> list[Decimal]:
     """The numbers of a text, in order."""
-    found = (match.group() for match in NUMBER.finditer(text))
-    return [Decimal(number.replace(",", "").replace("\u2212", "-")) for number in found]
+    texts = (match.group() for match in NUMBER.finditer(text))
+    return [Decimal(number.replace(",", "").replace("\u2212", "-")) for number in texts]
 
 
 def string_match_all(answer: str, references: Sequence[str]) -> float:
@@ -64,8 +64,8 @@ def string_match_all(answer: str, references: Sequence[str]) -> float:
     Source: RULER (arXiv 2404.06654), `string_match_all`: mean over r of [lower(r) in lower(answer)].
     """
     text = plain(answer)
-    wanted = _check(references)
-    return sum(plain(reference) in text for reference in wanted) / len(wanted)
+    targets = _check(references)
+    return sum(plain(reference) in text for reference in targets) / len(targets)
 
 
 def string_match_part(answer: str, references: Sequence[str]) -> float:
@@ -86,8 +86,8 @@ def sub_exact_match(answer: str, references: Sequence[str]) -> float:
     here it scores 0.
     """
     text = squad(answer)
-    wanted = [squad(reference) for reference in _check(references)]
-    return float(bool(text) and any(gold in text or text in gold for gold in wanted))
+    targets = [squad(reference) for reference in _check(references)]
+    return float(bool(text) and any(gold in text or text in gold for gold in targets))
 
 
 def exact_match(answer: str, references: Sequence[str]) -> float:
@@ -149,11 +149,11 @@ def number_match(answer: str, references: Sequence[str]) -> float:
     Raises:
         ConfigError: a reference is not a number.
     """
-    wanted = {reference: numbers(reference) for reference in _check(references)}
-    for reference, found in wanted.items():
-        if len(found) != 1:
+    reference_values = {reference: numbers(reference) for reference in _check(references)}
+    for reference, values in reference_values.items():
+        if len(values) != 1:
             raise ConfigError(f"number_match needs one number as reference, got {reference!r}")
-    return float(numbers(answer)[-1:] in wanted.values())
+    return float(numbers(answer)[-1:] in reference_values.values())
 
 
 SCORERS: dict[str, Scorer] = {
@@ -178,8 +178,8 @@ def _check(references: Sequence[str]) -> list[str]:
 
 
 def _value(text: str) -> str | Decimal:
-    found, rest = numbers(text), ARTICLES.sub("", NUMBER.sub("_", text.lower()))
-    return found[0] if len(found) == 1 and not MORE.search(rest) else squad(text)
+    values, rest = numbers(text), ARTICLES.sub("", NUMBER.sub("_", text.lower()))
+    return values[0] if len(values) == 1 and not MORE.search(rest) else squad(text)
 
 
 def _members(texts: Sequence[str]) -> set[str]:

@@ -68,12 +68,12 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
     Raises:
         ConfigError: there is no sample.
     """
-    given = [list(scores) for scores in strata if len(scores)]
-    if not given:
+    cells = [list(scores) for scores in strata if len(scores)]
+    if not cells:
         raise ConfigError("the mean of no samples is undefined; leave empty cells out")
-    arrays = [np.array([score or 0.0 for score in scores]) for scores in given]
-    scored = [[s for s in scores if s is not None] for scores in given]
-    mean, n = _mean(*arrays), sum(map(len, given))
+    arrays = [np.array([score or 0.0 for score in scores]) for scores in cells]
+    scored = [[s for s in scores if s is not None] for scores in cells]
+    mean, n = _mean(*arrays), sum(map(len, cells))
     binary = len(arrays) == 1 and bool(np.isin(arrays[0], (0.0, 1.0)).all())
     if binary or is_too_few(arrays):
         (low, high), method = wilson(mean, effective_samples(arrays)), "Wilson"
@@ -85,7 +85,7 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
         high=max(high, mean),
         n=n,
         unscored=n - sum(map(len, scored)),
-        scored_mean=_mean(*(np.array(some) for some in scored if some)) if any(scored) else None,
+        scored_mean=_mean(*(np.array(cell) for cell in scored if cell)) if any(scored) else None,
         method=method,
     )
 

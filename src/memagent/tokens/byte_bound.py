@@ -46,8 +46,8 @@ def prompt_bound(
     for message in messages:
         bound += message_bound(counter.count, message)
     if tools:
-        shown = [tool.to_openai() for tool in tools]
-        text, lines = _write_json(shown), line_ends(shown)
+        tool_fields = [tool.to_openai() for tool in tools]
+        text, lines = _write_json(tool_fields), line_ends(tool_fields)
         bound += base.TOOLS_ALLOWANCE + min(counter.count(text) + 2 * lines, byte_count(text))
     return bound
 
@@ -80,8 +80,8 @@ def split_media(extra: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]
     if not isinstance(extra.get("content"), list):
         return extra, []
     parts = cast("list[Any]", extra["content"])
-    rest = [part for part in parts if not _is_media(part)]
-    return {**extra, "content": rest}, list(filter(_is_media, parts))
+    other_parts = [part for part in parts if not _is_media(part)]
+    return {**extra, "content": other_parts}, list(filter(_is_media, parts))
 
 
 def _is_media(part: object) -> bool:
@@ -94,8 +94,8 @@ def line_ends(value: Any) -> int:
     """How many its indented JSON has; writing that takes long."""
     if not value or isinstance(value, str | int | float):
         return 0
-    inside = value.values() if hasattr(value, "values") else value
-    return len(inside) + 1 + sum(map(line_ends, inside))
+    items = value.values() if hasattr(value, "values") else value
+    return len(items) + 1 + sum(map(line_ends, items))
 
 
 class BytesMeasured:

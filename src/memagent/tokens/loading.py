@@ -36,8 +36,8 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
         from huggingface_hub.errors import HFValidationError
 
         with suppress(HFValidationError):  # not a name that a model can have
-            if isinstance(cached := try_to_load_from_cache(spec, "tokenizer.json"), str):
-                return TokenizerFile(cached)
+            if isinstance(cached_file := try_to_load_from_cache(spec, "tokenizer.json"), str):
+                return TokenizerFile(cached_file)
     raise TokenizerError(
         f"no tokenizer {fspath(spec)!r}: there is no such file or folder, and no tokenizer.json for a model "
         f"of that name in the local Hugging Face cache (nothing is downloaded). Name a tokenizer.json, its "

@@ -41,13 +41,13 @@ class TokenizerFile:
     def __init__(self, path: str | PathLike[str]) -> None:
         from tokenizers import Tokenizer
 
-        file, raw = _read(Path(path))
+        file, data = _read(Path(path))
         self._file = file
         try:
-            self._tokenizer = Tokenizer.from_buffer(raw)
-            content: dict[str, Any] = json.loads(raw)
+            self._tokenizer = Tokenizer.from_buffer(data)
+            content: dict[str, Any] = json.loads(data)
             # The library's ids: those in the file may differ.
-            added = self._tokenizer.get_added_tokens_decoder()
+            added_tokens = self._tokenizer.get_added_tokens_decoder()
             self._local = is_local(content)
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
@@ -60,30 +60,30 @@ class TokenizerFile:
         self._template = find_template(file.parent)
         self.exact = self._template is not None
         """Whether counts of conversations are exact; else they are upper bounds."""
-        self.name = f"tokenizer.json:{_digest(raw, self._template)}"
+        self.name = f"tokenizer.json:{_digest(data, self._template)}"
         control: dict[int, str] = {}
         # Those that steer the model: flagged special, or written like markup.
-        for i, token in added.items():
+        for i, token in added_tokens.items():
             text = token.content
             markup = (text[:1], text[-1:]) in (("<", ">"), ("[", "]")) and len(text) > 2
             if text.strip() and (token.special or markup):
                 control[i] = text
         self.control_tokens = frozenset(control.values())
         # Any text that the vocabulary lacks is read as the unknown token, so this isn't a way to write one.
-        unknown = content["model"].get("unk_token")
+        unknown_token = content["model"].get("unk_token")
         if isinstance(content["model"].get("unk_id"), int):
-            unknown = self._tokenizer.id_to_token(content["model"]["unk_id"])
-        whole = sorted(
+            unknown_token = self._tokenizer.id_to_token(content["model"]["unk_id"])
+        survivors = sorted(
             text
             for i, text in control.items()
-            if text != unknown and i in self._encode(f"{text[0]}{JOINER}{text[1:]}").ids
+            if text != unknown_token and i in self._encode(f"{text[0]}{JOINER}{text[1:]}").ids
         )
-        if whole:
+        if survivors:
             logger.warning(
                 "the tokenizer %r reads %s as control tokens even with an invisible U+2060 inside: texts that contain "
                 "them cannot be neutralised, and promise 6 (no text becomes a control token) does not hold",
                 str(file),
-                ", ".join(map(repr, whole)),
+                ", ".join(map(repr, survivors)),
             )
 
     def count(self, text: str) -> int:
@@ -139,9 +139,9 @@ class TokenizerFile:
             return len(head)
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         # Single lookups: listing all offsets of a chunk costs as much as tokenising a good part of it.
-        last, following = (encoding.token_to_chars(i) or (0, 0) for i in (limit - 1, limit))
+        last_span, next_span = (encoding.token_to_chars(i) or (0, 0) for i in (limit - 1, limit))
         # Tokens that share a character both report all of it; it belongs to the later one.
-        return min(last[1], following[0]) if following[1] > following[0] else last[1]
+        return min(last_span[1], next_span[0]) if next_span[1] > next_span[0] else last_span[1]
 
 
 def _read(path: Path) -> tuple[Path, bytes]:
@@ -154,15 +154,15 @@ def _read(path: Path) -> tuple[Path, bytes]:
     if file is None:
         raise TokenizerError(f"no tokenizer at {str(path)!r}; name a tokenizer.json or its folder")
     try:
-        raw = file.read_bytes()
-        return file, gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
+        data = file.read_bytes()
+        return file, gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     except (OSError, EOFError, zlib.error) as error:
         raise TokenizerError(f"the tokenizer {str(file)!r} cannot be read: {error}") from error
 
 
-def _digest(raw: bytes, template: ChatTemplate | None) -> str:
+def _digest(data: bytes, template: ChatTemplate | None) -> str:
     """A name for the content, so that moving the file doesn't change it but editing the template does."""
-    digest = hashlib.sha256(raw)
+    digest = hashlib.sha256(data)
     if template is not None:
         digest.update(json.dumps([template.source, template.special_tokens]).encode())
         digest.update((template.tool_source or "").encode())

@@ -91,8 +91,8 @@ def is_local(tokenizer: Mapping[str, Any]) -> bool:
             return False
     # One step must split at stable points; the others must at least never match across one.
     splits = False
-    before = cast("Mapping[str, Any]", tokenizer.get("pre_tokenizer") or {"type": "none"})
-    for step in cast("Sequence[Mapping[str, Any]]", before.get("pretokenizers", (before,))):
+    config = cast("Mapping[str, Any]", tokenizer.get("pre_tokenizer") or {"type": "none"})
+    for step in cast("Sequence[Mapping[str, Any]]", config.get("pretokenizers", (config,))):
         kind = step["type"]
         if kind == "Split":
             pattern = step["pattern"].get("Regex")

@@ -47,11 +47,11 @@ class MeasuredText:
             self._take(self._next_end())
         if self._tokens <= limit:
             return self._chars
-        for start, end, before, encoded in reversed(self._parts):
-            if before + len(encoded) == limit:
+        for start, end, offset, encoded in reversed(self._parts):
+            if offset + len(encoded) == limit:
                 return end
-            if before < limit:
-                return start + self.cut(self.text[start:end], encoded, limit - before)
+            if offset < limit:
+                return start + self.cut(self.text[start:end], encoded, limit - offset)
         return 0
 
     def tokens_of_prefix(self, chars: int) -> int:
@@ -60,31 +60,31 @@ class MeasuredText:
             return self.tokens
         while self._chars < chars:
             self._take(self._next_end())
-        for start, _, before, _ in reversed(self._parts):
+        for start, _, offset, _ in reversed(self._parts):
             if start < chars:
-                return before + len(self.encode(self.text[start:chars]))
+                return offset + len(self.encode(self.text[start:chars]))
         return 0
 
     def rest(self, start: int, text: str) -> MeasuredText:
         """Measures `text`, which continues this one from `start` on, reusing what is known."""
-        other = replace(self, text=repair_surrogates(text))
-        for first, end, _, encoded in self._parts:
-            if first >= start and end < len(self.text):
-                if first > start and not other._parts:
-                    other._take(first - start)
-                other._take(end - start, encoded)
-        return other
+        suffix = replace(self, text=repair_surrogates(text))
+        for part_start, end, _, encoded in self._parts:
+            if part_start >= start and end < len(self.text):
+                if part_start > start and not suffix._parts:
+                    suffix._take(part_start - start)
+                suffix._take(end - start, encoded)
+        return suffix
 
     def _next_end(self) -> int:
-        whole = len(self.text)
-        step = max(int(whole * STEP_SHARE), STEP_CHARS)
-        wanted = max(int(whole * FIRST_SHARE), self._chars + step)
-        if not self.local or wanted >= whole:
-            return whole
-        return last_end(STABLE, self.text, self._chars, wanted, 32) or whole  # a few words
+        length = len(self.text)
+        step = max(int(length * STEP_SHARE), STEP_CHARS)
+        target = max(int(length * FIRST_SHARE), self._chars + step)
+        if not self.local or target >= length:
+            return length
+        return last_end(STABLE, self.text, self._chars, target, 32) or length  # a few words
 
-    def _take(self, end: int, done: Sized | None = None) -> None:
-        encoded = self.encode(self.text[self._chars : end]) if done is None else done
+    def _take(self, end: int, encoding: Sized | None = None) -> None:
+        encoded = self.encode(self.text[self._chars : end]) if encoding is None else encoding
         self._parts.append((self._chars, end, self._tokens, encoded))
         self._chars = end
         self._tokens += len(encoded)

@@ -130,10 +130,10 @@ def find_template(folder: Path) -> ChatTemplate | None:
     source = source or settings.get("chat_template")
     if isinstance(source, list):
         try:
-            named = {t["name"]: t["template"] for t in cast("list[dict[str, Any]]", source)}
+            templates = {t["name"]: t["template"] for t in cast("list[dict[str, Any]]", source)}
         except (KeyError, TypeError) as error:
             raise TokenizerError(f"{str(config_path)!r} has a malformed chat_template") from error
-        source, tool_source = named.get("default"), named.get("tool_use")
+        source, tool_source = templates.get("default"), templates.get("tool_use")
     if not isinstance(source, str) or not source:
         return None
     tool_source = tool_source if isinstance(tool_source, str) and tool_source else None

@@ -35,25 +35,25 @@ class Toolset(dict[str, Tool]):
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
         # Checked at run time: not everybody has a type checker.
-        given: Any = tools
-        if isinstance(given, (str, Mapping, Tool)) or not isinstance(given, Iterable):
+        items: Any = tools
+        if isinstance(items, (str, Mapping, Tool)) or not isinstance(items, Iterable):
             raise ConfigError(f"tools={quote(tools)}: give a list of tools or functions")
         super().__init__()
-        for one in cast("Iterable[Any]", given):
-            made = one if isinstance(one, Tool) else tool(cast("Callable[..., Any]", one))
-            if made.name in self:
+        for item in cast("Iterable[Any]", items):
+            entry = item if isinstance(item, Tool) else tool(cast("Callable[..., Any]", item))
+            if entry.name in self:
                 raise ConfigError(
-                    f"two tools are named {made.name!r}; rename one of them (`tool(function, name=...)`, or "
+                    f"two tools are named {entry.name!r}; rename one of them (`tool(function, name=...)`, or "
                     f"`prefix=` for an MCP server)"
                 )
-            self[made.name] = made
+            self[entry.name] = entry
         if not self:
             raise ConfigError("no tools were given; give at least one")
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The specs of the tools for the model, in order."""
-        return tuple(one.spec for one in self.values())
+        return tuple(entry.spec for entry in self.values())
 
     async def run(self, call: ToolCall, context: ToolContext | None = None) -> ToolOutput:
         """Runs one call. Never raises what a tool raises: only cancellation and KeyboardInterrupt pass through.
@@ -62,10 +62,10 @@ class Toolset(dict[str, Tool]):
         context is for tools that take one; by default that of a first attempt with a random key.
         """
         try:
-            one, given = self._find(call.name), list[Any]([read_arguments(call.arguments)])
-            if one.takes_context:
-                given.append(context or ToolContext(call.id, 1, secrets.token_hex(16)))
-            text: Any = await _in_time(one, *given)
+            callee, arguments = self._find(call.name), list[Any]([read_arguments(call.arguments)])
+            if callee.takes_context:
+                arguments.append(context or ToolContext(call.id, 1, secrets.token_hex(16)))
+            text: Any = await _in_time(callee, *arguments)
             if not isinstance(text, str):
                 raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - a result
             if (more := len(text) - RESULT_CHARS) > 0:
@@ -75,21 +75,21 @@ class Toolset(dict[str, Tool]):
                 )
             return ToolOutput(repair_surrogates(text))
         except BadArguments as error:
-            wrong = f"{clip(call.name, 64)}: {message(error)}"
+            problem = f"{clip(call.name, 64)}: {message(error)}"
         except ToolError as error:
-            wrong = f"{call.name} failed: {message(error) or 'it does not say why'}"
+            problem = f"{call.name} failed: {message(error) or 'it does not say why'}"
         except Exception as error:
             logger.debug("tool %s failed", call.name, exc_info=error)
-            wrong = f"{call.name} failed: {name_error(error)}"
-        return ToolOutput(repair_surrogates(wrong), ok=False)
+            problem = f"{call.name} failed: {name_error(error)}"
+        return ToolOutput(repair_surrogates(problem), ok=False)
 
     def _find(self, name: str) -> Tool:
         if name in self:
             return self[name]
         close = nearest(name[:64], self)
-        meant = f" Did you mean {close!r}?" if close else ""
+        hint = f" Did you mean {close!r}?" if close else ""
         raise BadArguments(
-            f"there is no such tool.{meant} The tools are: {clip(', '.join(self), 1000)}"
+            f"there is no such tool.{hint} The tools are: {clip(', '.join(self), 1000)}"
         )
 
 
@@ -109,26 +109,26 @@ def read_arguments(text: str) -> dict[str, Any]:
         json.dumps(value, ensure_ascii=False).encode()
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
-        wrong = f"must be a JSON object, not {quote(value)}"
+        fault = f"must be a JSON object, not {quote(value)}"
     except json.JSONDecodeError as error:
-        near = text[max(0, error.pos - 20) : error.pos + 20]
-        wrong = f"are not JSON: {error.msg} at character {error.pos}, near {quote(near)}"
+        excerpt = text[max(0, error.pos - 20) : error.pos + 20]
+        fault = f"are not JSON: {error.msg} at character {error.pos}, near {quote(excerpt)}"
     except UnicodeEncodeError:
-        wrong = "contain a lone surrogate; write the character itself"
+        fault = "contain a lone surrogate; write the character itself"
     except ValueError as error:
-        wrong = f"are not JSON: {clip(str(error), 300)}"
+        fault = f"are not JSON: {clip(str(error), 300)}"
     except RecursionError:
-        wrong = "are nested too deeply"
-    raise BadArguments(f'the arguments {wrong}. Write one JSON object, such as {{"name": "value"}}')
+        fault = "are nested too deeply"
+    raise BadArguments(f'the arguments {fault}. Write one JSON object, such as {{"name": "value"}}')
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
-        raise ValueError(f"{quote(twice)} is there twice")
-    return found
+        duplicate = next(name for name in members if names.count(name) > 1)
+        raise ValueError(f"{quote(duplicate)} is there twice")
+    return members
 
 
 def _finite(digits: str) -> float:
@@ -142,12 +142,12 @@ _DECODER = json.JSONDecoder(
 )
 
 
-async def _in_time(one: Tool, *given: Any) -> Any:
+async def _in_time(callee: Tool, *arguments: Any) -> Any:
     """What a tool returns within its timeout; a ToolError if it took longer or someone else cancelled it."""
 
     async def run() -> Any:
         try:
-            return await one.run(*given)
+            return await callee.run(*arguments)
         except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # SystemExit would end the event loop; extensions panic
@@ -157,14 +157,14 @@ async def _in_time(one: Tool, *given: Any) -> Any:
     task = asyncio.ensure_future(run())
     try:
         # Not every event loop's clock accepts infinity.
-        timeout = None if math.isinf(one.timeout) else one.timeout
+        timeout = None if math.isinf(callee.timeout) else callee.timeout
         in_time, _ = await asyncio.wait([task], timeout=timeout)
     finally:
         if not task.done():
-            await _end(one.name, task)
+            await _end(callee.name, task)
     if not in_time:
         raise ToolError(
-            f"it took longer than {one.timeout:g} seconds and was given up; it may have done a part of its work"
+            f"it took longer than {callee.timeout:g} seconds and was given up; it may have done a part of its work"
         )
     if task.cancelled():
         raise ToolError("it was cancelled while it ran")
@@ -182,7 +182,7 @@ async def _end(name: str, task: asyncio.Task[Any]) -> None:
         _left_alone.add(task)
         task.add_done_callback(_left_alone.discard)
     # Retrieved, so that it isn't reported as never retrieved.
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    task.add_done_callback(lambda future: future.cancelled() or future.exception())
 
 
 _left_alone: set[asyncio.Task[Any]] = set()

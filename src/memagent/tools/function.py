@@ -161,13 +161,13 @@ def as_text(value: Any) -> str:
             plain = to_jsonable_python(map_texts(value, repair_surrogates))
             return to_json(map_texts(plain, repair_surrogates)).decode()
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
-        why = BYTES if isinstance(error, UnicodeDecodeError) else clip(str(error), 300)
-        raise _not_json(value, why) from error
+        reason = BYTES if isinstance(error, UnicodeDecodeError) else clip(str(error), 300)
+        raise _not_json(value, reason) from error
 
 
-def _not_json(value: object, why: str) -> ToolError:
+def _not_json(value: object, reason: str) -> ToolError:
     return ToolError(
-        f"it ran, but returned a value of type {type(value).__name__} that cannot be shown as JSON: {why}"
+        f"it ran, but returned a value of type {type(value).__name__} that cannot be shown as JSON: {reason}"
     )
 
 

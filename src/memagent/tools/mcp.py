@@ -96,8 +96,8 @@ class McpServer(Closing):
             return Client(stdio_client(parameters, errlog=log.output))
 
         # Arguments may hold secrets, and this goes to models, logs and run stores.
-        who = f"the MCP server {' '.join([command[:200], *['...'] * bool(args)])!r}"
-        return cls(who, connect, prefix, timeout, connect_timeout)
+        name = f"the MCP server {' '.join([command[:200], *['...'] * bool(args)])!r}"
+        return cls(name, connect, prefix, timeout, connect_timeout)
 
     @classmethod
     def http(
@@ -121,7 +121,7 @@ class McpServer(Closing):
         Raises:
             ConfigError: the URL, the prefix or a timeout is invalid.
         """
-        who = f"the MCP server {_hide_secrets(url)!r}"
+        name = f"the MCP server {_hide_secrets(url)!r}"
 
         @asynccontextmanager
         async def connect(log: Log) -> AsyncGenerator[Client]:
@@ -136,7 +136,7 @@ class McpServer(Closing):
             ):
                 yield client
 
-        return cls(who, connect, prefix, timeout, connect_timeout)
+        return cls(name, connect, prefix, timeout, connect_timeout)
 
     @property
     def tools(self) -> list[Tool]:
@@ -154,16 +154,16 @@ class McpServer(Closing):
             raise ConfigError(f"{self._who} is already open; create another McpServer")
         self._connection = Connection(self._who, self._connect, self._connect_timeout)
         try:
-            served = await in_background(self._connection.open())
-            tasks = [t for t in served if t.execution and t.execution.task_support == "required"]
+            tools = await in_background(self._connection.open())
+            tasks = [t for t in tools if t.execution and t.execution.task_support == "required"]
             if tasks:
-                left = [tool.name for tool in tasks]
-                logger.warning("%s: %r run as tasks only, so they are left out", self._who, left)
-                served = [tool for tool in served if tool not in tasks]
-            names = valid_names([tool.name for tool in served], self._prefix)
+                absent = [tool.name for tool in tasks]
+                logger.warning("%s: %r run as tasks only, so they are left out", self._who, absent)
+                tools = [tool for tool in tools if tool not in tasks]
+            names = valid_names([tool.name for tool in tools], self._prefix)
             self._tools = [
                 _tool(self._connection, tool, name, self._timeout)
-                for tool, name in zip(served, names, strict=True)
+                for tool, name in zip(tools, names, strict=True)
             ]
         except BaseException:
             await self.aclose()
@@ -182,15 +182,15 @@ class McpServer(Closing):
 
 def valid_names(names: Sequence[str], prefix: str) -> list[str]:
     """A unique name, acceptable to models' servers, for each of a server's tools."""
-    found: list[str] = []
+    unique_names: list[str] = []
     for name in names:
         plain = (prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name))[:NAME_CHARS] or "tool"
-        made, number = plain, 2
-        while made in found:
-            made = f"{plain[: NAME_CHARS - len(str(number)) - 1]}_{number}"
+        candidate, number = plain, 2
+        while candidate in unique_names:
+            candidate = f"{plain[: NAME_CHARS - len(str(number)) - 1]}_{number}"
             number += 1
-        found.append(made)
-    return found
+        unique_names.append(candidate)
+    return unique_names
 
 
 def _tool(connection: Connection, served: ServedTool, name: str, timeout: float) -> Tool:

@@ -46,11 +46,11 @@ class Log:
         last = clip("\n".join(self._lines))
         return f"; its error output ends with:\n{last}" if last else ""
 
-    def _follow(self, who: str, pipe: int) -> None:
+    def _follow(self, server: str, pipe: int) -> None:
         with os.fdopen(pipe, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 self._lines.append(clip(line.rstrip(), 500))
-                logger.debug("%s: %s", who, line.rstrip())
+                logger.debug("%s: %s", server, line.rstrip())
 
 
 Connect = Callable[[Log], AbstractAsyncContextManager["Client"]]
@@ -81,11 +81,11 @@ class Connection:
             ToolError: there is no connection; the message says why.
         """
         log = Log(self._who)
-        opened: asyncio.Future[list[ServedTool]] = asyncio.get_running_loop().create_future()
-        self._holding = asyncio.create_task(self._hold(log, opened))
-        await asyncio.wait([self._holding, opened], return_when=asyncio.FIRST_COMPLETED)
-        if opened.done():
-            return opened.result()
+        listing: asyncio.Future[list[ServedTool]] = asyncio.get_running_loop().create_future()
+        self._holding = asyncio.create_task(self._hold(log, listing))
+        await asyncio.wait([self._holding, listing], return_when=asyncio.FIRST_COMPLETED)
+        if listing.done():
+            return listing.result()
         error = _leaf(self._holding.result() or asyncio.CancelledError())
         raise self._translate(error, await asyncio.to_thread(log.read_last_words)) from error
 
@@ -120,7 +120,7 @@ class Connection:
         finally:
             work.cancel()
             # Retrieved, so that it isn't reported as never retrieved.
-            work.add_done_callback(lambda done: done.cancelled() or done.exception())
+            work.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     async def _mend(self, holding: asyncio.Task[BaseException | None]) -> None:
         """Connects again where the connection is gone, or was doubted and does not list its tools any more."""
@@ -144,36 +144,36 @@ class Connection:
             self._doubted = False
 
     async def _hold(
-        self, log: Log, opened: asyncio.Future[list[ServedTool]]
+        self, log: Log, listing: asyncio.Future[list[ServedTool]]
     ) -> BaseException | None:
         """Opens the connection and closes it on request, in the same task. Returns the error, if any."""
         try:
             async with asyncio.timeout(self._timeout) as limit, self._connect(log) as client:
-                opened.set_result(await _list_tools(client))
+                listing.set_result(await _list_tools(client))
                 limit.reschedule(None)
                 self._client = client
                 await self._ending.wait()
         except (Exception, asyncio.CancelledError, BaseExceptionGroup) as error:  # noqa: BLE001
-            if opened.done():
+            if listing.done():
                 logger.warning("the connection to %s broke: %s", self._who, _reason(error))
             return error
         finally:
             self._client = None
             log.output.close()
 
-    def _translate(self, error: BaseException, said: str) -> MemagentError:
+    def _translate(self, error: BaseException, hint: str) -> MemagentError:
         match error:
             case ImportError():
                 return ConfigError(name_extra(self._who, "mcp"))
             case TimeoutError():
-                what = f"{self._who} did not answer within {self._timeout:g} seconds"
-                return ToolError(what + said)
+                problem = f"{self._who} did not answer within {self._timeout:g} seconds"
+                return ToolError(problem + hint)
             case FileNotFoundError() | PermissionError():
                 return ConfigError(f"{self._who} cannot be started: {name_error(error)}")
             case asyncio.CancelledError():
                 return ToolError(f"the connection to {self._who} was closed before it was open")
             case _:
-                return ToolError(f"{self._who} cannot be connected to: {_reason(error)}{said}")
+                return ToolError(f"{self._who} cannot be connected to: {_reason(error)}{hint}")
 
 
 async def _list_tools(client: Client) -> list[ServedTool]:

@@ -37,35 +37,35 @@ def place_of(function: Callable[..., Any]) -> str:
     Raises:
         ConfigError: another process couldn't import it from there.
     """
-    who = getattr(function, "__qualname__", repr(function))
+    name = getattr(function, "__qualname__", repr(function))
     module: str | None = getattr(function, "__module__", None)
     if inspect.iscoroutinefunction(function):
         raise ConfigError(
-            f"{who} is async, so it cannot run in a process; remove async or process=True"
+            f"{name} is async, so it cannot run in a process; remove async or process=True"
         )
-    if not inspect.isfunction(function) or "<" in who or module is None:
+    if not inspect.isfunction(function) or "<" in name or module is None:
         raise ConfigError(
-            f"{who} cannot run in a process, which could not import it; define it with def at the top level of a "
+            f"{name} cannot run in a process, which could not import it; define it with def at the top level of a "
             f"module"
         )
     if module in ("__main__", "__mp_main__"):
         raise ConfigError(
-            f"{who} cannot run in a process, which would have to rerun the script to import it; move it to a "
+            f"{name} cannot run in a process, which would have to rerun the script to import it; move it to a "
             f"separate module, and import it from there"
         )
-    return f"{module}:{who}"
+    return f"{module}:{name}"
 
 
 def find(place: str) -> Any:
     """Imports the function at a place; None if there is none."""
     try:
-        found = resolve_name(place)
+        target = resolve_name(place)
     except AttributeError:
         return None
     # A function decorated by `tool` is replaced by its tool.
-    if isinstance(found, Tool):
-        return getattr(getattr(found.run, "signature", None), "function", None)
-    return found
+    if isinstance(target, Tool):
+        return getattr(getattr(target.run, "signature", None), "function", None)
+    return target
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def read_calls(
 def write_call(call: ToolCall) -> str:
     """A call as the model would have written it, without its id: calls are identified by their order."""
     # Arguments that aren't a JSON object are shown as text, which `read_calls` returns unchanged.
-    name, text = (json.dumps(one, ensure_ascii=False) for one in (call.name, call.arguments))
+    name, text = (json.dumps(part, ensure_ascii=False) for part in (call.name, call.arguments))
     arguments = text if read_object(call.arguments) is None else call.arguments
     return f'<{CALL}>{{"name": {name}, "arguments": {arguments}}}</{CALL}>'
 
@@ -100,8 +100,8 @@ def write_result(name: str, text: str, ok: bool) -> str:
         ok: False marks a failure.
     """
     plain = re.sub(r"[^\w.:-]", "_", name)[:64]
-    failed = "" if ok else ' ok="false"'
-    return f'<{RESULT} name="{plain}"{failed}>\n{text}\n</{RESULT}>'
+    attribute = "" if ok else ' ok="false"'
+    return f'<{RESULT} name="{plain}"{attribute}>\n{text}\n</{RESULT}>'
 
 
 class _Reply:
@@ -129,28 +129,28 @@ class _Reply:
 
 
 def _read_tagged(reply: _Reply) -> None:
-    text, looked = reply.text, 0
-    while tag := _TAG.search(text, looked):
-        opened, begin = tag["open"], tag.end()
-        closed = tag.end("open") if opened else begin
-        if opened:
-            before = tag.start()
-            meant = text[begin : begin + 1] in ("{", "[", "")
-            if not meant and (following := _TAG.search(text, closed)):
-                meant = following["open"] is None
+    text, position = reply.text, 0
+    while tag := _TAG.search(text, position):
+        opening, begin = tag["open"], tag.end()
+        tag_end = tag.end("open") if opening else begin
+        if opening:
+            prose_end = tag.start()
+            is_call = text[begin : begin + 1] in ("{", "[", "")
+            if not is_call and (next_tag := _TAG.search(text, tag_end)):
+                is_call = next_tag["open"] is None
         else:
             # Only the closing tag: its JSON, if any, comes before it.
-            before = begin = text.find("{", looked, tag.start())
-            meant = begin >= 0
-        if not meant or text[tag.start() - 1 : tag.start()] == text[closed : closed + 1] == "`":
-            looked = closed
+            prose_end = begin = text.find("{", position, tag.start())
+            is_call = begin >= 0
+        if not is_call or text[tag.start() - 1 : tag.start()] == text[tag_end : tag_end + 1] == "`":
+            position = tag_end
             continue
-        reply.say(before)
-        name = _ATTRIBUTE.search(opened or "")
-        read = _read_in_tag(text, begin, name and name[1])
-        if not opened and read[-1] != closed:
+        reply.say(prose_end)
+        name = _ATTRIBUTE.search(opening or "")
+        call = _read_in_tag(text, begin, name and name[1])
+        if not opening and call[-1] != tag_end:
             raise _Unreadable(f"<{CALL}> is missing before its JSON")
-        looked = reply.add(read)
+        position = reply.add(call)
 
 
 def _read_in_tag(text: str, place: int, name: str | None) -> _Read:
@@ -173,26 +173,26 @@ def _read_bare(reply: _Reply, names: frozenset[str]) -> None:
         if text[reply.add(_read_alone(text, begin)) :].strip():
             raise _Unreadable(f"only <{CALL}> and </{CALL}> tell several calls, or a text, apart")
         return
-    place = looked = 0
-    while fence := _FENCE.search(text, looked):
-        looked = fence.end()
-        if not _begins_with_name(text, looked, names):
+    place = position = 0
+    while fence := _FENCE.search(text, position):
+        position = fence.end()
+        if not _begins_with_name(text, position, names):
             continue
         reply.say(fence.start())
-        name, arguments, end = _read_alone(text, looked)
+        name, arguments, end = _read_alone(text, position)
         fence_end = _FENCE_END.match(text, end)
         if fence_end is None:
             raise _Unreadable(f"</{CALL}> has to follow the JSON")
-        looked = place = reply.add((name, arguments, fence_end.end()))
+        position = place = reply.add((name, arguments, fence_end.end()))
     if reply.calls and text[place:].strip():
         raise _Unreadable(f"it stands in the middle of a text, without <{CALL}>")
 
 
 def _begins_with_name(text: str, place: int, names: frozenset[str]) -> bool:
     """Whether the JSON at `place` begins with the name of a tool, even if it is incomplete."""
-    found = _NAMED.match(text, place)
+    match = _NAMED.match(text, place)
     try:
-        return found is not None and json.loads(found[1], strict=False) in names
+        return match is not None and json.loads(match[1], strict=False) in names
     except ValueError:
         return False
 
@@ -229,8 +229,8 @@ def _parts(members: _Members) -> tuple[str, str]:
     if not isinstance(name, str) or not name:
         raise _Unreadable("the tool's 'name' is missing, or no text")
     match members.get("arguments", (None, "")):
-        case dict(), written:
-            return name, written
+        case dict(), text:
+            return name, text
         case str() as arguments, _:
             return name, arguments
         case None, _:
@@ -242,8 +242,8 @@ def _parts(members: _Members) -> tuple[str, str]:
 def _members(text: str, place: int) -> tuple[_Members, int]:
     """The members of the JSON object at `place`, and where it ends."""
     if not text.startswith("{", place):
-        near = quote(text[place : place + 40])
-        raise _Unreadable(f"a JSON object has to follow <{CALL}>, not {near}")
+        excerpt = quote(text[place : place + 40])
+        raise _Unreadable(f"a JSON object has to follow <{CALL}>, not {excerpt}")
     _, end = _value(text, place)
     members: _Members = {}
     while key := _KEY.match(text, place):
@@ -259,16 +259,16 @@ def _value(text: str, place: int) -> tuple[Any, int]:
     try:
         return _DECODER.raw_decode(text, place)
     except json.JSONDecodeError as error:
-        near = text[max(0, error.pos - 20) : error.pos + 20]
-        raise _Unreadable(f"it is not JSON: {error.msg}, near {quote(near)}") from None
+        excerpt = text[max(0, error.pos - 20) : error.pos + 20]
+        raise _Unreadable(f"it is not JSON: {error.msg}, near {quote(excerpt)}") from None
     except (ValueError, RecursionError) as error:
         raise _Unreadable(f"its JSON cannot be read: {clip(str(error), 200)}") from None
 
 
-def _problem(before: int, what: str, names: Iterable[str]) -> str:
-    known = clip(", ".join(names), 1000)
-    tools = f" The tools are: {known}." if known else ""
+def _problem(call_count: int, reason: str, names: Iterable[str]) -> str:
+    listing = clip(", ".join(names), 1000)
+    tools = f" The tools are: {listing}." if listing else ""
     return (
-        f"Your tool call could not be read (number {before + 1} of your reply): {what}. Nothing was run. "
+        f"Your tool call could not be read (number {call_count + 1} of your reply): {reason}. Nothing was run. "
         f"Write each call as {FORM}, with valid JSON inside.{tools}"
     )

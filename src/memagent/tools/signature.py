@@ -63,7 +63,7 @@ class Signature:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{who} has no readable signature; wrap it in a function") from error
-        documented = _read_descriptions(function)
+        descriptions = _read_descriptions(function)
         fields: dict[str, Any] = {}
         contexts: list[str] = []
         name = "?"
@@ -78,15 +78,15 @@ class Signature:
                     hint, default = cast("Any", typing.Annotated[hint, default]), default.default
                 # One at a time first, to find the parameter whose hint pydantic doesn't support.
                 TypeAdapter(hint).json_schema(schema_generator=JsonForm)
-                about = FieldInfo.from_annotation(hint).description or documented.get(name)
-                fields[f"p{place}"] = hint, Field(default, alias=name, description=about)
+                description = FieldInfo.from_annotation(hint).description or descriptions.get(name)
+                fields[f"p{place}"] = hint, Field(default, alias=name, description=description)
             model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
             schema = _drop_titles(model.model_json_schema(schema_generator=JsonForm))
         except _UNFIT as error:
-            why = message(error).partition("\n")[0]
+            reason = message(error).partition("\n")[0]
             raise ConfigError(
-                f"{who}: the type of its parameter {name!r} cannot be described to a model ({clip(why, 300)}); use a "
-                f"type that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
+                f"{who}: the type of its parameter {name!r} cannot be described to a model ({clip(reason, 300)}); "
+                f"use a type that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
             ) from error
         return cls(function, signature, model, schema, tuple(contexts))
 
@@ -107,11 +107,11 @@ class Signature:
                 raise BadArguments(self._explain(error)) from None
         except RecursionError:
             raise BadArguments("the arguments are nested too deeply; write flatter ones") from None
-        given = {
+        values_by_name = {
             name: context if name in self.contexts else getattr(values, f"p{place}")
             for place, name in enumerate(self.signature.parameters)
         }
-        bound = inspect.BoundArguments(self.signature, given)
+        bound = inspect.BoundArguments(self.signature, values_by_name)
         return partial(self.function, *bound.args, **bound.kwargs)
 
     def _explain(self, error: ValidationError) -> str:
@@ -119,31 +119,31 @@ class Signature:
         lines = [self._line(cast("dict[str, Any]", problem)) for problem in problems[:PROBLEMS]]
         if len(problems) > PROBLEMS:
             lines.append(f"- and {len(problems) - PROBLEMS} more")
-        expected = clip(json.dumps(self.schema, ensure_ascii=False), SCHEMA_CHARS)
-        return "\n".join(["the arguments do not fit:", *lines, f"Expected: {expected}"])
+        schema = clip(json.dumps(self.schema, ensure_ascii=False), SCHEMA_CHARS)
+        return "\n".join(["the arguments do not fit:", *lines, f"Expected: {schema}"])
 
     def _line(self, problem: dict[str, Any]) -> str:
-        where = clip(".".join(map(str, problem["loc"])) or "arguments", 200)
+        location = clip(".".join(map(str, problem["loc"])) or "arguments", 200)
         if problem["type"] == "missing":
-            return f"- {where}: missing"
+            return f"- {location}: missing"
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
-            shown = (name for name in self.signature.parameters if name not in self.contexts)
-            names = ", ".join(shown) or "none"
-            return f"- {where}: there is no such argument; those there are: {clip(names, 300)}"
-        return f"- {where}: {clip(problem['msg'].removeprefix('Value error, '), 300)}, not {quote(problem['input'])}"
+            parameters = (name for name in self.signature.parameters if name not in self.contexts)
+            names = ", ".join(parameters) or "none"
+            return f"- {location}: there is no such argument; those there are: {clip(names, 300)}"
+        return f"- {location}: {clip(problem['msg'].removeprefix('Value error, '), 300)}, not {quote(problem['input'])}"
 
 
-def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+def _hint(function_name: str, function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """The type hint of a parameter, even if the function's hints are strings."""
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigError(
-            f"{who}: {str(parameter).partition(':')[0]!r} cannot be described to a model; name each parameter, or "
-            f"use one of type list or dict"
+            f"{function_name}: {str(parameter).partition(':')[0]!r} cannot be described to a model; name each "
+            f"parameter, or use one of type list or dict"
         )
     if parameter.annotation is parameter.empty:
         raise ConfigError(
-            f"{who}: parameter {name!r} has no type hint; add one, such as {name}: str"
+            f"{function_name}: parameter {name!r} has no type hint; add one, such as {name}: str"
         )
     holder = type("Holder", (), {"__annotations__": {name: parameter.annotation}})
     names = getattr(inspect.unwrap(function), "__globals__", {})
@@ -151,7 +151,7 @@ def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) 
         return typing.get_type_hints(holder, names, {}, include_extras=True)[name]
     except Exception as error:  # a hint is an expression, which can do whatever expressions do
         raise ConfigError(
-            f"{who}: the type hint {parameter.annotation!r} of its parameter {name!r} cannot be resolved "
+            f"{function_name}: the type hint {parameter.annotation!r} of its parameter {name!r} cannot be resolved "
             f"({error}); import or define that type at the top level of the module"
         ) from error
 
@@ -173,8 +173,8 @@ def _read_descriptions(function: Callable[..., Any]) -> dict[str, str]:
     # Lines indented more than the first continue the line before.
     depth = len(lines[0]) - len(lines[0].lstrip())
     entries = re.split(rf"\n(?!\s{{{depth + 1}}})", "\n".join(lines))
-    found = (_ENTRY.fullmatch(entry.strip()) for entry in entries)
-    return {entry[1]: " ".join(entry[2].split()) for entry in found if entry}
+    matches = (_ENTRY.fullmatch(entry.strip()) for entry in entries)
+    return {entry[1]: " ".join(entry[2].split()) for entry in matches if entry}
 
 
 def _drop_titles(node: Any) -> Any:
@@ -183,12 +183,12 @@ def _drop_titles(node: Any) -> Any:
         return [_drop_titles(part) for part in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
-    kept: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in cast("dict[str, Any]", node).items():
         if key in ("properties", "$defs"):
-            kept[key] = {name: _drop_titles(schema) for name, schema in value.items()}
+            result[key] = {name: _drop_titles(schema) for name, schema in value.items()}
         elif key in ("default", "const", "enum", "examples"):
-            kept[key] = value
+            result[key] = value
         elif key != "title":
-            kept[key] = _drop_titles(value)
-    return kept
+            result[key] = _drop_titles(value)
+    return result

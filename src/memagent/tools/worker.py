@@ -102,7 +102,7 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
     try:
         sys.path[:] = request["path"]
         function = find(request["place"])
-        context = ToolContext(**given) if (given := request.get("context")) else None
+        context = ToolContext(**fields) if (fields := request.get("context")) else None
         return {"text": as_text(_signature(function).bind(request["arguments"], context)())}
     except ToolError as error:
         return {"error": message(error)}

@@ -58,10 +58,10 @@ def check_base(base: Path, adapter: Path) -> None:
             bound = (file.metadata() or {}).get(BASE)
     except (OSError, SafetensorError) as error:
         raise refuse_unreadable(adapter, error) from error
-    if bound is not None and bound != (found := weights_sha256(base)):
+    if bound is not None and bound != (base_sha256 := weights_sha256(base)):
         raise ConfigError(
             f"the adapter {str(adapter)!r} was not trained on {str(base)!r}: the models' sha256 are "
-            f"{bound} and {found}. Use it with the model that it was made for"
+            f"{bound} and {base_sha256}. Use it with the model that it was made for"
         )
 
 
@@ -70,31 +70,31 @@ def weights_sha256(folder: Path) -> str:
 
     Without safetensors it is that of the `.bin` files' bytes: to read their tensors, all must be in memory.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     tensors: dict[str, Path] = {}
     for file in folder.glob("*.safetensors"):
-        with safe_open(file, "pt") as opened:
-            tensors |= dict.fromkeys(opened.keys(), file)
+        with safe_open(file, "pt") as reader:
+            tensors |= dict.fromkeys(reader.keys(), file)
     for name in sorted(tensors):
-        with safe_open(tensors[name], "pt") as opened:
-            tensor: Tensor = opened.get_tensor(name).contiguous()
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+        with safe_open(tensors[name], "pt") as reader:
+            tensor: Tensor = reader.get_tensor(name).contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     for file in [] if tensors else sorted(folder.glob("*.bin")):
-        with file.open("rb") as opened:
-            found.update(hashlib.file_digest(opened, "sha256").digest())
-    return found.hexdigest()
+        with file.open("rb") as reader:
+            digest.update(hashlib.file_digest(reader, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _pairs(weights: dict[str, Tensor], adapter: Path) -> Iterator[tuple[str, Tensor, Tensor]]:
     """A layer's name and its two factors, r x in and out x r."""
     for key in sorted(weights):
-        name, _, which = key.removeprefix(PREFIX).partition(".lora_")
+        name, _, factor = key.removeprefix(PREFIX).partition(".lora_")
         other = key.replace(".lora_A.", ".lora_B.")
-        if which not in ("A.weight", "B.weight") or other not in weights:
+        if factor not in ("A.weight", "B.weight") or other not in weights:
             raise ConfigError(
                 f"the adapter {str(adapter)!r} has a tensor {key!r} that is not a factor of a layer: merge it into its "
                 f"model with peft, and give the merged folder"
             )
-        if which == "A.weight":
+        if factor == "A.weight":
             yield name, weights[key], weights[other]

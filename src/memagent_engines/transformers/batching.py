@@ -111,9 +111,9 @@ class Batcher:
         if waiting:
             first, prompt, output = waiting[0], 0, 0
             length = len(first.prompt_ids) + first.max_tokens
-            alike = [request for request in waiting if request.sampling == first.sampling]
-            alike.sort(key=lambda r: abs(len(r.prompt_ids) + r.max_tokens - length))
-            for request in alike[: self._most]:
+            candidates = [request for request in waiting if request.sampling == first.sampling]
+            candidates.sort(key=lambda r: abs(len(r.prompt_ids) + r.max_tokens - length))
+            for request in candidates[: self._most]:
                 prompt = max(prompt, len(request.prompt_ids))
                 output = max(output, request.max_tokens)
                 if batch and (len(batch) + 1) * (prompt + output) > self._max_tokens:
@@ -127,7 +127,7 @@ class Batcher:
         batch = [request for request in batch if not request.reply.done()]
         if not batch:
             return
-        begun = time.perf_counter()
+        start = time.perf_counter()
         replies: Sequence[Sampled | Exception] | None = None
         try:
             replies = self._serve(batch)
@@ -140,7 +140,7 @@ class Batcher:
             self._answer(batch[:half])
             self._answer(batch[half:])
             return
-        self._linger = min(max((time.perf_counter() - begun) / 2, LINGER[0]), LINGER[1])
+        self._linger = min(max((time.perf_counter() - start) / 2, LINGER[0]), LINGER[1])
         for request, reply in zip(batch, replies, strict=True):
             settle(request.reply, reply)
 

@@ -26,17 +26,17 @@ class RoomyLayer(DynamicLayer):
         """Adds `(B, H, W, D)` keys and values; returns all."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        held, added = self.get_seq_length(), key_states.shape[-2]
-        if self._buffers is None or self._buffers[0].shape[-2] < held + added:
-            room = held + added + ROOM
+        length, growth = self.get_seq_length(), key_states.shape[-2]
+        if self._buffers is None or self._buffers[0].shape[-2] < length + growth:
+            room = length + growth + ROOM
             self._buffers = (
                 _enlarge(self.keys, key_states, room),
                 _enlarge(self.values, value_states, room),
             )
         keys, values = self._buffers
-        keys[..., held : held + added, :] = key_states
-        values[..., held : held + added, :] = value_states
-        self.keys, self.values = keys[..., : held + added, :], values[..., : held + added, :]
+        keys[..., length : length + growth, :] = key_states
+        values[..., length : length + growth, :] = value_states
+        self.keys, self.values = keys[..., : length + growth, :], values[..., : length + growth, :]
         return self.keys, self.values
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
@@ -50,18 +50,18 @@ def gather(places: Sequence[tuple[Cache, int]]) -> Cache:
 
     The caches lose each layer when it is copied, so that only one is there twice.
     """
-    gathered = Cache(layer_class_to_replicate=RoomyLayer)
-    for at in range(len(places[0][0])):
-        layers: list[Any] = [(cache.layers[at], row) for cache, row in places]
+    result = Cache(layer_class_to_replicate=RoomyLayer)
+    for index in range(len(places[0][0])):
+        layers: list[Any] = [(cache.layers[index], row) for cache, row in places]
         pairs = [(layer.keys[row], layer.values[row]) for layer, row in layers]
         keys, values = (
             pad_sequence([row.transpose(0, 1) for row in rows], True).transpose(1, 2)
             for rows in zip(*pairs, strict=True)
         )
-        gathered.update(keys, values, at)
+        result.update(keys, values, index)
         for cache, _ in places:
-            cache.layers[at] = RoomyLayer()
-    return gathered
+            cache.layers[index] = RoomyLayer()
+    return result
 
 
 def _enlarge(old: torch.Tensor | None, new: torch.Tensor, room: int) -> torch.Tensor:

@@ -67,9 +67,9 @@ def guess(text: str, longest: int) -> str:
     """What followed the first earlier occurrence of a text's suffix, up to `longest` characters; may be empty."""
     for length in NGRAMS:
         if len(text) > length:
-            at = text.find(text[-length:], 0, -1)
-            if at >= 0:
-                return text[at + length : at + length + longest]
+            position = text.find(text[-length:], 0, -1)
+            if position >= 0:
+                return text[position + length : position + length + longest]
     return ""
 
 
@@ -106,19 +106,21 @@ class _Row:
 
         Nothing is accepted after the reply's end: then 0.
         """
-        drafted = [*map(ord, self.draft)]
-        checked = min(len(drafted), len(ids) - 1)
-        right = next((at for at in range(checked) if ids[at] != drafted[at]), checked)
+        draft = [*map(ord, self.draft)]
+        check_count = min(len(draft), len(ids) - 1)
+        right = next(
+            (index for index in range(check_count) if ids[index] != draft[index]), check_count
+        )
         self._right = MEMORY * self._right + right
         # One id more is known: whether drafts are right shows where none is checked, too.
-        if right < len(drafted):
-            foreseen = ids[right] == drafted[right]
-            self._right += foreseen
-            self._wrong = MEMORY * self._wrong + (not foreseen)
-        for taken in range(right + 1):
-            self.ids.append(ids[taken])
-            self.logprobs.append(logprobs[taken])
-            self.text += chr(ids[taken])
+        if right < len(draft):
+            is_right = ids[right] == draft[right]
+            self._right += is_right
+            self._wrong = MEMORY * self._wrong + (not is_right)
+        for step in range(right + 1):
+            self.ids.append(ids[step])
+            self.logprobs.append(logprobs[step])
+            self.text += chr(ids[step])
             if not self.request.wants_more(self.ids, ends):
                 return 0
         return right + 1
@@ -142,11 +144,13 @@ def draw_replies(
     forward: Any = model
     vocabulary, device = model.config.get_text_config().vocab_size, model.device
     cache, mask_BS = _read_prompts(model, [row.text for row in rows], pad)
-    width, going, fed = 1, rows, [[ord(row.text[-1])] for row in rows]
+    width, active_rows, inputs = 1, rows, [[ord(row.text[-1])] for row in rows]
     while True:
-        ids_BW = torch.tensor([[*ids, *[pad] * (width - len(ids))] for ids in fed], device=device)
+        ids_BW = torch.tensor(
+            [[*ids, *[pad] * (width - len(ids))] for ids in inputs], device=device
+        )
         new_BW = torch.tensor(
-            [[at < len(ids) for at in range(width)] for ids in fed], device=device
+            [[index < len(ids) for index in range(width)] for ids in inputs], device=device
         )
         mask_BS = torch.cat([mask_BS, new_BW.to(mask_BS.dtype)], -1)
         places_BW = (mask_BS.cumsum(-1) - 1)[:, -width:]
@@ -159,28 +163,31 @@ def draw_replies(
                 use_cache=True,
                 logits_to_keep=width,
             ).logits.float()
-        drawn_BW, logprobs_BW = _draw_ids(logits_BWV, going)
+        drawn_BW, logprobs_BW = _draw_ids(logits_BWV, active_rows)
         del logits_BWV
-        kept = [
+        accept_counts = [
             row.add(ids, logprobs, ends)
-            for row, ids, logprobs in zip(going, drawn_BW, logprobs_BW, strict=True)
+            for row, ids, logprobs in zip(active_rows, drawn_BW, logprobs_BW, strict=True)
         ]
-        staying = [at for at, count in enumerate(kept) if count]
-        if not staying:
+        active_indices = [index for index, count in enumerate(accept_counts) if count]
+        if not active_indices:
             return [(row.ids, row.logprobs) for row in rows]
-        wrong = width - max(kept[at] for at in staying)
-        if wrong:
-            cache.crop(-wrong)
-            mask_BS = mask_BS[:, :-wrong]
-        if width - wrong > 1:
-            counts = torch.tensor(kept, device=device)[:, None]
-            mask_BS[:, wrong - width :] = torch.arange(width - wrong, device=device) < counts
-        if len(staying) < len(going):
-            chosen = torch.tensor(staying, device=device)
-            cache.batch_select_indices(chosen)
-            mask_BS, going = mask_BS[chosen], [going[at] for at in staying]
-        width = _draft(going, LOGITS // (len(going) * vocabulary)) if drafting else 1
-        fed = [[row.ids[-1], *map(ord, row.draft[: width - 1])] for row in going]
+        excess = width - max(accept_counts[index] for index in active_indices)
+        if excess:
+            cache.crop(-excess)
+            mask_BS = mask_BS[:, :-excess]
+        if width - excess > 1:
+            counts = torch.tensor(accept_counts, device=device)[:, None]
+            mask_BS[:, excess - width :] = torch.arange(width - excess, device=device) < counts
+        if len(active_indices) < len(active_rows):
+            row_indices = torch.tensor(active_indices, device=device)
+            cache.batch_select_indices(row_indices)
+            mask_BS, active_rows = (
+                mask_BS[row_indices],
+                [active_rows[index] for index in active_indices],
+            )
+        width = _draft(active_rows, LOGITS // (len(active_rows) * vocabulary)) if drafting else 1
+        inputs = [[row.ids[-1], *map(ord, row.draft[: width - 1])] for row in active_rows]
 
 
 def _read_prompts(
@@ -212,14 +219,14 @@ def _read_prompts(
     return cache, mask_BS.long()
 
 
-def _draft(rows: Sequence[_Row], most: int) -> int:
+def _draft(rows: Sequence[_Row], max_width: int) -> int:
     """Gives each row its draft; returns the width of the verifying pass: the one that adds most ids for its time."""
     for row in rows:
-        left = row.request.max_tokens - len(row.ids) - 1
-        row.draft = guess(row.text, min(left, WIDTHS[-1] - 1))
+        room = row.request.max_tokens - len(row.ids) - 1
+        row.draft = guess(row.text, min(room, WIDTHS[-1] - 1))
     gains = [sum(gains) for gains in zip(*(row.gains() for row in rows), strict=True)]
     worths = [gain / (PASS + len(rows) * width) for gain, width in zip(gains, WIDTHS, strict=True)]
-    width = min(WIDTHS[worths.index(max(worths))], max(most, 1))
+    width = min(WIDTHS[worths.index(max(worths))], max(max_width, 1))
     return min(width, 1 + max(len(row.draft) for row in rows))
 
 

@@ -72,7 +72,9 @@ class Drawing(LogitsProcessor):
             chosen_B1 = draw(logprobs_BV, top_p, uniforms_B.to(scores.device))
         else:
             chosen_B1 = scores.argmax(dim=-1, keepdim=True)
-        over_B1 = torch.tensor([[over] for over in self._over(input_ids)], device=scores.device)
+        over_B1 = torch.tensor(
+            [[is_over] for is_over in self._over(input_ids)], device=scores.device
+        )
         chosen_B1 = chosen_B1.masked_fill(over_B1, self._ends[0])
         self._steps.append(logprobs_BV.gather(-1, chosen_B1))
         return torch.full_like(scores, -torch.inf).scatter_(-1, chosen_B1, 0.0)
@@ -81,12 +83,14 @@ class Drawing(LogitsProcessor):
         """Which rows have ended: what is drawn for them isn't part of the reply."""
         step = len(self._steps)
         said_BT = input_ids[:, input_ids.shape[1] - step :].tolist()
-        over: list[bool] = []
+        flags: list[bool] = []
         for row, (request, ids) in enumerate(zip(self._batch, said_BT, strict=True)):
-            going = self._lengths[row] == step and (not ids or request.wants_more(ids, self._ends))
-            self._lengths[row] += going
-            over.append(not going)
-        return over
+            is_active = self._lengths[row] == step and (
+                not ids or request.wants_more(ids, self._ends)
+            )
+            self._lengths[row] += is_active
+            flags.append(not is_active)
+        return flags
 
     def read_rows(self, ids_BT: torch.Tensor) -> list[tuple[list[int], list[float]]]:
         """The ids of each row's reply, and their log-probabilities."""

@@ -26,32 +26,32 @@ def convert(gguf: Path, folder: Path) -> None:
         # Not all progress bars obey transformers' own setting.
         with contextlib.redirect_stderr(io.StringIO()):
             tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-            read: Any = AutoModelForCausalLM.from_pretrained(
+            source_model: Any = AutoModelForCausalLM.from_pretrained(
                 gguf.parent, gguf_file=gguf.name, dtype=torch.float32
             )
             # A model loaded from GGUF can't be saved: its config says that it is quantised.
-            described = read.config.to_dict()
-            described.pop("quantization_config", None)
-            described.pop("_name_or_path", None)
-            model = LlamaForCausalLM(LlamaConfig.from_dict(described))
-            model.load_state_dict(read.state_dict())
-            model.generation_config = read.generation_config
+            config = source_model.config.to_dict()
+            config.pop("quantization_config", None)
+            config.pop("_name_or_path", None)
+            model = LlamaForCausalLM(LlamaConfig.from_dict(config))
+            model.load_state_dict(source_model.state_dict())
+            model.generation_config = source_model.generation_config
             model.to(torch.bfloat16).save_pretrained(folder)  # pyright: ignore[reportArgumentType]
             if _split(gguf) == "smollm":
                 # transformers doesn't split digits, so blanks before them would be tokenised differently.
                 digits, words = Digits(individual_digits=True), ByteLevel(add_prefix_space=False)
                 tokenizer.backend_tokenizer.pre_tokenizer = Sequence([digits, words])
-            tokenizer.model_max_length = described["max_position_embeddings"]
+            tokenizer.model_max_length = config["max_position_embeddings"]
             tokenizer.save_pretrained(folder)
     except OSError:
         raise
     except Exception as error:  # whatever gguf, transformers or torch raise
         # How safetensors and tokenizers, which are written in Rust, report a full disk.
-        if found := re.search(r"os error (\d+)", str(error)):
-            raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
-        said = shorten(str(error) or type(error).__name__, 160, placeholder="…")
+        if match := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(match[1]), os.strerror(int(match[1]))) from error
+        message = shorten(str(error) or type(error).__name__, 160, placeholder="…")
         raise FetchFailed(
-            f"{gguf.name!r} cannot be read as a GGUF file of a Llama model ({said}): download it again, or name "
+            f"{gguf.name!r} cannot be read as a GGUF file of a Llama model ({message}): download it again, or name "
             f"a model folder"
         ) from error
 

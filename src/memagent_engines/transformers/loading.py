@@ -48,31 +48,31 @@ def load(
         DeviceFull: the weights do not fit.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    wanted: Any = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
+    load_dtype: Any = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # on standard error, while weights are read
     try:
         tokenizer = _load_tokenizer(name)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            name, dtype=wanted, output_loading_info=True, trust_remote_code=False
+        result: Any = AutoModelForCausalLM.from_pretrained(
+            name, dtype=load_dtype, output_loading_info=True, trust_remote_code=False
         )
-        model, found = loaded
+        model, loading_info = result
         model = model.to(device).eval()
     except Exception as error:  # whatever a hub, a file, a config or torch raises
-        said = shorten(str(error) or type(error).__name__, 160, placeholder="…")
+        message = shorten(str(error) or type(error).__name__, 160, placeholder="…")
         if is_out_of_memory(error):
             raise DeviceFull(
-                f"the weights of {name!r} do not fit {device!r} ({said}): use a smaller model",
+                f"the weights of {name!r} do not fit {device!r} ({message}): use a smaller model",
                 attempts=0,
             ) from error
         raise ConfigError(
-            f"{name!r} cannot be loaded as a transformers causal LM ({said}): give a folder as "
+            f"{name!r} cannot be loaded as a transformers causal LM ({message}): give a folder as "
             f"save_pretrained writes it, with weights and tokenizer, or a name on the hub"
         ) from error
     finally:
         if bars:
             logging.enable_progress_bar()
-    check_whole(name, found)
+    check_whole(name, loading_info)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise ConfigError(

@@ -81,14 +81,14 @@ class TransformersModel(OwnModel):
         sampler, counter = await self._engine.get()
         refuse_overflow(self.name, len(ids), request.max_tokens, sampler.window)
         self._check_open()
-        drawn = await sampler.sample(
+        sample = await sampler.sample(
             ids,
             max_tokens=request.max_tokens,
             sampling=request.sampling,
             seed=request.seed,
             stopped=partial(_holds, request.stop, counter),
         )
-        return Drawn(counter.decode(drawn.ids), drawn.ids, drawn.logprobs, drawn.finish, 0)
+        return Drawn(counter.decode(sample.ids), sample.ids, sample.logprobs, sample.finish, 0)
 
     async def counter(self) -> TokenizerFile:
         """See `OwnModel.counter`."""
@@ -119,10 +119,10 @@ class TransformersModel(OwnModel):
             raise ConfigError(name_extra(f"the model {self.name!r}", "transformers")) from error
         self._check_open()
         model, tokenizer = load(self._source, **self._weights)
-        most = window_of(model)
-        if self._asked is not None and self._asked > most:
+        max_window = window_of(model)
+        if self._asked is not None and self._asked > max_window:
             raise ConfigError(
-                f"window={self._asked!r} is out of range: {self.name!r} takes 1 to {most} tokens"
+                f"window={self._asked!r} is out of range: {self.name!r} takes 1 to {max_window} tokens"
             )
         counter = prompt_counter(tokenizer, self._source)
         sampler = PaddedSampler(model, tokenizer, window=self._asked, **self._limits)

@@ -111,14 +111,14 @@ class PaddedSampler:
 
     def serve(self, batch: Sequence[Request]) -> list[Sampled | Exception]:
         """Generates one batch with one sampling. Blocks."""
-        drawn = (
+        pairs = (
             draw_replies(self._model, batch, self._ends, self._pad, drafting=self._drafts)
             if self._draws
             else self._generate(batch)
         )
         return [
             read_drawn(ids, logprobs, request.max_tokens, self._ends)
-            for request, (ids, logprobs) in zip(batch, drawn, strict=True)
+            for request, (ids, logprobs) in zip(batch, pairs, strict=True)
         ]
 
     def _generate(self, batch: Sequence[Request]) -> list[tuple[list[int], list[float]]]:

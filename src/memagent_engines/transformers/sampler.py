@@ -33,15 +33,15 @@ def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple
     Raises:
         ConfigError: neither defines one.
     """
-    named: Any = getattr(model.generation_config, "eos_token_id", None)
-    several = named if isinstance(named, (list, tuple)) else [named]
-    found = {i for i in (*several, tokenizer.eos_token_id) if isinstance(i, int)}
-    if not found:
+    config_ids: Any = getattr(model.generation_config, "eos_token_id", None)
+    config_list = config_ids if isinstance(config_ids, (list, tuple)) else [config_ids]
+    ids = {i for i in (*config_list, tokenizer.eos_token_id) if isinstance(i, int)}
+    if not ids:
         raise ConfigError(
             "neither the model's generation config nor its tokenizer defines an end token, so replies would not end: "
             "set tokenizer.eos_token"
         )
-    return tuple(sorted(found))
+    return tuple(sorted(ids))
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]) -> int:

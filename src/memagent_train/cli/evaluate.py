@@ -94,11 +94,11 @@ def evaluate(
             )
         # As it was trained: the file that its settings name may say something else by now.
         wording = Path(target) / "prompts.toml"
-        said: list[str] = []
+        overrides: list[str] = []
         if config is None and wording.is_file():
             plays = read_toml(file).get("agent", {}).get("use") == TOOLS
-            said.append(f"agent.{'tools.' if plays else ''}prompts=./{wording.name}")
-        read = load_train(file, [*said, *(settings or ())])
+            overrides.append(f"agent.{'tools.' if plays else ''}prompts=./{wording.name}")
+        read = load_train(file, [*overrides, *(settings or ())])
         from memagent_train.runs.evaluate import evaluate as answer
         from memagent_train.runs.target import target_of
 
@@ -106,7 +106,7 @@ def evaluate(
         n = samples or read.evaluation.n
         policy = target_of(target, checkpoint, read.model)
         counter = _Counter(visible=going.display is Display.FULL and on_terminal(sys.stderr))
-        found = answer(
+        cells = answer(
             policy,
             read,
             lengths=columns,
@@ -116,7 +116,7 @@ def evaluate(
             on_begin=counter.begin,
             on_done=counter,
         )
-        _show(policy.name, "training" if train else "held-out", found, going)
+        _show(policy.name, "training" if train else "held-out", cells, going)
 
 
 def _columns(lengths: str | None, evaluation: EvaluationSettings) -> tuple[int, ...]:
@@ -152,13 +152,14 @@ class _Counter:
             )
 
 
-def _show(policy: str, samples: str, found: list[Cell], going: Going) -> None:
+def _show(policy: str, samples: str, results: list[Cell], going: Going) -> None:
     from memagent_train.runs.evaluation import as_figures
     from memagent_train.runs.progress import describe_mean, length_name
 
     if going.display is Display.JSON:
         cells = [
-            {"task": cell.task, "length": cell.length} | as_figures(cell.estimate) for cell in found
+            {"task": cell.task, "length": cell.length} | as_figures(cell.estimate)
+            for cell in results
         ]
         going.tell({"policy": policy, "samples": samples, "cells": cells})
     if not going.for_people:
@@ -166,7 +167,7 @@ def _show(policy: str, samples: str, found: list[Cell], going: Going) -> None:
     rows = [("policy", policy)]
     if samples != "held-out":
         rows.append(("samples", samples))
-    for cell in found:
-        said = describe_mean(as_figures(cell.estimate), n=f"  n={cell.estimate.n}")
-        rows.append((f"{cell.task} at {length_name(cell.length)}", said))
+    for cell in results:
+        mean = describe_mean(as_figures(cell.estimate), n=f"  n={cell.estimate.n}")
+        rows.append((f"{cell.task} at {length_name(cell.length)}", mean))
     going.paper.table(rows)

@@ -57,9 +57,9 @@ def export(
         facts: dict[str, str | int] = {}
         rows: list[tuple[str, str]] = []
         if out is not None:
-            made = (export_adapter if adapter else write)(run, out, step=checkpoint, dtype=dtype)
-            facts |= {"out": str(made.out), "step": made.step}
-            rows.append(("exported", f"step {made.step} to {made.out} (see its README.md)"))
+            result = (export_adapter if adapter else write)(run, out, step=checkpoint, dtype=dtype)
+            facts |= {"out": str(result.out), "step": result.step}
+            rows.append(("exported", f"step {result.step} to {result.out} (see its README.md)"))
         if trajectories is not None:
             count = export_trajectories(run, trajectories)
             facts |= {"trajectories": str(trajectories), "conversations": count}

@@ -94,8 +94,8 @@ def _show_trained(trained: TrainingResult, outcome: Outcome) -> None:
     if trained.without_signal:
         learnt_nothing = f"{trained.without_signal:,} of these steps: no group had a signal"
         rows.append(("no gradient", learnt_nothing))
-    for step, found in trained.evaluations.items():
-        rows.append((f"after {step:,}", describe_means(found)))
+    for step, means in trained.evaluations.items():
+        rows.append((f"after {step:,}", describe_means(means)))
     rows.append(("export", f"memagent-train export {trained.out} --out {_sibling(trained.out)}"))
     outcome.paper.table(rows)
 

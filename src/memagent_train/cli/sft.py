@@ -34,20 +34,20 @@ def sft(
         from memagent_train.runs.sft import warm_start
 
         watch = partial(watcher, going, f"sft · {read.model.path} · {out}")
-        done = warm_start(read, out, watch=watch)
+        result = warm_start(read, out, watch=watch)
         facts = {
-            "out": str(done.out),
-            "steps": done.steps,
-            "conversations": done.rows,
-            "dropped": done.dropped,
-            "loss": done.loss,
+            "out": str(result.out),
+            "steps": result.steps,
+            "conversations": result.rows,
+            "dropped": result.dropped,
+            "loss": result.loss,
         }
         if going.display is Display.JSON:
             going.tell(facts)
         elif going.for_people:
-            loss = "none" if done.loss is None else f"{done.loss:.4f}"
-            learnt = f"{done.rows:,} conversations, {done.dropped:,} overlong ones dropped"
-            rows = [("traces", learnt), ("trained", f"{done.steps:,} steps, last loss {loss}")]
+            loss = "none" if result.loss is None else f"{result.loss:.4f}"
+            learnt = f"{result.rows:,} conversations, {result.dropped:,} overlong ones dropped"
+            rows = [("traces", learnt), ("trained", f"{result.steps:,} steps, last loss {loss}")]
             going.paper.table(rows)
 
 

@@ -14,8 +14,8 @@ class LiveWatcher(SilentWatcher):
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
-        self.screen = shown = terminal.board(stream, title, self._state)
-        self._print = shown.console.print
+        self.screen = screen = terminal.board(stream, title, self._state)
+        self._print = screen.console.print
 
     def _state(self) -> tuple[float, float | None, list[str]]:
         return self.board.fraction, self.board.left, [" · ".join(self.board.facts())]

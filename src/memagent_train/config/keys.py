@@ -21,10 +21,14 @@ def find_nearest(key: str, known: tuple[str, ...]) -> str | None:
         known: from `list_keys`.
     """
     section, _, name = key.rpartition(".")
-    siblings = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
-    if found := nearest(name, siblings):
-        return siblings[found]
-    elsewhere = [one for one in known if one.rpartition(".")[2] == name]
+    siblings = {
+        candidate.rpartition(".")[2]: candidate
+        for candidate in known
+        if candidate.rpartition(".")[0] == section
+    }
+    if sibling := nearest(name, siblings):
+        return siblings[sibling]
+    elsewhere = [candidate for candidate in known if candidate.rpartition(".")[2] == name]
     if elsewhere:
         return elsewhere[0]
     return nearest(key, known)

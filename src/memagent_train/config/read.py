@@ -33,18 +33,22 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
             (file, key and value are named). Several errors are reported at once.
     """
     tables = read_toml(file)
-    given = [_set(tables, override) for override in overrides]
+    override_keys = [_set(tables, override) for override in overrides]
     where = str(file)
     _refuse_no_numbers(tables, where)
     try:
         # As strict JSON: "3" isn't accepted as a number or 1 as a boolean, but a list may fill a tuple.
         read = settings.model_validate_json(json.dumps(tables, default=_not_plain), strict=True)
     except ValidationError as error:
-        known = list_keys(settings)
-        found, bad = error.errors(), [detail["loc"] for detail in error.errors()]
+        keys = list_keys(settings)
+        problems, bad = error.errors(), [detail["loc"] for detail in error.errors()]
         # A list whose items are wrong counts as too short, too.
         within = {loc[:n] for loc in bad for n in range(len(loc))}
-        lines = [_explain(one, where, given, known) for one in found if one["loc"] not in within]
+        lines = [
+            _explain(problem, where, override_keys, keys)
+            for problem in problems
+            if problem["loc"] not in within
+        ]
         raise ConfigError("\n".join(dict.fromkeys(lines))) from error
     except ConfigError as error:  # of a class that looks at several settings together
         raise ConfigError(f"{where}: {error}") from error
@@ -132,14 +136,16 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(n), inner) for n, inner in enumerate(cast("list[Any]", value)))
 
 
-def _explain(error: ErrorDetails, where: str, given: Sequence[str], known: tuple[str, ...]) -> str:
+def _explain(
+    error: ErrorDetails, where: str, override_keys: Sequence[str], keys: tuple[str, ...]
+) -> str:
     """One line for one pydantic error."""
     key = ".".join(map(str, error["loc"]))
-    source = "--set" if key in given else where
+    source = "--set" if key in override_keys else where
     if error["type"] == UNKNOWN:
         # Indexes into lists aren't part of a known name.
         bare = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
-        near = find_nearest(bare, known)
+        near = find_nearest(bare, keys)
         hint = f"did you mean {near}?" if near else "memagent-train config shows all keys"
         return f"{source}: there is no setting {key!r}; {hint}"
     if error["type"] == "missing":

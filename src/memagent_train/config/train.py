@@ -153,10 +153,10 @@ def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
     config = load(TrainConfig, file, overrides)
     base, agent = file.resolve().parent, config.agent
     sources = tuple(
-        one.model_copy(update={"path": str(base / one.path)})
-        if isinstance(one, HubSettings) and (base / one.path).exists()
-        else one
-        for one in config.data.source
+        source.model_copy(update={"path": str(base / source.path)})
+        if isinstance(source, HubSettings) and (base / source.path).exists()
+        else source
+        for source in config.data.source
     )
     lengths = _resolve_name(base, config.data.length_tokenizer)
     judge = config.reward.judge
@@ -179,7 +179,7 @@ def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
 def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
     """The same model, with names replaced by the paths of folders in `base` that have these names."""
     both = {"path": model.path, "tokenizer": model.tokenizer}
-    return model.model_copy(update={key: _resolve_name(base, one) for key, one in both.items()})
+    return model.model_copy(update={key: _resolve_name(base, name) for key, name in both.items()})
 
 
 def dump_config(config: TrainConfig) -> dict[str, Any]:

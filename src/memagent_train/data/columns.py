@@ -48,36 +48,36 @@ def read_row(row: Mapping[str, Any], columns: ColumnSettings) -> Record:
         BadRow: a column is missing, empty, or has the wrong type.
     """
     named = {"document": columns.document, "question": columns.question, "answers": columns.answers}
-    found = {what: _cell(row, name, what) for what, name in named.items()}
-    taken = {name if name in row else name.partition(".")[0] for name in named.values()}
+    cells = {what: _cell(row, name, what) for what, name in named.items()}
+    record_columns = {name if name in row else name.partition(".")[0] for name in named.values()}
     return Record(
-        document=_document(found["document"], columns.document),
-        question=_text(found["question"], columns.question),
-        answers=_answers(found["answers"], columns.answers),
-        others={name: value for name, value in row.items() if name not in taken},
+        document=_document(cells["document"], columns.document),
+        question=_text(cells["question"], columns.question),
+        answers=_answers(cells["answers"], columns.answers),
+        others={name: value for name, value in row.items() if name not in record_columns},
     )
 
 
 def _cell(row: Mapping[str, Any], name: str, what: str) -> Any:
     if name in row:
         return row[name]
-    found: Any = row
+    value: Any = row
     for part in name.split("."):
-        if isinstance(found, Sequence) and not isinstance(found, str):
-            items = cast("Sequence[Any]", found)  # a list of objects: the part of each
-            found = [_part(item, part, name, row, what) for item in items]
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            items = cast("Sequence[Any]", value)  # a list of objects: the part of each
+            value = [_part(item, part, name, row, what) for item in items]
         else:
-            found = _part(found, part, name, row, what)
-    return found
+            value = _part(value, part, name, row, what)
+    return value
 
 
 def _part(value: Any, part: str, name: str, row: Mapping[str, Any], what: str) -> Any:
     if isinstance(value, Mapping) and part in value:
         return cast("Mapping[str, Any]", value)[part]
-    there = ", ".join(map(repr, list(row)[:SHOWN])) or "none"
+    names = ", ".join(map(repr, list(row)[:SHOWN])) or "none"
     more = f" and {len(row) - SHOWN} more" if len(row) > SHOWN else ""
     raise BadRow(
-        f"there is no column {name!r} (the columns are {there}{more}): set columns.{what} of the source to the "
+        f"there is no column {name!r} (the columns are {names}{more}): set columns.{what} of the source to the "
         f"name of the column"
     )
 

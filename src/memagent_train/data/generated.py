@@ -106,11 +106,11 @@ class TaskSource:
 
 def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> TaskSource:
     """RULER's tasks without its questions. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
-    made = choose_tasks("ruler", ",".join(settings.tasks))
-    asked = [name for name in ABOUT_THE_WORLD if name in settings.tasks]
-    if asked:
+    tasks = choose_tasks("ruler", ",".join(settings.tasks))
+    names = [name for name in ABOUT_THE_WORLD if name in settings.tasks]
+    if names:
         raise ConfigError(
-            f"the tasks {asked} use questions from a data set: give a source of kind 'squad' or 'hotpotqa' instead"
+            f"the tasks {names} use questions from a data set: give a source of kind 'squad' or 'hotpotqa' instead"
         )
     options = DataOptions(
         counter=counter,
@@ -119,29 +119,29 @@ def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> Tas
         essays=settings.essays,
         frames=settings.frames,
     )
-    return _suite(settings, made, options)
+    return _suite(settings, tasks, options)
 
 
 def open_tracking(settings: TrackingSettings, counter: TokenCounter, seed: int) -> TaskSource:
     """The tracking tasks. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
-    made = choose_tasks("tracking", ",".join(settings.tasks))
+    tasks = choose_tasks("tracking", ",".join(settings.tasks))
     options = DataOptions(counter=counter, seed=seed, positions="shuffled", essays=settings.essays)
-    return _suite(settings, made, options)
+    return _suite(settings, tasks, options)
 
 
 def _suite(
     settings: RulerSettings | TrackingSettings,
-    made: Mapping[str, Callable[[int, DataOptions], Task]],
+    tasks: Mapping[str, Callable[[int, DataOptions], Task]],
     options: DataOptions,
 ) -> TaskSource:
     def make(name: str, length: int | None) -> Task:
         assert length is not None
-        return made[name](length, options)
+        return tasks[name](length, options)
 
     return TaskSource(
         settings.name or settings.kind,
         make,
-        [name for name in made if name not in ABOUT_THE_WORLD],
+        [name for name in tasks if name not in ABOUT_THE_WORLD],
         lengths=settings.lengths,
         count=settings.count,
         seed=options.seed,

@@ -68,7 +68,7 @@ def _load(settings: HubSettings) -> Dataset:
     path = expand(settings.path)
     try:
         if path.is_dir() and any((path / name).is_file() for name in SAVED):
-            found: Any = _pick_split(datasets.load_from_disk(str(path)), settings)
+            dataset: Any = _pick_split(datasets.load_from_disk(str(path)), settings)
         else:
             name, split = str(path) if path.is_dir() else settings.path, settings.split
             options: dict[str, Any] = {"name": settings.subset, "revision": settings.revision}
@@ -84,7 +84,7 @@ def _load(settings: HubSettings) -> Dataset:
                 columns = settings.columns
                 texts = (columns.document, columns.question, columns.answers)
                 options |= {"converters": dict.fromkeys(texts, str), "keep_default_na": False}
-            found = datasets.load_dataset(name, split=split, **options)
+            dataset = datasets.load_dataset(name, split=split, **options)
     except DataError:
         raise
     except (
@@ -98,7 +98,7 @@ def _load(settings: HubSettings) -> Dataset:
             f"{' '.join(str(why).split())}. Give a name on the hub (in the local cache if there "
             f"is no network), a folder, or a parquet, JSON or CSV file"
         ) from error
-    return found
+    return dataset
 
 
 def _builder(path: Path) -> str:

@@ -59,17 +59,17 @@ def read_tried(path: Path) -> TriedFile:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    whole = raw[: raw.rfind(b"\n") + 1]
-    first, *others = whole.splitlines() or [b""]
+    content = raw[: raw.rfind(b"\n") + 1]
+    first, *others = content.splitlines() or [b""]
     try:
         header = Header.model_validate_json(first)
         tried = {line.index: line for line in map(Tried.model_validate_json, others)}
     except ValidationError as error:
-        said = error.errors(include_url=False, include_input=False)[0]["msg"]
+        message = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise DataError(
-            f"{str(path)!r} is not a file of answers without the document ({said}): create it again"
+            f"{str(path)!r} is not a file of answers without the document ({message}): create it again"
         ) from error
-    return TriedFile(header, tried, len(whole))
+    return TriedFile(header, tried, len(content))
 
 
 def drop_known(indexes: Iterable[int], path: Path, known: float, data: str) -> list[int]:
@@ -84,20 +84,20 @@ def drop_known(indexes: Iterable[int], path: Path, known: float, data: str) -> l
     Raises:
         DataError: the file is for other data, or lacks questions.
     """
-    found = read_tried(path)
-    if found.header.data != data:
+    tried_file = read_tried(path)
+    if tried_file.header.data != data:
         raise DataError(
-            f"{str(path)!r} was made for other data than this source's ({found.header.source!r}, digest "
-            f"{found.header.data}, now {data}): create it again"
+            f"{str(path)!r} was made for other data than this source's ({tried_file.header.source!r}, digest "
+            f"{tried_file.header.data}, now {data}): create it again"
         )
-    asked = list(indexes)
-    missing = [index for index in asked if index not in found.tried]
+    questions = list(indexes)
+    missing = [index for index in questions if index not in tried_file.tried]
     if missing:
         raise DataError(
-            f"{str(path)!r} lacks {len(missing)} of {len(asked)} questions (the first is {missing[0]}): continue "
+            f"{str(path)!r} lacks {len(missing)} of {len(questions)} questions (the first is {missing[0]}): continue "
             f"creating it until it is complete"
         )
-    return [i for i in asked if found.tried[i].right / found.tried[i].tries < known]
+    return [i for i in questions if tried_file.tried[i].right / tried_file.tried[i].tries < known]
 
 
 def line(entry: Header | Tried) -> bytes:

@@ -34,9 +34,9 @@ def weights_of(
 
 def epoch_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
     """Maximum number of samples that respects the shares without repeating one; at least one from each source."""
-    most = min(size / weight for size, weight in zip(sizes, weights, strict=True))
+    limit = min(size / weight for size, weight in zip(sizes, weights, strict=True))
     # Shares are quotients: 1000 / (1000 / 1100) may be slightly below 1100.
-    return max(len(sizes), int(most + 1e-6))
+    return max(len(sizes), int(limit + 1e-6))
 
 
 def counts_of(size: int, weights: Sequence[float]) -> list[int]:

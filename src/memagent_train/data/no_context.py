@@ -80,7 +80,7 @@ def open_questions(data: DataSettings, place: int, *, counter: TokenCounter) -> 
             f"source {place!r} is of kind {settings.kind!r}, whose answers can't be known: there is nothing to leave "
             f"out"
         )
-    every = [one.model_copy(update={"no_context": None}) for one in data.source]
+    every = [source.model_copy(update={"no_context": None}) for source in data.source]
     opened = open_source(data.model_copy(update={"source": tuple(every)}), place, counter=counter)
     return cast("QuestionSource", opened)
 
@@ -125,9 +125,9 @@ async def try_without_context(
     except OSError as error:
         raise DataError(f"cannot write next to {str(out)!r}: {error.strerror}") from error
     try:
-        file, before = await in_thread(_open, out, header)
+        file, entries = await in_thread(_open, out, header)
         try:
-            return await _try_all(source, model, how, file, before, done)
+            return await _try_all(source, model, how, file, entries, done)
         finally:
             file.close()
     finally:
@@ -140,25 +140,25 @@ async def _try_all(
     how: Tries,
     file: RawIOBase,
     tried: dict[int, Tried],
-    done: Callable[[int, int], None],
+    report: Callable[[int, int], None],
 ) -> Tally:
     questions = len(source)
     places = iter(range(questions))
-    done(len(tried), questions)
+    report(len(tried), questions)
 
     async def work() -> None:
         for place in places:
-            asked = await in_thread(source.read_question, place)
-            if asked.index in tried:
+            question = await in_thread(source.read_question, place)
+            if question.index in tried:
                 continue
             right = [
-                await _is_right(asked, source.scorer, model, how, number)
+                await _is_right(question, source.scorer, model, how, number)
                 for number in range(how.tries)
             ]
-            entry = Tried(index=asked.index, right=sum(right), tries=how.tries)
+            entry = Tried(index=question.index, right=sum(right), tries=how.tries)
             await in_thread(_write, file, line(entry))
-            tried[asked.index] = entry
-            done(len(tried), questions)
+            tried[question.index] = entry
+            report(len(tried), questions)
 
     workers = [asyncio.create_task(work()) for _ in range(how.concurrency)]
     try:
@@ -168,14 +168,18 @@ async def _try_all(
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
     every = tried.values()
-    return Tally(len(tried), sum(one.right for one in every), sum(one.tries for one in every))
+    return Tally(
+        len(tried), sum(record.right for record in every), sum(record.tries for record in every)
+    )
 
 
-async def _is_right(asked: Asked, scorer: str, model: ChatModel, how: Tries, number: int) -> bool:
-    digest = hashlib.sha256(f"{how.seed}:{asked.index}:{number}".encode()).digest()
+async def _is_right(
+    question: Asked, scorer: str, model: ChatModel, how: Tries, number: int
+) -> bool:
+    digest = hashlib.sha256(f"{how.seed}:{question.index}:{number}".encode()).digest()
     completion = await model.complete(
         ChatRequest(
-            messages=(Message(role="user", content=PROMPT.format(question=asked.question)),),
+            messages=(Message(role="user", content=PROMPT.format(question=question.question)),),
             max_tokens=REPLY_TOKENS,
             sampling=how.sampling,
             seed=int.from_bytes(digest[:4]) & 0x7FFFFFFF,
@@ -187,7 +191,7 @@ async def _is_right(asked: Asked, scorer: str, model: ChatModel, how: Tries, num
     except UnusableReply:
         return False
     score = SCORERS["set_recall" if scorer == "values" else scorer]
-    return await in_thread(score, answer, asked.references) >= RIGHT
+    return await in_thread(score, answer, question.references) >= RIGHT
 
 
 def _header(source: QuestionSource, model: ChatModel, how: Tries) -> Header:
@@ -206,22 +210,22 @@ def _open(out: Path, header: Header) -> tuple[RawIOBase, dict[int, Tried]]:
     """The file, ready for more lines, and its content."""
     try:
         new = not out.exists() or not out.stat().st_size
-        found = None if new else read_tried(out)
-        if found is not None:
-            _compare(out, found.header, header)
+        tried_file = None if new else read_tried(out)
+        if tried_file is not None:
+            _compare(out, tried_file.header, header)
         file = out.open("wb" if new else "r+b", buffering=0)
     except OSError as error:
         raise DataError(f"cannot write {str(out)!r}: {error.strerror}") from error
     try:
-        if found is None:
+        if tried_file is None:
             _write(file, line(header))
             return file, {}
-        file.seek(found.size)
+        file.seek(tried_file.size)
         file.truncate()
     except BaseException:
         file.close()
         raise
-    return file, dict(found.tried)
+    return file, dict(tried_file.tried)
 
 
 def _compare(out: Path, before: Header, now: Header) -> None:
@@ -233,10 +237,10 @@ def _compare(out: Path, before: Header, now: Header) -> None:
 
 def _write(file: RawIOBase, text: bytes) -> None:
     """Writes all of it; a line cut short by a full disk is removed when the file is next opened."""
-    rest = memoryview(text)
+    remainder = memoryview(text)
     try:
-        while rest:
-            rest = rest[file.write(rest) or 0 :]
+        while remainder:
+            remainder = remainder[file.write(remainder) or 0 :]
         os.fsync(file.fileno())
     except OSError as error:
         raise DiskFull(

@@ -126,8 +126,8 @@ class Data:
                 f"no sample {index!r} in epoch {epoch!r}: there are {self._size}, numbered from 0"
             )
         place = int(self._sources_N[index])
-        part, before = self._parts[place], epoch * self._counts[place]
-        round_, number = divmod(before + int(self._numbers_N[index]), len(part.items))
+        part, start = self._parts[place], epoch * self._counts[place]
+        round_, number = divmod(start + int(self._numbers_N[index]), len(part.items))
         with part.lock:
             item = int(self._round(place, round_)[number])
             return part.source.sample(item, round_, self._length if part.source.lengths else None)
@@ -227,12 +227,12 @@ def open_data(settings: DataSettings, *, counter: TokenCounter) -> Data:
     places = range(len(settings.source))
     sources = [open_source(settings, place, counter=counter) for place in places]
     described = [
-        {"kind": one.kind, "name": source.name, "weight": one.weight, **source.facts}
-        for one, source in zip(settings.source, sources, strict=True)
+        {"kind": section.kind, "name": source.name, "weight": section.weight, **source.facts}
+        for section, source in zip(settings.source, sources, strict=True)
     ]
     parts = [
-        Part(source, np.arange(len(source)), one.weight)
-        for one, source in zip(settings.source, sources, strict=True)
+        Part(source, np.arange(len(source)), section.weight)
+        for section, source in zip(settings.source, sources, strict=True)
     ]
     tokenizer = _lengths_by(settings, counter).name
     facts = {"sources": described, "length_tokenizer": tokenizer}
@@ -247,13 +247,15 @@ def open_source(settings: DataSettings, place: int, *, counter: TokenCounter) ->
         place: index of the source in it.
         counter: counts tokens as the policy does.
     """
-    named = [one.name or one.kind for one in settings.source[: place + 1]]
+    named = [source.name or source.kind for source in settings.source[: place + 1]]
     others = named.count(named[place]) - 1
     name = f"{named[place]}-{others + 1}" if others else named[place]
-    own = settings.source[place].model_copy(update={"name": name})
+    source_settings = settings.source[place].model_copy(update={"name": name})
     # A separate seed per source, and none used by a benchmark: what is measured there must not have been seen.
     digest = hashlib.sha256(f"memagent-train:{settings.seed}:{name}".encode()).digest()
-    return OPENERS[own.kind](own, _lengths_by(settings, counter), int.from_bytes(digest[:6]))
+    return OPENERS[source_settings.kind](
+        source_settings, _lengths_by(settings, counter), int.from_bytes(digest[:6])
+    )
 
 
 def _lengths_by(settings: DataSettings, counter: TokenCounter) -> TokenCounter:

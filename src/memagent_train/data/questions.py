@@ -71,7 +71,7 @@ class PlacedQuestions:
     def facts(self) -> Mapping[str, Any]:
         """See `Source`."""
         longest = self._task(max(self.lengths), 0)
-        task = {name: said for name, said in longest.facts.items() if name != "rounds"}
+        task = {name: value for name, value in longest.facts.items() if name != "rounds"}
         return {
             **task,
             **self._left_out,
@@ -106,22 +106,22 @@ class PlacedQuestions:
                 wanted = longer.pop(0)
 
     def _make_task(self, length: int, round_: int) -> QuestionTask:
-        own = hashlib.sha256(f"{self._options.seed}:{self.name}:{round_}".encode()).digest()
-        return self._make(length, replace(self._options, seed=int.from_bytes(own[:6])))
+        digest = hashlib.sha256(f"{self._options.seed}:{self.name}:{round_}".encode()).digest()
+        return self._make(length, replace(self._options, seed=int.from_bytes(digest[:6])))
 
     def _choose(self, settings: QuestionSettings) -> tuple[list[int], dict[str, int]]:
         """The questions to ask, and how many are left out for which reason."""
         every = range(len(self._collection.questions))
         longest = max(settings.lengths)
-        left = fit = [index for index in every if self._fits(index, longest)][: settings.count]
+        indexes = fit = [index for index in every if self._fits(index, longest)][: settings.count]
         if settings.no_context is not None:
-            left = drop_known(fit, settings.no_context, settings.known, self.data)
-        if not left:
+            indexes = drop_known(fit, settings.no_context, settings.known, self.data)
+        if not indexes:
             raise DataError(
                 f"no question of {self.name!r} remains: of {len(every)}, {len(fit)} have paragraphs that fit "
                 f"{longest} tokens, and all of these are known without them"
             )
-        return left, {"asked": len(fit), "known": len(fit) - len(left)}
+        return indexes, {"asked": len(fit), "known": len(fit) - len(indexes)}
 
     def _fits(self, index: int, length: int) -> bool:
         if length >= LONG:

@@ -75,9 +75,9 @@ class RowSource:
         self.data = running.hexdigest()[:16]
         """Digest of all usable rows, including known ones."""
         if settings.no_context is not None:
-            left = drop_known(places, settings.no_context, settings.known, self.data)
-            self._left_out["known"] = len(places) - len(left)
-            places = array("q", left)
+            unknown_places = drop_known(places, settings.no_context, settings.known, self.data)
+            self._left_out["known"] = len(places) - len(unknown_places)
+            places = array("q", unknown_places)
         self._places = places
         if not places:
             raise DataError(f"{rows.name!r} has no usable sample: {self._left_out}")
@@ -132,7 +132,7 @@ class RowSource:
 
     def _scan(self, running: Any) -> array[int]:
         """The usable rows, up to the maximum number; their digests go into `running`."""
-        places, seen = array("q"), set[int]()
+        places, digests = array("q"), set[int]()
         for place, row in enumerate(self._rows):
             try:
                 if isinstance(row, BadRow):
@@ -146,10 +146,10 @@ class RowSource:
                 self._left_out["unusable"] += 1
                 continue
             digest = int.from_bytes(record.digest)
-            if digest in seen:
+            if digest in digests:
                 self._left_out["twice"] += 1
                 continue
-            seen.add(digest)
+            digests.add(digest)
             running.update(record.digest + _encode(record.others))
             places.append(place)
             if len(places) == self._settings.count:

@@ -48,8 +48,10 @@ def describe(error: BaseException) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace else ""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}{where}" if said else f"{type(error).__name__}{where}"
+    message = " ".join(str(error).split())
+    return (
+        f"{type(error).__name__}: {message}{where}" if message else f"{type(error).__name__}{where}"
+    )
 
 
 class AwaitedReward:

@@ -61,8 +61,8 @@ class JudgeReward:
                 reward, reply = await self._ask(messages)
                 if reward is None:
                     again = Message(role="user", content=self._prompt.again)
-                    said = Message(role="assistant", content=reply)
-                    reward, reply = await self._ask((*messages, said, again))
+                    turn = Message(role="assistant", content=reply)
+                    reward, reply = await self._ask((*messages, turn, again))
         except TimeoutError:
             if not waiting.expired():
                 raise

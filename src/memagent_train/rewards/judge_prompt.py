@@ -99,10 +99,10 @@ class JudgePrompt(Leaf):
         """The reward in [0, 1] in the last line of a reply; None if there is none."""
         last = reply.strip().rpartition("\n")[2].strip()
         if self.verdict == "yes_no":
-            said = _YES_NO.fullmatch(last)
-            return None if said is None else float(said[1].lower() == "yes")
-        found = _SCORE.fullmatch(last)
-        score = float(found[1]) / self.highest if found else -1.0
+            verdict = _YES_NO.fullmatch(last)
+            return None if verdict is None else float(verdict[1].lower() == "yes")
+        match = _SCORE.fullmatch(last)
+        score = float(match[1]) / self.highest if match else -1.0
         return score if 0 <= score <= 1 else None
 
 

@@ -99,11 +99,11 @@ def answer_in(reply: str | None, form: AnswerForm) -> str | None:
 
 def _scores(names: Sequence[str], answer: str, sample: Sample) -> dict[str, float]:
     """Scores by name, except those that the references don't allow: a score for the log must not cost the reward."""
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for name in names:
         with suppress(ConfigError):
-            found[name] = score_answer(name, answer, sample).reward or 0.0
-    return found
+            scores[name] = score_answer(name, answer, sample).reward or 0.0
+    return scores
 
 
 def open_rewards(settings: RewardSettings, *, judge: ChatModel | None = None) -> Rewards:

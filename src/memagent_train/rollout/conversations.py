@@ -75,14 +75,14 @@ class Conversations:
             TokenizerError: the template rejects the messages, or doesn't show the tools.
         """
         key = _prompt_key(messages, thinking, tools)
-        known = self._prompts.get(key)
-        if known is None:
-            known = self._make(key[0], messages, thinking, tools)
+        prompt = self._prompts.get(key)
+        if prompt is None:
+            prompt = self._make(key[0], messages, thinking, tools)
             with self._lock:
                 if len(self._prompts) >= MOST_PROMPTS:
                     self._prompts.pop(next(iter(self._prompts)))
-                self._prompts[key] = known
-        return known
+                self._prompts[key] = prompt
+        return prompt
 
     def has_prompt(
         self,
@@ -118,12 +118,12 @@ class Conversations:
             calls: of the reply.
             tools: as in the request.
         """
-        asked = _prompt_key(messages, thinking, tools)
-        key = (*asked[0], ("assistant", text, calls, None))
+        prompt_key = _prompt_key(messages, thinking, tools)
+        key = (*prompt_key[0], ("assistant", text, calls, None))
         entry = _Open(array("q", (*prompt.ids, *sampled)), prompt.text, ended)
         with self._lock:
             # A prompt that was sent is seldom sent again, and takes as much room as what replaces it.
-            self._prompts.pop(asked, None)
+            self._prompts.pop(prompt_key, None)
             self._forget(key)
             self._open[key] = entry
             self._ids += len(entry.ids)
@@ -215,10 +215,15 @@ def render_continuation(
     """
     text = template.render(messages, thinking=thinking, tools=tools)
     reply = messages[place]
-    said = repair_surrogates(reply.content)
-    head = before + said
+    reply_text = repair_surrogates(reply.content)
+    head = before + reply_text
     # As it was said, to its last visible character: nothing behind it can be a part of it.
-    if said != "" and said == said.rstrip() and not reply.tool_calls and text.startswith(head):
+    if (
+        reply_text != ""
+        and reply_text == reply_text.rstrip()
+        and not reply.tool_calls
+        and text.startswith(head)
+    ):
         return Rendered(text, text[len(head) :])
     stand_in = Message(role=reply.role, content=STAND_IN)
     other = template.render(
@@ -226,20 +231,22 @@ def render_continuation(
     )
     head = before + STAND_IN
     tail = other[len(head) :]
-    kept = text[len(before) : len(text) - len(tail)]
+    rendering = text[len(before) : len(text) - len(tail)]
     # Templates strip white space around replies, and write calls in their own way; the ids keep what was sampled.
     if reply.tool_calls:
-        same = _says(template, before, kept, tools) == _content(reply.content, reply.tool_calls)
+        same = _says(template, before, rendering, tools) == _content(
+            reply.content, reply.tool_calls
+        )
     else:
-        same = kept.strip() == said.strip()
+        same = rendering.strip() == reply_text.strip()
     if other.startswith(head) and text.startswith(before) and text.endswith(tail) and same:
         return Rendered(text, tail)
     return Rendered(text)
 
 
-def _says(template: Template, before: str, text: str, tools: Sequence[ToolSpec]) -> object:
+def _says(template: Template, prompt_text: str, text: str, tools: Sequence[ToolSpec]) -> object:
     """What a rendered reply with calls says, after a prompt."""
-    ids, prompt = template.encode(text), template.encode(before)
+    ids, prompt = template.encode(text), template.encode(prompt_text)
     return _content(*template.read_calls(ids, tools, prompt=prompt))
 
 

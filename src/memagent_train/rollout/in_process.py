@@ -85,17 +85,17 @@ class EngineSampler(RemoteSampler):
             EngineFailed: the engine did not start, or died twice.
             ModelError: it can't load them.
         """
-        whole = await in_thread(find_weights, folder)
-        await in_thread(self._complete, whole)
+        weights = await in_thread(find_weights, folder)
+        await in_thread(self._complete, weights)
         if self._model is None:
             # What samples otherwise than the trainer (top-k, penalties) is left out by `_complete`.
-            self._model = self._kind(whole, window=self.window, tokens=True, **self._settings)
+            self._model = self._kind(weights, window=self.window, tokens=True, **self._settings)
             await self._model.window()
         else:
             try:
-                await self._model.load(whole)
+                await self._model.load(weights)
             except EngineFailed:
-                await self._model.load(whole)  # by another one
+                await self._model.load(weights)  # by another one
 
     async def aclose(self) -> None:
         """Ends the engine."""

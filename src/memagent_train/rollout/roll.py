@@ -80,7 +80,7 @@ async def roll(
         raise ConfigError(f"concurrency must be at least 1, got {concurrency!r}")
     ids = [request.rollout_id for request in requests]
     if len(set(ids)) < len(ids):
-        twice = next(one for one in ids if ids.count(one) > 1)
+        twice = next(rollout_id for rollout_id in ids if ids.count(rollout_id) > 1)
         raise ConfigError(f"two rollouts have the id {twice!r}: ids must be unique")
     places = asyncio.Semaphore(max(concurrency, min(AT_WORK * concurrency, MOST_AT_WORK)))
     limit = ConcurrencyLimit(model, concurrency)
@@ -111,9 +111,9 @@ async def _run(
 ) -> Rollout:
     """One rollout up to its answer."""
     running = Running(request.rollout_id, request.seed)
-    own = model.clone(request.seed) if isinstance(model, RolloutModel) else model
-    recorder = RolloutRecorder(limit.around(own))
-    before = ROLLOUT.set(running)
+    policy = model.clone(request.seed) if isinstance(model, RolloutModel) else model
+    recorder = RolloutRecorder(limit.around(policy))
+    token = ROLLOUT.set(running)
     try:
         returned = await agent(recorder, request.sample)
         outcome = read_outcome(returned, cut_off=recorder.cut_off)
@@ -134,7 +134,7 @@ async def _run(
             error=repair_surrogates(f"{type(error).__name__}: {error}"),
         )
     finally:
-        ROLLOUT.reset(before)
+        ROLLOUT.reset(token)
     return Rollout(
         group_id=request.group_id,
         rollout_id=request.rollout_id,

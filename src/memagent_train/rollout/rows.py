@@ -47,8 +47,8 @@ class RolloutRecorder(Recorder):
         cut_off = completion.finish_reason is FinishReason.LENGTH
         # Others' agents may ask for several replies to a prompt, without reasoning.
         again = request.thinking is False and request.kind != "other"
-        asked = request.messages, again, request.parts.get("task", ""), "again" in request.parts
-        self._calls[place].append(_Call(self._made, request.kind, ROLE.get(), cut_off, *asked))
+        facts = request.messages, again, request.parts.get("task", ""), "again" in request.parts
+        self._calls[place].append(_Call(self._made, request.kind, ROLE.get(), cut_off, *facts))
         self._made += 1
 
     @property
@@ -125,16 +125,20 @@ def _rejected(calls: Sequence[_Call]) -> set[int]:
     """
     ordered = sorted(calls, key=lambda call: call.number)
     last = {(call.kind, call.messages): call.number for call in ordered if call.again}
-    found = {one.number for one in ordered if last.get((one.kind, one.messages), -1) > one.number}
+    numbers = {
+        attempt.number
+        for attempt in ordered
+        if last.get((attempt.kind, attempt.messages), -1) > attempt.number
+    }
     newest: dict[tuple[Role, str], int] = {}
-    for one in ordered:
-        if one.kind != "act":
+    for attempt in ordered:
+        if attempt.kind != "act":
             continue
-        session = one.role, one.task
-        if one.replaces and session in newest:
-            found.add(newest[session])
-        newest[session] = one.number
-    return found
+        session = attempt.role, attempt.task
+        if attempt.replaces and session in newest:
+            numbers.add(newest[session])
+        newest[session] = attempt.number
+    return numbers
 
 
 def _spans(
@@ -157,9 +161,9 @@ def with_reads(rows: Sequence[Row], reads: Sequence[Read]) -> tuple[Row, ...]:
         rows: C conversations.
         reads: those of calls whose replies were used; a retried call has a row without one.
     """
-    known = {read.ids: read for read in reads}
-    found = [known.get(row.prompt_ids + row.response_ids) for row in rows]
+    reads_by_ids = {read.ids: read for read in reads}
+    row_reads = [reads_by_ids.get(row.prompt_ids + row.response_ids) for row in rows]
     return tuple(
         row if read is None else replace(row, span=read.span, kept=read.kept)
-        for row, read in zip(rows, found, strict=True)
+        for row, read in zip(rows, row_reads, strict=True)
     )

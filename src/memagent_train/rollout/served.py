@@ -137,7 +137,7 @@ class ServedSampler(RemoteSampler):
     async def _load(self, weights: Sent, needed: int) -> None:
         loads = (server.load(weights) for server in self._servers)
         failures = await asyncio.gather(*loads, return_exceptions=True)
-        away = [isinstance(one, (ConnectionFailed, RequestTimeout)) for one in failures]
+        away = [isinstance(outcome, (ConnectionFailed, RequestTimeout)) for outcome in failures]
         enough = away.count(False) >= needed
         for failure, gone in zip(failures, away, strict=True):
             if failure is not None and not (gone and enough):

@@ -61,9 +61,9 @@ class Sent(NamedTuple):
         Raises:
             ConfigError: it has no weights (vLLM would crash).
         """
-        found = find_weights(folder)
-        whole = not (found / SETTINGS).is_file()
-        return cls(found, uuid4().hex if whole else found.name, whole)
+        weights = find_weights(folder)
+        whole = not (weights / SETTINGS).is_file()
+        return cls(weights, uuid4().hex if whole else weights.name, whole)
 
 
 class RolloutServer(Server):
@@ -125,16 +125,16 @@ class RolloutServer(Server):
                 raise ServerFailed(f"{self.name}: {path}: {str(reply)[:CLIP]}")
 
     async def _load_adapter(self, weights: Sent) -> None:
-        path, before = self._dialect.adapters, self.weights
+        path, old_weights = self._dialect.adapters, self.weights
         body = {"lora_name": weights.name, "lora_path": str(weights.folder)}
         try:
             await self._request(f"{path}load_lora_adapter", body)
         except (RequestRefused, ServerFailed) as error:
             if not LOADED.search(str(error)):
                 raise type(error)(f"{error}. {ADAPTERS}") from error
-        if before and not before.whole and before.name != weights.name:
+        if old_weights and not old_weights.whole and old_weights.name != weights.name:
             with suppress(RequestRefused):  # a new process hasn't it
-                await self._request(f"{path}unload_lora_adapter", {"lora_name": before.name})
+                await self._request(f"{path}unload_lora_adapter", {"lora_name": old_weights.name})
 
     async def draw(self, body: dict[str, Any]) -> dict[str, Any]:
         """Asks for a continuation, once; a server that hasn't its weights, like a new process, gets them first.
@@ -166,8 +166,8 @@ class RolloutServer(Server):
         return await self._send(path, named)
 
     async def _has(self, weights: Sent) -> bool:
-        said = await self._send(self._dialect.version)
-        return said.get("weight_version") == weights.name
+        reply = await self._send(self._dialect.version)
+        return reply.get("weight_version") == weights.name
 
     async def aclose(self) -> None:
         """Closes its connections of this event loop."""

@@ -80,8 +80,8 @@ def _read_sglang(reply: Mapping[str, Any]) -> Sampled:
 
 
 def _finish(reason: str | None) -> FinishReason:
-    known = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
-    return known.get(reason or "", FinishReason.OTHER)
+    reasons = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+    return reasons.get(reason or "", FinishReason.OTHER)
 
 
 DIALECTS: dict[Engine, Dialect] = {

@@ -43,8 +43,8 @@ class Template:
         from tokenizers import Tokenizer
 
         self.tokenizer = tokenizer
-        given: object = chat_template or tokenizer.chat_template
-        named: dict[str, Any] = given if isinstance(given, dict) else {"default": given}
+        template: object = chat_template or tokenizer.chat_template
+        named: dict[str, Any] = template if isinstance(template, dict) else {"default": template}
         source, with_tools = named.get("default"), named.get("tool_use")
         if not source:
             raise ConfigError(
@@ -110,8 +110,8 @@ class Template:
                 f"it is not known how the chat template of {self.tokenizer.name_or_path!r} writes tool calls: use "
                 f"protocol = 'text' or 'compact'"
             )
-        said, calls, problem = read_calls(self.decode(ids), [tool.name for tool in tools])
-        return (self.decode(ids), ()) if problem else (said, calls)
+        text, calls, problem = read_calls(self.decode(ids), [tool.name for tool in tools])
+        return (self.decode(ids), ()) if problem else (text, calls)
 
     @property
     def _written_with_tools(self) -> str:

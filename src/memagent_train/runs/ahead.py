@@ -45,9 +45,9 @@ class Ahead:
         if self._work is None:
             return None
         begun, indices, rollouts = self._work
-        made = rollouts.result()
+        batch = rollouts.result()
         self._work = None
-        return (indices, made) if begun == step else None
+        return (indices, batch) if begun == step else None
 
     def close(self) -> None:
         """Cancels what is being made, and waits for its end."""

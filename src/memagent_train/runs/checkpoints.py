@@ -31,8 +31,11 @@ class Checkpoint:
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """The complete checkpoints in a folder, oldest first; a missing folder has none."""
-    found = [_read(path) for path in list_folders(folder)]
-    return sorted((one for one in found if one is not None), key=lambda one: one.updates)
+    checkpoints = [_read(path) for path in list_folders(folder)]
+    return sorted(
+        (checkpoint for checkpoint in checkpoints if checkpoint is not None),
+        key=lambda checkpoint: checkpoint.updates,
+    )
 
 
 def mark_complete(path: Path, step: int) -> None:
@@ -84,10 +87,10 @@ def _read(path: Path) -> Checkpoint | None:
     try:
         mark = json.loads((path / COMPLETE).read_bytes())
         step, files = mark["step"], dict(mark["files"])
-        whole = all((path / name).stat().st_size == size for name, size in files.items())
+        complete = all((path / name).stat().st_size == size for name, size in files.items())
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if named is None or not isinstance(step, int) or not whole:
+    if named is None or not isinstance(step, int) or not complete:
         return None
     return Checkpoint(path, step, int(named[1]))
 

@@ -47,8 +47,8 @@ def open_sampler(
             api_key=os.environ.get(KEY),
         )
     if settings.engine in ("vllm-engine", "sglang-engine"):
-        own = str(model.dtype).removeprefix("torch.")
-        dtype = "bfloat16" if settings.weights == "bfloat16" else own
+        model_dtype = str(model.dtype).removeprefix("torch.")
+        dtype = "bfloat16" if settings.weights == "bfloat16" else model_dtype
         return EngineSampler(
             settings.engine,
             tokenizer,
@@ -169,8 +169,8 @@ def adapter_merged(model: torch.nn.Module) -> Generator[bool]:
     finally:
         for layer in layers:
             layer.unmerge()
-        for weight, before in frozen:
-            weight.data.copy_(before)
+        for weight, original in frozen:
+            weight.data.copy_(original)
 
 
 def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str, torch.Tensor]:
@@ -178,10 +178,12 @@ def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str
     if dtype is None:
         return state
     cast: dict[tuple[int, torch.Size], torch.Tensor] = {}
-    for one in state.values():
-        if one.is_floating_point() and (one.data_ptr(), one.shape) not in cast:
-            cast[one.data_ptr(), one.shape] = one.to("cpu", dtype)
-    return {name: cast.get((one.data_ptr(), one.shape), one) for name, one in state.items()}
+    for tensor in state.values():
+        if tensor.is_floating_point() and (tensor.data_ptr(), tensor.shape) not in cast:
+            cast[tensor.data_ptr(), tensor.shape] = tensor.to("cpu", dtype)
+    return {
+        name: cast.get((tensor.data_ptr(), tensor.shape), tensor) for name, tensor in state.items()
+    }
 
 
 def _strip_adapter(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

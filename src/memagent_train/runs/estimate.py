@@ -66,8 +66,8 @@ class Memory:
     @property
     def peak(self) -> float:
         """The larger of training and rollouts."""
-        kept = self.weights + self.optimizer + self.reference + self.engine
-        return kept + max(self.casts + self.gradients + self.activations, self.cache)
+        base = self.weights + self.optimizer + self.reference + self.engine
+        return base + max(self.casts + self.gradients + self.activations, self.cache)
 
     def lines(self) -> list[tuple[str, str]]:
         """Name and GiB of each part, and of the peak."""
@@ -86,15 +86,15 @@ def memory(load: Load) -> Memory:
         # peft keeps an adapter in fp32, whatever its base is.
         trained, each = shape.adapter(load.adapter_rank), SINGLE
     moment = (1 + MOMENTS) * SINGLE if zero else MOMENTS * each
-    whole = 1 if load.sharding in ("none", "zero2") else devices
+    shards = 1 if load.sharding in ("none", "zero2") else devices
     part = 1 if load.sharding == "none" else devices
     casts = HALF * shape.parameters if load.half and weight == SINGLE and part == 1 else 0
     return Memory(
-        weights=weight * shape.parameters / whole + _count_gathered(load, weight, whole),
+        weights=weight * shape.parameters / shards + _count_gathered(load, weight, shards),
         casts=casts,
         gradients=each * trained / part,
         optimizer=moment * trained / part,
-        reference=weight * shape.parameters / whole if load.reference else 0,
+        reference=weight * shape.parameters / shards if load.reference else 0,
         activations=_activations(load),
         cache=load.conversations * load.row_tokens * kv_bytes(shape),
         engine=load.engine,
@@ -106,9 +106,9 @@ def kv_bytes(shape: Shape) -> int:
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * HALF
 
 
-def _count_gathered(load: Load, weight: int, whole: int) -> float:
+def _count_gathered(load: Load, weight: int, shards: int) -> float:
     """The current layer and the next one, unsharded, if weights are sharded."""
-    if whole == 1:
+    if shards == 1:
         return 0
     shape = load.shape
     return 2 * weight * shape.parameters / (shape.layers + 1)
@@ -126,5 +126,5 @@ def _activations(load: Load) -> float:
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     layer = 4 * shape.hidden + 2 * queries + 2 * keys + 4 * shape.intermediate
     tokens = load.rows * load.row_tokens
-    kept = shape.layers * shape.hidden + layer if load.checkpointing else shape.layers * layer
-    return tokens * size * (kept + tokens)
+    numbers = shape.layers * shape.hidden + layer if load.checkpointing else shape.layers * layer
+    return tokens * size * (numbers + tokens)

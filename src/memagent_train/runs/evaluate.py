@@ -93,37 +93,37 @@ def evaluate(
             _warn_of_seen(target, held_out.facts, n)
         rolling.attach(model, tokenizer)
         policy = rolling.policy(Sampling(temperature=settings.temperature, top_p=settings.top_p))
-        found: dict[int, list[Rollout]] = {}
+        rollouts: dict[int, list[Rollout]] = {}
         chosen = by_length(trained if train else held_out, lengths)
         places = {length: range(min(n, len(samples))) for length, samples in chosen.items()}
         on_begin(sum(map(len, places.values())))
         for length, samples in chosen.items():
             seed = config.optimizer.seed
-            asked = questions(samples, places[length], length=length, step=step, seed=seed)
-            found[length] = rolling.roll(asked, policy, kept=False, on_done=on_done)
-        answered = [rollout for of_length in found.values() for rollout in of_length]
+            requests = questions(samples, places[length], length=length, step=step, seed=seed)
+            rollouts[length] = rolling.roll(requests, policy, kept=False, on_done=on_done)
+        answered = [rollout for of_length in rollouts.values() for rollout in of_length]
         if out is not None:
             with replacing(out) as new:
                 if out.suffix == PARQUET:
                     write_rollouts(new, step, answered, advantages={}, decode=tokenizer.decode)
                 else:
-                    _write(new, target, found)
-        raise_if_nothing_scored([facts_of(one) for one in answered], "evaluation")
-    return cells(found)
+                    _write(new, target, rollouts)
+        raise_if_nothing_scored([facts_of(attempt) for attempt in answered], "evaluation")
+    return cells(rollouts)
 
 
 def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
     """Means by task and length, and over all tasks if there are several."""
-    made: list[Cell] = []
+    results: list[Cell] = []
     for length, rollouts in found.items():
         ended = list(map(facts_of, rollouts))
         by_task: defaultdict[str, list[RolloutFacts]] = defaultdict(list)
-        for one in ended:
-            by_task[one.task].append(one)
-        made += [Cell(task, length, measure(some)) for task, some in by_task.items()]
+        for facts in ended:
+            by_task[facts.task].append(facts)
+        results += [Cell(task, length, measure(group)) for task, group in by_task.items()]
         if len(by_task) > 1:
-            made.append(Cell("all", length, measure(ended)))
-    return made
+            results.append(Cell("all", length, measure(ended)))
+    return results
 
 
 def _warn_of_seen(target: Target, facts: Mapping[str, Any], n: int) -> None:
@@ -138,7 +138,9 @@ def _warn_of_seen(target: Target, facts: Mapping[str, Any], n: int) -> None:
     if any(facts[name] != trained.get(name) for name in ("sources", "seed")):
         same_seed = facts["seed"] == trained.get("seed")
         kinds = {source["kind"] for source in trained.get("sources", ()) if same_seed}
-        new = all(one["kind"] in SEEDED and one["kind"] not in kinds for one in facts["sources"])
+        new = all(
+            entry["kind"] in SEEDED and entry["kind"] not in kinds for entry in facts["sources"]
+        )
         why = (
             "" if new else "this isn't the data that the run was trained with, or not its data.seed"
         )
@@ -154,9 +156,9 @@ def _in_process(settings: RolloutSettings) -> RolloutSettings:
     return settings.model_copy(update={"engine": "padded", "base_url": None, "engine_settings": {}})
 
 
-def _write(out: Path, target: Target, found: dict[int, list[Rollout]]) -> None:
+def _write(out: Path, target: Target, results: dict[int, list[Rollout]]) -> None:
     with out.open("w", encoding="utf-8") as opened:
-        for length, rollouts in found.items():
+        for length, rollouts in results.items():
             for rollout in rollouts:
                 opened.write(json.dumps(_line(target, length, rollout), ensure_ascii=False) + "\n")
 

@@ -25,10 +25,10 @@ class Measured(Estimate):
 
 def measure(rollouts: Sequence[RolloutFacts]) -> Measured:
     """The mean reward of rollouts, at least one."""
-    found = summary([(one.task, one.reward) for one in rollouts])
-    overlong = fmean(one.overlong for one in rollouts)
-    error = next((one.error for one in rollouts if one.error), "no reason was given")
-    return Measured(**vars(found), overlong=overlong, error=error)
+    mean = summary([(rollout.task, rollout.reward) for rollout in rollouts])
+    overlong = fmean(rollout.overlong for rollout in rollouts)
+    error = next((rollout.error for rollout in rollouts if rollout.error), "no reason was given")
+    return Measured(**vars(mean), overlong=overlong, error=error)
 
 
 def by_length(held_out: Data, lengths: Sequence[int]) -> dict[int, Data]:
@@ -80,20 +80,22 @@ def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
     strata: defaultdict[str, list[float | None]] = defaultdict(list)
     for task, score in scores:
         strata[task].append(score)
-    given = [score for _, score in scores if score is not None]
-    least, most = min(0.0, 1.0, *given), max(0.0, 1.0, *given)
+    rewards = [score for _, score in scores if score is not None]
+    least, most = min(0.0, 1.0, *rewards), max(0.0, 1.0, *rewards)
     if (least, most) == (0.0, 1.0):
         return estimate(strata.values())
     width = most - least
-    scaled = ([((score or 0.0) - least) / width for score in one] for one in strata.values())
-    found = estimate(scaled)
+    scaled = (
+        [((score or 0.0) - least) / width for score in stratum] for stratum in strata.values()
+    )
+    scaled_estimate = estimate(scaled)
     return replace(
-        found,
-        mean=least + width * found.mean,
-        low=least + width * found.low,
-        high=least + width * found.high,
-        unscored=len(scores) - len(given),
-        scored_mean=sum(given) / len(given),
+        scaled_estimate,
+        mean=least + width * scaled_estimate.mean,
+        low=least + width * scaled_estimate.low,
+        high=least + width * scaled_estimate.high,
+        unscored=len(scores) - len(rewards),
+        scored_mean=sum(rewards) / len(rewards),
     )
 
 

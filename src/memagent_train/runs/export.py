@@ -196,16 +196,16 @@ def _write_wording(run: Path, folder: Path, window: int | None) -> bool:
     agent, evaluation = settings.get("agent", {}), settings.get("evaluation", {})
     if agent.get("use") == TOOLS:
         # Runs of earlier versions have no copy of it.
-        own = {"prompts": wording} if wording.is_file() else {}
-        text = _session(agent).model_copy(update=own).wording().source
+        changes = {"prompts": wording} if wording.is_file() else {}
+        text = _session(agent).model_copy(update=changes).wording().source
         (folder / PROMPTS).write_text(text, encoding="utf-8")
         return True
     if not wording.is_file():
         return False
     shutil.copy(wording, folder / PROMPTS)
-    said = {name: agent[name] for name in OPTIONS if name in agent}
+    options = {name: agent[name] for name in OPTIONS if name in agent}
     drawing = _drawing(evaluation)
-    fields = {"prompts": PROMPTS} | ({"window": window} if window else {}) | said
+    fields = {"prompts": PROMPTS} | ({"window": window} if window else {}) | options
     text = tomli_w.dumps(fields | ({"sampling": drawing} if drawing else {}))
     (folder / FILE).write_text(
         f"# memagent's default settings for reading with this policy.\n{text}", encoding="utf-8"
@@ -239,8 +239,8 @@ def _readme(
     kind, served = "A policy", ". --served-model-name policy"
     if rank is not None:
         kind = "An adapter"
-        most = largest_rank(rank)
-        served = f"{base} --enable-lora --max-lora-rank {most} --lora-modules policy=."
+        max_rank = largest_rank(rank)
+        served = f"{base} --enable-lora --max-lora-rank {max_rank} --lora-modules policy=."
     parts = [
         f"# {kind} trained with memagent-train\n\nTrained from {base} in {target.checkpoint.step} steps.\n",
         "## Serve it\n",
@@ -257,7 +257,7 @@ def _readme(
     elif prompts:
         usual = ReadingSettings().model_dump()
         agent |= {"window": window} if window else {}
-        given = [
+        flags = [
             f"--{name.replace('_', '-')} {agent[name]}"
             for name in OPTIONS
             if name in agent and agent[name] != usual[name]
@@ -265,15 +265,15 @@ def _readme(
         alone = (
             f"Without a server, memagent runs it in its own process and reads them from `{FILE}`:\n"
         )
-        own = "transformers:."
+        spec = "transformers:."
         if rank is not None:
             alone = f"If it was trained from `smol`, no server is needed; `{FILE}` has the sizes:\n"
-            own = "smol:."
+            spec = "smol:."
         parts += [
             "It was trained with the wording in `prompts.toml` and these sizes, so use the same ones:\n",
-            f"```\nmemagent ask DOCUMENT QUESTION --model vllm:policy --prompts {PROMPTS} {' '.join(given)}\n```\n",
+            f"```\nmemagent ask DOCUMENT QUESTION --model vllm:policy --prompts {PROMPTS} {' '.join(flags)}\n```\n",
             alone,
-            f"```\nmemagent ask DOCUMENT QUESTION --model {own}\n```\n",
+            f"```\nmemagent ask DOCUMENT QUESTION --model {spec}\n```\n",
         ]
     else:
         parts.append(f"It was trained with the agent `{agent.get('use', 'of a warm start')}`.\n")
@@ -287,19 +287,19 @@ def _playing(settings: Table, window: int | None, *, served: bool) -> str:
     if not served:
         open_it = 'open_model(f"transformers:{folder}")  # or "vllm:policy", served as above'
     context = session.working_context or DEFAULT_WINDOW
-    given: dict[str, Any] = {"working_context": min(context, window or context)}
-    said = session.model_dump(exclude={"protocol", "prompts", *given}, exclude_none=True)
-    given |= {name: value for name, value in said.items() if value != ""}
-    given |= {"sampling": Sampling(**_drawing(settings.get("evaluation", {})))}
-    given |= {"protocol": "text"} if session.protocol == "text" else {}
+    arguments: dict[str, Any] = {"working_context": min(context, window or context)}
+    fields = session.model_dump(exclude={"protocol", "prompts", *arguments}, exclude_none=True)
+    arguments |= {name: value for name, value in fields.items() if value != ""}
+    arguments |= {"sampling": Sampling(**_drawing(settings.get("evaluation", {})))}
+    arguments |= {"protocol": "text"} if session.protocol == "text" else {}
     compact = session.protocol == "compact"
-    source = next(one for one in settings["data"]["source"] if one["kind"] == "game")
+    source = next(section for section in settings["data"]["source"] if section["kind"] == "game")
     return PLAYING.format(
         imported="from memagent_train.compact import CompactCalls\n" if compact else "",
         game=f'"{list_games(source["games"])[0]}", seed=0, difficulty={source["difficulties"][0]}',
         model=open_it,
         wrapped="CompactCalls(model)" if compact else "model",
-        settings="".join(f"    {name}={value!r},\n" for name, value in given.items()),
+        settings="".join(f"    {name}={value!r},\n" for name, value in arguments.items()),
     )
 
 

@@ -45,8 +45,8 @@ def is_full(error: BaseException) -> bool:
     """Whether an error means that a disk, a quota, or the maximum file size is exhausted."""
     if isinstance(error, StoreFull) or (isinstance(error, OSError) and error.errno in FULL):
         return True
-    said = str(error)
-    return bool(FULL_SAYS.search(said) or TORCH_WRITER.search(said))
+    message = str(error)
+    return bool(FULL_SAYS.search(message) or TORCH_WRITER.search(message))
 
 
 def _raise_ours(error: Exception, folder: Path) -> None:

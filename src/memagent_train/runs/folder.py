@@ -176,10 +176,12 @@ def check_run(
     kind: type[BaseModel] | None = None,
 ) -> None:
     """Raises what `open_run` would, except a RunBusy, and leaves everything as it is. Blocks."""
-    whole = path.absolute()
+    full_path = path.absolute()
     try:
-        there = next(one for one in (whole, *whole.parents) if one.exists())
-        with TemporaryDirectory(dir=there):
+        ancestor = next(
+            candidate for candidate in (full_path, *full_path.parents) if candidate.exists()
+        )
+        with TemporaryDirectory(dir=ancestor):
             pass
     except OSError as error:
         raise StoreReadOnly(
@@ -208,7 +210,7 @@ def _differs(
 ) -> bool:
     """Whether the folder is of other settings, but without a checkpoint: then nothing is lost by starting over."""
     newest = folder.find_newest()
-    whole = newest is not None
+    resumable = newest is not None
     if not folder.settings.exists():
         if list_folders(
             folder.checkpoints
@@ -218,27 +220,27 @@ def _differs(
             )
         return False
     try:
-        before = read_toml(folder.settings)
+        old_settings = read_toml(folder.settings)
     except ConfigError:
-        if whole:
+        if resumable:
             raise
         return True
-    if whole and (WARM in before) != (WARM in settings):
-        held = "a warm start" if WARM in before else "a training by reinforcement learning"
+    if resumable and (WARM in old_settings) != (WARM in settings):
+        held = "a warm start" if WARM in old_settings else "a training by reinforcement learning"
         raise CheckpointMismatch(f"{str(folder.path)!r} holds {held}: use another --out")
-    both = before, settings
-    old, new = (_select_bound(one, free) for one in both)
+    both = old_settings, settings
+    old, new = (_select_bound(version, free) for version in both)
     # What an earlier version didn't have is off there.
     new = {key: new[key] for key in new if new[key] or key in old}
     if kind is not None:
         # An earlier version may have had other settings.
         with suppress(ValidationError, ConfigError):
-            full = (kind.model_validate_json(json.dumps(one)) for one in both)
-            old, new = (_select_bound(one.model_dump(mode="json"), free) for one in full)
-    said = list_differences(old, new)
-    if said and whole:
+            full = (kind.model_validate_json(json.dumps(version)) for version in both)
+            old, new = (_select_bound(version.model_dump(mode="json"), free) for version in full)
+    differences = list_differences(old, new)
+    if differences and resumable:
         raise CheckpointMismatch(
-            f"the run in {str(folder.path)!r} was started with different settings: {said}. Use the same ones to "
+            f"the run in {str(folder.path)!r} was started with different settings: {differences}. Use the same ones to "
             f"resume, or another --out"
         )
     steps = settings.get("optimizer", {}).get("steps")
@@ -247,7 +249,7 @@ def _differs(
             f"optimizer.steps = {steps!r}, but the run in {str(folder.path)!r} is trained for {newest.step} steps "
             f"already: give at least {newest.step}, or another --out"
         )
-    return bool(said)
+    return bool(differences)
 
 
 def _facts(file: Path) -> dict[str, Any]:
@@ -259,7 +261,7 @@ def _facts(file: Path) -> dict[str, Any]:
 
 def _list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The differences, each value shortened."""
-    short = [{name: str(value)[:LONG] for name, value in one.items()} for one in (before, now)]
+    short = [{name: str(value)[:LONG] for name, value in facts.items()} for facts in (before, now)]
     return list_differences(*short) or f"see {DATA}"
 
 

@@ -66,8 +66,8 @@ def train(
         )
     run = open_shared(out, dump_config(config), FREE, process, config.resources, TrainConfig)
     reporting = report_targets(config.logging)
-    own = own_randomness()
-    with reporting as reports, own, stop_on_signals(), translate_faults(out), run as folder:
+    randomness = own_randomness()
+    with reporting as reports, randomness, stop_on_signals(), translate_faults(out), run as folder:
         from memagent_train.runs.training import Training
 
         training = Training(config, folder, process=process, reports=reports)

@@ -76,15 +76,17 @@ class HeldOut:
         for length, data in self.data.items():
             places = range(process.index, len(data), process.count)
             watch.begin_rolling(len(places))
-            asked = questions(data, places, length=length, step=step, seed=self._seed)
+            requests = questions(data, places, length=length, step=step, seed=self._seed)
             answered = rolling.roll(
-                asked, policy, kept=kept, on_done=lambda _: watch.note_rollout()
+                requests, policy, kept=kept, on_done=lambda _: watch.note_rollout()
             )
-            ended[length] = gather_object([facts_of(one) for one in answered])
-        raise_if_nothing_scored([one for some in ended.values() for one in some], "evaluation")
-        found = {str(length): as_figures(measure(some)) for length, some in ended.items()}
+            ended[length] = gather_object([facts_of(rollout) for rollout in answered])
+        raise_if_nothing_scored(
+            [rollout for group in ended.values() for rollout in group], "evaluation"
+        )
+        means = {str(length): as_figures(measure(group)) for length, group in ended.items()}
         self._done.add(step)
         if process.first:
-            metrics.append(self._folder.metrics, step, {metrics.EVALUATION: found})
-            watch.note_evaluation(step, found)
-        return found
+            metrics.append(self._folder.metrics, step, {metrics.EVALUATION: means})
+            watch.note_evaluation(step, means)
+        return means

@@ -40,12 +40,14 @@ def identify(config: TrainConfig, template: object) -> dict[str, str]:
     if prompt is not None:
         JudgePrompt.load(prompt)  # whose error names it
     sources = config.data.source
-    games = {name for one in sources if one.kind == "game" for name in one.games}
-    own = games | {one.use for one in sources if one.kind == "task"}
+    games = {name for source in sources if source.kind == "game" for name in source.games}
+    code_names = games | {source.use for source in sources if source.kind == "task"}
     return {
         "agent_code": digest_code(config.agent.use, "agent"),
         "reward_code": digest_code(config.reward.use.strip(), "reward"),
-        "data_code": " ".join(filter(None, (digest_code(one, "data") for one in sorted(own)))),
+        "data_code": " ".join(
+            filter(None, (digest_code(use, "data") for use in sorted(code_names)))
+        ),
         "judge_prompt": "" if prompt is None else _digest(prompt.read_bytes()),
         "chat_template": _digest(str(template).encode()),
         "weights": digest_weights(Path(config.model.path)),

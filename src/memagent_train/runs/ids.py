@@ -31,11 +31,11 @@ def is_repeated(run_id: str, step: int, evaluated: Collection[int]) -> bool:
         step: the last one that isn't repeated.
         evaluated: steps whose evaluation is complete, and so isn't repeated either.
     """
-    found = RUN.fullmatch(run_id)
-    if found is None:
+    match = RUN.fullmatch(run_id)
+    if match is None:
         return False
-    of = int(found[2])
-    return of > step or (found[1] == "eval" and of == step and of not in evaluated)
+    of = int(match[2])
+    return of > step or (match[1] == "eval" and of == step and of not in evaluated)
 
 
 def seed_of(seed: int, name: str) -> int:

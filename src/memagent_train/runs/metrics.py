@@ -54,9 +54,9 @@ def cut(file: Path, step: int) -> None:
     """Removes lines after a step, and broken lines: later steps are redone."""
     if not file.exists():
         return
-    kept = [line for line in read(file) if line["step"] <= step]
+    lines = [line for line in read(file) if line["step"] <= step]
     with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
-        opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
+        opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         opened.flush()
         os.fsync(opened.fileno())
 

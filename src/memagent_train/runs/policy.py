@@ -56,8 +56,8 @@ def load_model(settings: ModelSettings) -> PreTrainedModel:
             f"model.path = {settings.path!r} cannot be loaded ({first_line(error)}): give a folder as transformers "
             f"writes it, or a name on the hub; check dtype and attention too"
         ) from error
-    model, found = loaded
-    check_whole(settings.path, found)
+    model, info = loaded
+    check_whole(settings.path, info)
     return model
 
 
@@ -151,8 +151,8 @@ def with_adapter(
     if base and Path(base).is_dir() and (settings.start / WEIGHTS).is_file():
         check_base(Path(base), settings.start)
     try:
-        found: Any = PeftConfig.from_pretrained(start)
-        shape = (found.r, found.lora_alpha)
+        config: Any = PeftConfig.from_pretrained(start)
+        shape = (config.r, config.lora_alpha)
         adapted = PeftModel.from_pretrained(model, start, is_trainable=True)
     except MemoryError:
         raise
@@ -177,7 +177,9 @@ def _check_targets(model: PreTrainedModel, targets: tuple[str, ...] | str) -> No
     layers = [name for name, module in model.named_modules() if not any(module.children())]
     for target in () if isinstance(targets, str) else targets:
         if not any(f".{name}".endswith(f".{target}") for name in layers):
-            linear = (one for one, it in model.named_modules() if isinstance(it, torch.nn.Linear))
+            linear = (
+                path for path, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)
+            )
             raise ConfigError(
                 f"lora.targets has {target!r}, but the model has no such layer: give some of "
                 f"{', '.join(sorted({name.rpartition('.')[2] for name in linear}))}, or 'all-linear'"

@@ -82,7 +82,7 @@ def leave_group() -> None:
 
     if torch.distributed.is_initialized():
         # Where weights were divided (FSDP2), caches keep meshes for ever, and these keep their group.
-        for mesh in [one for one in gc.get_objects() if type(one) is DeviceMesh]:
+        for mesh in [obj for obj in gc.get_objects() if type(obj) is DeviceMesh]:
             getattr(mesh, "_pg_registry", {}).clear()
         gc.collect()
         torch.distributed.destroy_process_group()

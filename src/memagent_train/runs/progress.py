@@ -106,15 +106,15 @@ def describe_mean(one: Mapping[str, Any], *, n: str = "") -> str:
     """
     if one["mean"] is None:
         return f"{one['unscored']} of {one['n']} without a reward: {one['error']!r:.200}"
-    said = f"{one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}]{n}"
-    said += f", {one['unscored']} without a reward" if one["unscored"] else ""
+    text = f"{one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}]{n}"
+    text += f", {one['unscored']} without a reward" if one["unscored"] else ""
     overlong = one.get("overlong")  # evaluations of earlier versions have none
-    return f"{said}, {share_of(overlong, 'overlong')}" if overlong else said
+    return f"{text}, {share_of(overlong, 'overlong')}" if overlong else text
 
 
 def describe_means(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Means by length, on one line."""
-    cells = (f"{length_name(int(length))} {describe_mean(one)}" for length, one in found.items())
+    cells = (f"{length_name(int(length))} {describe_mean(mean)}" for length, mean in found.items())
     return "  ".join(cells)
 
 
@@ -152,8 +152,8 @@ class PlainWatcher(SilentWatcher):
     def note_step(self, step: int, figures: Mapping[str, Any]) -> None:
         """Counts, and writes."""
         super().note_step(step, figures)
-        left = self.board.left
-        ahead = "" if not left else f"  {duration(left)} left"
+        seconds = self.board.left
+        ahead = "" if not seconds else f"  {duration(seconds)} left"
         width = len(str(self.board.steps))
         self._say(f"{step:>{width}}/{self.board.steps}  {line_of(figures)}{ahead}")
 

@@ -127,11 +127,11 @@ def rehearse_offline(config: TrainConfig) -> str:
 
 def _window(config: TrainConfig) -> int:
     try:
-        found: Any = AutoConfig.from_pretrained(
+        model_config: Any = AutoConfig.from_pretrained(
             config.model.path,
             local_files_only=True,
             trust_remote_code=config.model.trust_remote_code,
         )
     except (OSError, ValueError):
         return DEFAULT_WINDOW
-    return getattr(found.get_text_config(), "max_position_embeddings", DEFAULT_WINDOW)
+    return getattr(model_config.get_text_config(), "max_position_embeddings", DEFAULT_WINDOW)

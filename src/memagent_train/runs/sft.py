@@ -82,8 +82,8 @@ def warm_start(
     free = FREE_SFT + EARLIER
     run = open_shared(out, plain, free, process, config.resources, SftConfig)
     reporting = report_targets(config.logging)
-    own = own_randomness()
-    with reporting as reports, own, stop_on_signals(), translate_faults(out), run as folder:
+    randomness = own_randomness()
+    with reporting as reports, randomness, stop_on_signals(), translate_faults(out), run as folder:
         tokenizer = load_tokenizer(config.model)
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
         if process.first:
@@ -178,8 +178,8 @@ def dataset(rows: Sequence[TraceRow]) -> Dataset:
             "labels": [
                 [NOT_LEARNT] * len(row.prompt_ids)
                 + [
-                    one if learnt else NOT_LEARNT
-                    for one, learnt in zip(row.response_ids, row.loss_mask, strict=True)
+                    token if learnt else NOT_LEARNT
+                    for token, learnt in zip(row.response_ids, row.loss_mask, strict=True)
                 ]
                 for row in rows
             ],

@@ -70,7 +70,7 @@ def shape_of(model: str) -> Shape | None:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{str(file)!r} cannot be read: {error}") from error
     name = model.rpartition("/")[2].lower()
-    return next((shape for known, shape in SHAPES.items() if name.startswith(known)), None)
+    return next((shape for prefix, shape in SHAPES.items() if name.startswith(prefix)), None)
 
 
 def from_config(config: dict[str, Any]) -> Shape | None:

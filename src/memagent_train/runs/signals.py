@@ -39,9 +39,9 @@ def stop_on_signals() -> Generator[None]:
         caught.append(number)
         raise Signalled(number)
 
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    handlers = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -79,8 +79,8 @@ def step_cost(config: TrainConfig) -> StepCost:
     rollouts = batch.groups * processes * batch.group_size
     refills = config.algorithm.max_refills if config.algorithm.dynamic_sampling else 0
     agent = config.agent
-    given = agent.window if agent.tools is None else agent.tools.working_context
-    window = given or min(config.rollout.window or DEFAULT_WINDOW, DEFAULT_WINDOW)
+    agent_window = agent.window if agent.tools is None else agent.tools.working_context
+    window = agent_window or min(config.rollout.window or DEFAULT_WINDOW, DEFAULT_WINDOW)
     lengths = _lengths(config)
     calls = [_calls(config, window, length) for length in lengths]
     conversations, reasoning = calls, None
@@ -92,9 +92,9 @@ def step_cost(config: TrainConfig) -> StepCost:
     return StepCost(
         rollouts=rollouts,
         most_rollouts=rollouts * (1 + refills),
-        conversations=_ends([rollouts * one for one in conversations]),
+        conversations=_ends([rollouts * count for count in conversations]),
         reasoning=reasoning,
-        tokens=_ends([rollouts * one for one in each]),
+        tokens=_ends([rollouts * count for count in each]),
         updates=batch.updates_per_step,
         rows=rows,
         window=window,
@@ -176,7 +176,7 @@ def _memory(config: TrainConfig, window: int, rows: int) -> Memory | None:
 def _engine_bytes(config: TrainConfig, shape: Shape, window: int) -> float:
     """What an engine beside the trainer keeps: its share of the device, or weights and cache if that isn't known."""
     rollout, device = config.rollout, config.resources.device_gib
-    share = next((one for key, one in rollout.engine_settings.items() if key in SHARES), None)
+    share = next((value for key, value in rollout.engine_settings.items() if key in SHARES), None)
     if device is not None and isinstance(share, int | float):
         return share * device * GIB
     return HALF * shape.parameters + rollout.concurrency * window * kv_bytes(shape)

@@ -43,9 +43,11 @@ class Target:
             ConfigError: they can't be loaded.
         """
         tokenizer = load_tokenizer(self.model)
-        one = self.checkpoint
+        checkpoint = self.checkpoint
         model = (
-            with_checkpoint(self.model, one.path, merge=merge) if one else load_model(self.model)
+            with_checkpoint(self.model, checkpoint.path, merge=merge)
+            if checkpoint
+            else load_model(self.model)
         )
         check_fit(model, tokenizer)
         return model, tokenizer
@@ -69,12 +71,12 @@ def run_target(path: Path, step: int | None = None) -> Target:
     model = ModelSettings.model_validate_json(
         json.dumps(read_toml(folder.settings).get("model", {}))
     )
-    whole = list_checkpoints(folder.checkpoints)
-    chosen = [one for one in whole if step is None or one.step == step]
+    checkpoints = list_checkpoints(folder.checkpoints)
+    chosen = [checkpoint for checkpoint in checkpoints if step is None or checkpoint.step == step]
     if not chosen:
-        there = ", ".join(str(one.step) for one in whole) or "none"
+        steps = ", ".join(str(checkpoint.step) for checkpoint in checkpoints) or "none"
         wanted = "complete checkpoint" if step is None else f"complete checkpoint of step {step}"
-        raise ConfigError(f"{str(path)!r} has no {wanted}; there are: {there}")
+        raise ConfigError(f"{str(path)!r} has no {wanted}; there are: {steps}")
     return Target(model, chosen[-1])
 
 

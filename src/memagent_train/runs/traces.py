@@ -114,10 +114,10 @@ def read_traces(settings: TraceSettings, template: Template, end: int) -> Traces
 def check_ids(rows: Sequence[TraceRow], count: int) -> None:
     """Raises a DataError if a row has an id that none of a model's `count` embeddings belongs to."""
     for row in rows:
-        for one in (*row.prompt_ids, *row.response_ids):
-            if not 0 <= one < count:
+        for token in (*row.prompt_ids, *row.response_ids):
+            if not 0 <= token < count:
                 raise DataError(
-                    f"a trace has the id {one!r}, but the model's are 0 to {count - 1}: it was made with another "
+                    f"a trace has the id {token!r}, but the model's are 0 to {count - 1}: it was made with another "
                     f"tokenizer"
                 )
 
@@ -135,13 +135,13 @@ def render_trace(messages: list[Message], template: Template, end: int | None) -
     Raises:
         DataError: the last message isn't a reply, is empty or calls tools; or the template rejects the others.
     """
-    *before, reply = messages or [Message(role="user", content="")]
-    if not before or reply.role != "assistant" or not reply.content.strip():
+    *context, reply = messages or [Message(role="user", content="")]
+    if not context or reply.role != "assistant" or not reply.content.strip():
         raise DataError("the last message must be a non-empty reply, with role 'assistant'")
     if reply.tool_calls:
         raise DataError(f"the reply calls tools{ONLY_TEXTS}")
     try:
-        prompt = template.encode(template.render(before))
+        prompt = template.encode(template.render(context))
     except TokenizerError as error:
         raise DataError(str(error)) from error
     response = (*template.encode(reply.content), *(() if end is None else (end,)))
@@ -227,7 +227,7 @@ def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[Tra
             cut_off = _cut_off(store, record.id)
             for question in range(len(record.binding["questions"])):
                 for conversation in store.conversations(record.id, question):
-                    if any(one.tool_calls for one in conversation.messages):
+                    if any(message.tool_calls for message in conversation.messages):
                         raise DataError(
                             f"the run {record.id!r} in {str(source.store)!r} called tools, and of a run store only "
                             f"replies of readings are imitated: name a prefix that leaves it out, or imitate a tool "
@@ -242,10 +242,10 @@ def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[Tra
 
 def _cut_off(store: RunStore, run_id: str) -> set[tuple[int, int | None]]:
     """Question and chunk of replies that their room cut off, or that exceed it; the chunk of an answer is None."""
-    found: set[tuple[int, int | None]] = set()
+    places: set[tuple[int, int | None]] = set()
     for event in store.events(run_id):
         if isinstance(event, MemoryTruncated):
-            found.add((event.question, event.chunk))
+            places.add((event.question, event.chunk))
         elif isinstance(event, Answered) and event.truncated:
-            found.add((event.question, None))
-    return found
+            places.add((event.question, None))
+    return places

@@ -69,8 +69,8 @@ class Training:
         self.config, self.folder, self.process = config, folder, process
         self.newest = folder.find_newest()
         self.done = self.newest is not None and self.newest.step >= config.optimizer.steps
-        done = self.newest.step if self.newest else 0
-        self.watch = SilentWatcher(Board(config.optimizer.steps, done))
+        steps = self.newest.step if self.newest else 0
+        self.watch = SilentWatcher(Board(config.optimizer.steps, steps))
         """Receives the progress."""
         self._begun: int | None = None
         self._groups = 0
@@ -288,8 +288,8 @@ class Training:
         if not self.held_out.is_due(step):
             return
         kept = self.config.logging.runs > 0
-        found = self.held_out.evaluate(step, self.rolling, kept=kept, watch=self.watch)
-        means = {f"{SEPARATE}{length}": one["mean"] for length, one in found.items()}
+        figures = self.held_out.evaluate(step, self.rolling, kept=kept, watch=self.watch)
+        means = {f"{SEPARATE}{length}": cell["mean"] for length, cell in figures.items()}
         self.trainer.log({name: mean for name, mean in means.items() if mean is not None})
 
     def log_rollouts(

@@ -27,8 +27,8 @@ class Expert:
         if request.kind == "answer":
             return memory
         values = KINDS[request.parts["question"]]
-        said = [word for word in request.parts["chunk"].split() if word in values]
+        words = [word for word in request.parts["chunk"].split() if word in values]
         # Depends on what is read, not on earlier calls, which come in any order.
         if random.Random(f"{self._seed}:{request.parts['chunk']}").random() < self._forgets:
             return NOTHING
-        return said[0] if said else memory
+        return words[0] if words else memory

@@ -72,4 +72,6 @@ def reader(folder: Path, expert: Expert) -> MemoryAgent:
 
 async def read(agent: MemoryAgent, samples: Iterable[Sample]) -> list[Result]:
     """Reads all documents and answers their questions."""
-    return await asyncio.gather(*(agent.aask(one.context, one.question) for one in samples))
+    return await asyncio.gather(
+        *(agent.aask(sample.context, sample.question) for sample in samples)
+    )

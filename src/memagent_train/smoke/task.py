@@ -50,7 +50,7 @@ class Relay:
             words += _part(draw, kind, [value] if start == 0 else [])
         context = " ".join(words)
         at = len("".join(f"{word} " for word in words[: words.index(value)]))
-        said = Evidence(start=at, end=at + len(value), supports=(0,), notes=(value,))
+        evidence = Evidence(start=at, end=at + len(value), supports=(0,), notes=(value,))
         return Sample(
             task=self.name,
             index=index,
@@ -60,14 +60,14 @@ class Relay:
             question=kind,
             outputs=(value,),
             generate=2,
-            evidence=(said,),
+            evidence=(evidence,),
         )
 
 
-def _part(draw: random.Random, kind: str, said: list[str]) -> list[str]:
+def _part(draw: random.Random, kind: str, values: list[str]) -> list[str]:
     """32 words in random order: the value, if any, values of other kinds, and filler."""
     others = [word for other in KINDS if other != kind for word in KINDS[other]]
-    words = said + draw.choices(others, k=OTHERS)
+    words = values + draw.choices(others, k=OTHERS)
     words += draw.choices(FILLER, k=CHUNK_TOKENS - len(words))
     draw.shuffle(words)
     return words

@@ -22,15 +22,15 @@ def main() -> None:
     """Prints the tables, and puts them into a page if one is given."""
     parser = page_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    given = parser.parse_args()
-    records = read_sessions(given.folder)
-    most = max(record.difficulty for record in records)
-    records = [record for record in records if record.difficulty == most]
+    arguments = parser.parse_args()
+    records = read_sessions(arguments.folder)
+    difficulty = max(record.difficulty for record in records)
+    records = [record for record in records if record.difficulty == difficulty]
     origin, seeds = records[-1].origin, {record.seed for record in records}
     packages = (f"{name} {origin.packages[name]}" for name in SHOWN if name in origin.packages)
     where = f"{origin.machine}; {', '.join(packages)}; n = {plural(len(seeds), 'deal')} each"
     tables = "\n".join(markdown(rows(records)))
-    show(f"{where}.\n\n{tables}\n", COMMAND, given.write)
+    show(f"{where}.\n\n{tables}\n", COMMAND, arguments.write)
 
 
 if __name__ == "__main__":

@@ -75,23 +75,23 @@ class Desk:
         except (ConfigError, KeyError, TypeError) as error:
             return self._refuse(Refusal.MALFORMED, f"cannot read the request: {error}")
         prompt = self._counter.count_messages(messages, tools=tools)
-        asked = body.get("max_completion_tokens") or body.get("max_tokens")
-        if prompt + (asked or 1) > self.window:
-            return self._refuse_overflow(prompt, asked or 1)
+        limit = body.get("max_completion_tokens") or body.get("max_tokens")
+        if prompt + (limit or 1) > self.window:
+            return self._refuse_overflow(prompt, limit or 1)
         if fault := unpaired(messages):
             return self._refuse(Refusal.BROKEN_PAIR, fault)
-        room = min(self.window - prompt, asked or self.window)
+        room = min(self.window - prompt, limit or self.window)
         if not tools or body.get("tool_choice") == "none":
             self.summaries += 1
             return self._reply(prompt, self._write(messages, room), (), room)
         if self._shift.steps > self._max_steps:
             return self._refuse(Refusal.OUT_OF_STEPS, f"no answer after {self._max_steps} calls")
-        known = read_messages(messages)
-        move = known.next()
-        told = self._shift.told
-        held = sum(known.holds(name, value) for name, value in told.items())
+        knowledge = read_messages(messages)
+        move = knowledge.next()
+        facts = self._shift.told
+        held = sum(knowledge.holds(name, value) for name, value in facts.items())
         self.prompts.append(prompt)
-        self.kept.append(held / len(told) if told else 1.0)
+        self.kept.append(held / len(facts) if facts else 1.0)
         if move == LOST and self.lost_at is None:
             self.lost_at = len(self.prompts)
         return self._reply(prompt, *((move, ()) if isinstance(move, str) else ("", move)), room)
@@ -105,10 +105,10 @@ class Desk:
             code="context_length_exceeded",
         )
 
-    def _refuse(self, why: Refusal, said: str, **more: str) -> tuple[int, dict[str, Any]]:
-        self.refused.append((why, said))
+    def _refuse(self, why: Refusal, message: str, **more: str) -> tuple[int, dict[str, Any]]:
+        self.refused.append((why, message))
         self.stuck = why
-        error = {"message": said, "type": "invalid_request_error", "param": "messages", **more}
+        error = {"message": message, "type": "invalid_request_error", "param": "messages", **more}
         return 400, {"error": error}
 
     def _reply(
@@ -122,8 +122,8 @@ class Desk:
             }
             for wish in wishes
         ]
-        said = text or json.dumps([call["function"] for call in calls])
-        spent, finish = self._counter.count(said), "tool_calls" if calls else "stop"
+        output = text or json.dumps([call["function"] for call in calls])
+        spent, finish = self._counter.count(output), "tool_calls" if calls else "stop"
         if spent > room and prompt + room == self.window:
             # Other servers would cut the reply off, and what was left would be no call.
             return self._refuse_overflow(prompt, spent)

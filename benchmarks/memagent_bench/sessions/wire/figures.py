@@ -55,15 +55,15 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         """As in `HEAD`."""
-        own = NONE
+        milliseconds = NONE
         if self.own is not None:
             middle, low, high = self.own
-            own = f"{middle:.1f}" + (f" ({low:.1f}-{high:.1f})" if high > low else "")
+            milliseconds = f"{middle:.1f}" + (f" ({low:.1f}-{high:.1f})" if high > low else "")
         return (
             f"{self.finished} of {self.sessions}",
             *(NONE if (share := self.probes[name]) is None else f"{share:.2f}" for name in PROBES),
             NONE if self.tokens is None else amount(self.tokens),
-            own,
+            milliseconds,
             f"{self.summaries:g}",
             *map(str, (self.overflows, self.broken_pairs, self.lost)),
         )
@@ -71,15 +71,15 @@ class Row:
 
 def rows(records: Iterable[SessionRecord]) -> list[Row]:
     """By work, then in the order in which systems came first; empty where no record is of a loop at a server."""
-    found: dict[tuple[str, int, str], list[SessionRecord]] = defaultdict(list)
+    groups: dict[tuple[str, int, str], list[SessionRecord]] = defaultdict(list)
     order: dict[str, int] = {}
     for record in records:
         if record.wired is not None:
             label = record.arm.label
             order.setdefault(label, len(order))
-            found[record.game, record.difficulty, label].append(record)
-    keys = sorted(found, key=lambda key: (key[0], key[1], order[key[2]]))
-    return [_row(*key, found[key]) for key in keys]
+            groups[record.game, record.difficulty, label].append(record)
+    keys = sorted(groups, key=lambda key: (key[0], key[1], order[key[2]]))
+    return [_row(*key, groups[key]) for key in keys]
 
 
 def lines(found: Sequence[Row]) -> list[str]:
@@ -87,26 +87,26 @@ def lines(found: Sequence[Row]) -> list[str]:
     blocks: dict[str, list[tuple[str, ...]]] = {}
     for row in found:
         blocks.setdefault(row.work, [(row.work, *HEAD)]).append((row.label, *row.cells()))
-    made = pad(blocks.values())
-    return [*made, LEGEND] if made else []
+    table = pad(blocks.values())
+    return [*table, LEGEND] if table else []
 
 
 def markdown(found: Sequence[Row]) -> list[str]:
     """The same as tables of Markdown, each with its work above it."""
-    made: list[str] = []
+    table: list[str] = []
     for row in found:
-        if f"**{row.work}**" not in made:
-            made += ["", f"**{row.work}**", "", f"| | {' | '.join(HEAD)} |"]
-            made.append(f"|---|{'---:|' * len(HEAD)}")
-        made.append(f"| `{row.label}` | {' | '.join(row.cells())} |")
-    return made[1:]
+        if f"**{row.work}**" not in table:
+            table += ["", f"**{row.work}**", "", f"| | {' | '.join(HEAD)} |"]
+            table.append(f"|---|{'---:|' * len(HEAD)}")
+        table.append(f"| `{row.label}` | {' | '.join(row.cells())} |")
+    return table[1:]
 
 
 def _row(game: str, difficulty: int, label: str, records: Sequence[SessionRecord]) -> Row:
     wired = [record.wired for record in records if record.wired is not None]
     finished = sum(record.score == 1 for record in records)
     answered = [w.probes for w in wired if w.probes is not None]
-    own = [time for w in wired if (time := w.own_milliseconds) is not None]
+    times = [time for w in wired if (time := w.own_milliseconds) is not None]
     spent = sum(record.usage.prompt_tokens for record in records)
     return Row(
         game=game,
@@ -119,7 +119,7 @@ def _row(game: str, difficulty: int, label: str, records: Sequence[SessionRecord
             for name in PROBES
         },
         tokens=spent / finished if finished else None,
-        own=(median(own), min(own), max(own)) if own else None,
+        own=(median(times), min(times), max(times)) if times else None,
         summaries=median(record.summaries for record in records),
         overflows=sum(w.overflows for w in wired),
         broken_pairs=sum(w.broken_pairs for w in wired),

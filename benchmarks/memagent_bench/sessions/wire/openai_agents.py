@@ -32,12 +32,12 @@ async def play_trimmer(post: Post) -> Ended:
         config = RunConfig(call_model_input_filter=ToolOutputTrimmer(), tracing_disabled=True)
         session = SQLiteSession("shift")
         try:
-            done = await Runner.run(
+            result = await Runner.run(
                 agent, post.task, session=session, max_turns=ENDLESS, run_config=config
             )
         finally:
             session.close()
-    return Ended(answer=str(done.final_output))
+    return Ended(answer=str(result.final_output))
 
 
 def _tool(post: Post, tool: Tool) -> FunctionTool:

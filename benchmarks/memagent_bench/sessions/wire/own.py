@@ -92,12 +92,12 @@ async def _loop(post: Post, buffer: SummaryBuffer | None) -> Ended:
             reply = await client.chat.completions.create(
                 model=post.model, messages=sent, tools=tools
             )
-            said = reply.choices[0].message
+            message = reply.choices[0].message
             usage = Usage(prompt_tokens=reply.usage.prompt_tokens) if reply.usage else None
-            history.append(said.model_dump(exclude_none=True, mode="json"))
-            if not said.tool_calls:
-                return Ended(answer=said.content or "")
-            for call in said.tool_calls:
+            history.append(message.model_dump(exclude_none=True, mode="json"))
+            if not message.tool_calls:
+                return Ended(answer=message.content or "")
+            for call in message.tool_calls:
                 function: Any = getattr(call, "function", None)
                 text = await post.run(function.name, function.arguments)
                 history.append({"role": "tool", "tool_call_id": call.id, "content": text})

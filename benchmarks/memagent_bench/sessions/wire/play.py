@@ -64,9 +64,9 @@ async def work(
     desk = Desk(shift, counter, window, max_steps, write)
     with ExitStack() as stack:
         server = await in_thread(stack.enter_context, serving(desk))
-        before = time.process_time()
+        start = time.process_time()
         ended = await _end(play, Post(server.url, MODEL, window, shift.task, shift.tools), desk)
-        own = time.process_time() - before - server.cpu
+        seconds = time.process_time() - start - server.cpu
         await in_thread(stack.close)
     if ended.answer is not None:
         shift.finish(ended.answer)
@@ -76,7 +76,7 @@ async def work(
         repeated=shift.repeated,
         overflows=refusals.count(Refusal.OVERFLOW),
         broken_pairs=refusals.count(Refusal.BROKEN_PAIR),
-        own_seconds=own if alone else None,
+        own_seconds=seconds if alone else None,
         prompts=tuple(desk.prompts),
         kept=tuple(round(share, 3) for share in desk.kept),
     )

@@ -26,8 +26,8 @@ async def play_newest(post: Post) -> Ended:
 
     def keep_newest(messages: list[ModelMessage]) -> list[ModelMessage]:
         replies = [n for n, message in enumerate(messages) if isinstance(message, ModelResponse)]
-        kept = next((n for n in replies if _tokens(messages[n:]) < SHARE * post.window), None)
-        return messages if kept is None else [messages[0], *messages[kept:]]
+        start = next((n for n in replies if _tokens(messages[n:]) < SHARE * post.window), None)
+        return messages if start is None else [messages[0], *messages[start:]]
 
     async with AsyncOpenAI(base_url=post.url, api_key="none", max_retries=0) as client:
         agent = Agent(
@@ -37,8 +37,8 @@ async def play_newest(post: Post) -> Ended:
             capabilities=[ProcessHistory(keep_newest)],
         )
         limits = UsageLimits(request_limit=None)
-        done = await agent.run(post.task, usage_limits=limits)
-    return Ended(answer=done.output)
+        result = await agent.run(post.task, usage_limits=limits)
+    return Ended(answer=result.output)
 
 
 def _tokens(messages: Sequence[ModelMessage]) -> float:

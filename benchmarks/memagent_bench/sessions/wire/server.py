@@ -45,8 +45,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         listed = {"id": MODEL, "object": "model", "max_model_len": self.server.desk.window}
-        found = self.path.endswith("/models")
-        self._send(200 if found else 404, {"object": "list", "data": [listed]} if found else {})
+        is_listing = self.path.endswith("/models")
+        self._send(
+            200 if is_listing else 404, {"object": "list", "data": [listed]} if is_listing else {}
+        )
 
     def do_POST(self) -> None:
         body: Any = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -39,11 +39,11 @@ class Writer:
         """
         return run_sync(self._write(messages, most))
 
-    async def _write(self, messages: Sequence[Message], most: int) -> str:
+    async def _write(self, messages: Sequence[Message], limit: int) -> str:
         window = await self._model.window()
         if window is None:
             raise ConfigError(f"{self._model.name!r} doesn't report its window, so it can't write")
-        room = min(most, window // REPLY_SHARE)
+        room = min(limit, window // REPLY_SHARE)
         fitted = (fit, _flatten(messages), window - room, await self._model.counter())
         text = await count_in_thread(self._model, *fitted)
         request = ChatRequest(

@@ -52,8 +52,8 @@ class Anchor:
         for old, new in zip(self.messages, messages, strict=False):
             if old is new or old == new:
                 continue
-            who = (new.role, new.tool_call_id)
-            if old.role == "assistant" or (old.role, old.tool_call_id) != who:
+            author = (new.role, new.tool_call_id)
+            if old.role == "assistant" or (old.role, old.tool_call_id) != author:
                 return None
             if old.extra != new.extra:
                 earlier, parts = list_parts(old), list_parts(new)
@@ -90,16 +90,16 @@ class Anchors:
 
         The lower one is 0 without a tokenizer (`exact`).
         """
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for anchor in reversed(self.known):
             if (change := anchor.change(messages, size, exact=exact)) is None:
                 continue
-            rest = messages[len(anchor.messages) :]
-            bound = anchor.tokens + change + sum(message_bound(size, m) for m in rest)
+            tail = messages[len(anchor.messages) :]
+            bound = anchor.tokens + change + sum(message_bound(size, m) for m in tail)
             if not change and anchor.begins(messages):  # an earlier one says less of it
-                return anchor.low + sum(size(m.content) for m in rest), bound
-            found.append((0, bound))
-        return min(found, default=None)
+                return anchor.low + sum(size(m.content) for m in tail), bound
+            ranges.append((0, bound))
+        return min(ranges, default=None)
 
     def at(self, messages: tuple[Message, ...], low: int, tokens: int) -> Anchors:
         """The anchors with the prompt that is being made."""
@@ -125,9 +125,9 @@ class Anchors:
         appended to an earlier report. Who counts for a silent server says the bound itself.
         """
         last = ([Anchor((), 0)] + [a for a in self.known if a.begins(messages)])[-1]
-        rest = messages[len(last.messages) :]
-        hidden = last.hidden + sum(len(json.dumps(m.extra)) for m in rest if m.extra)
-        least = last.least + sum(byte_count(m.content) for m in rest) // BYTES_PER_TOKEN
+        tail = messages[len(last.messages) :]
+        hidden = last.hidden + sum(len(json.dumps(m.extra)) for m in tail if m.extra)
+        least = last.least + sum(byte_count(m.content) for m in tail) // BYTES_PER_TOKEN
         first, *_ = self.known
         new = Anchor(messages, bound, low, least=least, hidden=hidden)
         if said != bound and max(1, least - last.hidden) <= said <= most:

@@ -150,25 +150,25 @@ class SummaryBuffer(Feeding):
         saved: Mapping[str, Any] | Saved | None = None,
     ) -> Opened:
         working_context, window = self._sizes
-        said = None if self._log else await self._model.window()
-        most = min((size for size in (said, window) if size is not None), default=None)
-        if most is None:
+        model_window = None if self._log else await self._model.window()
+        limit = min((size for size in (model_window, window) if size is not None), default=None)
+        if limit is None:
             raise WindowUnknown(
                 f"the model {self._model.name!r} does not report its window: give it (window=)"
             )
         prompts = await in_thread(SessionPrompts.load, self._prompts)
         counter = await self._model.counter()
-        spoken = Neutraliser(None, counter.control_tokens)
+        user_neutraliser = Neutraliser(None, counter.control_tokens)
         layout = self._lay_out(
-            make_prompt(prompt, spoken),
+            make_prompt(prompt, user_neutraliser),
             prompts=prompts,
             counter=counter,
             neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
-            spoken=spoken,
+            spoken=user_neutraliser,
             tools=tools if self._native else (),
             can_read=has_reader(tools),
-            window=most if working_context is None else min(most, working_context),
-            most=most,
+            window=limit if working_context is None else min(limit, working_context),
+            most=limit,
         )
         caller = self._calls(counter, layout.window)
         begin = partial(Opened.begin, layout, caller, self._early, saved)

@@ -37,18 +37,18 @@ async def compact_state(
     Returns and raises the same as `SummaryBuffer.compact`, plus the new state.
     """
     work = _Work(layout, before, before, max_summaries)
-    begun = await summariser.find_begun()
-    if begun is not None:
-        state, summary = begun
+    draft = await summariser.find_begun()
+    if draft is not None:
+        state, summary = draft
         first, later = before.turns[: len(state.turns)], before.turns[len(state.turns) :]
         if (before.past, first) == (state.past, state.turns):
             work.check_allowed()
             await in_thread(work.leave, Split(first, kept=later), summary)
-    swapped = bool(work.tiers)
-    gained = swapped and before.tokens - work.state.tokens >= layout.progress
-    enough = swapped and work.state.tokens < layout.limit and (gained or not force)
+    is_early = bool(work.tiers)
+    is_gain = is_early and before.tokens - work.state.tokens >= layout.progress
+    enough = is_early and work.state.tokens < layout.limit and (is_gain or not force)
     # A summary may have been started before the server reported how short the prompt is, and gain nothing.
-    if not enough and not await _make_room(work, summariser) and not gained:
+    if not enough and not await _make_room(work, summariser) and not is_gain:
         if before.pending:
             return None
         raise CompactionFailed(
@@ -63,7 +63,7 @@ async def compact_state(
         stage=work.state.past.stage,
         summary=work.summary.text if "summary" in work.tiers else None,
         cut=work.summary.cut,
-        early=swapped,
+        early=is_early,
         neutralised=work.summary.neutralised,
         retried=tuple(summariser.retried),
         usage=summariser.usage,
@@ -85,10 +85,10 @@ class _Work:
 
     def check_allowed(self) -> None:
         """Raises an `OutOfSummaries` if no more summaries are allowed."""
-        if self.state.past.stage >= (most := self.max_summaries):
-            written = "1 summary has" if most == 1 else f"{most} summaries have"
+        if self.state.past.stage >= (maximum := self.max_summaries):
+            subject = "1 summary has" if maximum == 1 else f"{maximum} summaries have"
             raise OutOfSummaries(
-                f"the prompt takes {self.state.tokens} tokens of {self.layout.limit}, and {written} been written, the "
+                f"the prompt takes {self.state.tokens} tokens of {self.layout.limit}, and {subject} been written, the "
                 f"maximum: allow more with max_summaries="
             )
 
@@ -105,11 +105,11 @@ class _Work:
                 size = layout.turn_size(turn)
                 handle = layout.archive.put(turn.transcript(layout.missing))
                 self.changes.append(turn.change("summarised", size, 0, handle))
-            gone = parts.summarised if parts.left is None else (*parts.summarised, parts.left)
-            ledger = past.ledger.with_turns(gone, layout.idempotent, layout.writes)
+            turns = parts.summarised if parts.left is None else (*parts.summarised, parts.left)
+            ledger = past.ledger.with_turns(turns, layout.idempotent, layout.writes)
             ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
-            said, earlier = keep_said(layout, past, parts.summarised, parts.kept)
-            past = Past(past.stage + 1, summary.text, ledger, parts.again, said, earlier)
+            user_texts, earlier = keep_said(layout, past, parts.summarised, parts.kept)
+            past = Past(past.stage + 1, summary.text, ledger, parts.again, user_texts, earlier)
         self.changes += parts.changes
         below = min(layout.limit, self.before.tokens - layout.progress + 1)
         self.state = layout.state(past, parts.kept, below=below)
@@ -117,18 +117,18 @@ class _Work:
 
 async def _make_room(work: _Work, summariser: Summariser) -> bool:
     """Compacts the state; False if nothing is worth it."""
-    layout, before = work.layout, work.state
-    parts = await in_thread(_choose, layout, before)
+    layout, old_state = work.layout, work.state
+    parts = await in_thread(_choose, layout, old_state)
     if parts is None:
         return False
     summary = None
     if parts.summary:
         work.check_allowed()
-        summary = await summariser.summary(layout, before.past, parts.summarised)
+        summary = await summariser.summary(layout, old_state.past, parts.summarised)
     await in_thread(work.leave, parts, summary)
-    if summary is not None and before.tokens - work.state.tokens < layout.progress:
+    if summary is not None and old_state.tokens - work.state.tokens < layout.progress:
         raise CompactionFailed(
-            f"the prompt took {before.tokens} tokens and takes {work.state.tokens} with the summary, but at least "
+            f"the prompt took {old_state.tokens} tokens and takes {work.state.tokens} with the summary, but at least "
             f"{layout.progress} must be freed; use a larger working_context"
         )
     return True
@@ -141,8 +141,8 @@ def _choose(layout: Layout, state: State) -> Split | None:
     # The last turn may be shown clipped: it makes nothing stale, or takes the only copy with it.
     older, changes = drop_repetition(layout, state.turns[:-1])
     turns = (*older, *state.turns[-1:])
-    over = turns and state.tokens >= layout.limit
-    parts = split(layout, state.past, turns) if over else split_early(state.past, turns)
+    is_full = turns and state.tokens >= layout.limit
+    parts = split(layout, state.past, turns) if is_full else split_early(state.past, turns)
     if parts is None or (parts.summary and not _gains(layout, state, parts)):
         return None
     if not changes:
@@ -156,8 +156,8 @@ def _gains(layout: Layout, state: State, parts: Split) -> bool:
     """Whether any summary would free a tenth of the working context, given what stays. Blocks."""
     if state.tokens >= layout.limit and not any(turn.pending for turn in parts.kept):
         return True  # the working context was divided so
-    bare = layout.state(Past(stage=state.past.stage + 1), parts.kept)
-    return state.tokens - bare.tokens - layout.summary - layout.ledger >= layout.progress
+    base = layout.state(Past(stage=state.past.stage + 1), parts.kept)
+    return state.tokens - base.tokens - layout.summary - layout.ledger >= layout.progress
 
 
 # --- which turns are summarised, and what happens to the one that made the context overflow
@@ -173,17 +173,17 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
     if not older:
         spare = layout.calm - layout.state(past, (last.without_texts(),)).tokens
         if last.results and spare >= 0:
-            kept, changes = clip_turn(layout, last, spare)
-            if layout.state(past, (kept,)).tokens <= layout.calm:
-                return Split(kept=(kept,), changes=changes, tiers=("clip",), summary=False)
+            short_turn, changes = clip_turn(layout, last, spare)
+            if layout.state(past, (short_turn,)).tokens <= layout.calm:
+                return Split(kept=(short_turn,), changes=changes, tiers=("clip",), summary=False)
         return Split(summarised=(last,))
     unseen = any(split_media(message.extra)[1] for message in last.native)
     if unseen and _fits_behind(layout, past, turns, last):  # summaries are written from text
         return Split(summarised=older, kept=(last,))
     if layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
-    said, earlier = keep_said(layout, past, older)
-    text, change = show_again(layout, last, sum(map(layout.size, (*said, earlier))))
+    user_texts, earlier = keep_said(layout, past, older)
+    text, change = show_again(layout, last, sum(map(layout.size, (*user_texts, earlier))))
     return Split(summarised=older, left=last, again=text, changes=(change,))
 
 
@@ -192,9 +192,9 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
 
     A user's turn, or one that waits for results, stays; None if there is nothing else.
     """
-    kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
-    older = turns[: len(turns) - len(kept)]
-    return Split(summarised=older, kept=kept) if older or past.again else None
+    tail = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
+    older = turns[: len(turns) - len(tail)]
+    return Split(summarised=older, kept=tail) if older or past.again else None
 
 
 def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
@@ -208,25 +208,25 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
 
     if summary and fits(last):
         return Split(summarised=older, kept=(last,))
-    bare = without_media(last.head)
-    most = layout.again if summary else layout.calm - layout.state(past, ()).tokens
-    text, handle = clip_text(layout, bare.content, most)
-    kept = replace(last, head=bare.model_copy(update={"content": text}))
+    text_head = without_media(last.head)
+    room = layout.again if summary else layout.calm - layout.state(past, ()).tokens
+    text, handle = clip_text(layout, text_head.content, room)
+    short = replace(last, head=text_head.model_copy(update={"content": text}))
     if media:  # in JSON, the text may take twice as much
-        shown, whole = clip_text(layout, last.head.content, most // 2)
+        short_text, full_handle = clip_text(layout, last.head.content, room // 2)
         pictures = Message(role="user", content="", extra={"content": media})
-        (head,) = join_users([bare.model_copy(update={"content": shown}), pictures])
+        (head,) = join_users([text_head.model_copy(update={"content": short_text}), pictures])
         if fits(turn := replace(last, head=head)):
-            kept, handle = turn, whole
-    before, after = layout.size(last.head.content), layout.size(kept.head.content)
-    changes = (last.change("clipped", before, after, handle),) if kept.head != last.head else ()
+            short, handle = turn, full_handle
+    before, after = layout.size(last.head.content), layout.size(short.head.content)
+    changes = (last.change("clipped", before, after, handle),) if short.head != last.head else ()
     tiers: tuple[Tier, ...] = () if summary else ("clip",)
-    return Split(summarised=older, kept=(kept,), changes=changes, tiers=tiers, summary=summary)
+    return Split(summarised=older, kept=(short,), changes=changes, tiers=tiers, summary=summary)
 
 
 def _fits_behind(layout: Layout, past: Past, turns: tuple[Turn, ...], last: Turn) -> bool:
     """Whether the last turn, as shown, fits behind a summary of the others that frees enough. Blocks."""
-    said, earlier = keep_said(layout, past, turns[:-1], (last,))
-    bare = layout.state(Past(past.stage + 1, said=said, earlier=earlier), (last,)).tokens
-    most = min(layout.limit - 1, layout.state(past, turns).tokens - layout.progress)
-    return bare + layout.summary + layout.ledger <= most
+    texts, earlier = keep_said(layout, past, turns[:-1], (last,))
+    base = layout.state(Past(past.stage + 1, said=texts, earlier=earlier), (last,)).tokens
+    cap = min(layout.limit - 1, layout.state(past, turns).tokens - layout.progress)
+    return base + layout.summary + layout.ledger <= cap

@@ -85,10 +85,10 @@ class History(Leaf):
         """
         for mark, systems in ((self.fed, self.systems), (self.sent, self.sent_systems)):
             if chain.begins_with(mark):
-                known = {"fed": mark, "systems": chain.systems}
+                update = {"fed": mark, "systems": chain.systems}
                 if chain.systems != systems:
-                    known["prompt"] = (*chain.systems, *Chain(self.prompt).rest)
-                return self.model_copy(update=known)
+                    update["prompt"] = (*chain.systems, *Chain(self.prompt).rest)
+                return self.model_copy(update=update)
         raise HistoryChanged(
             f"the history of {len(chain.rest)} messages (without system messages) does not begin with the "
             f"{self.fed.count} that were fed before: some were edited, or are gone. A buffer is for one conversation: "
@@ -162,52 +162,52 @@ class Feeding(Closing):
         """Sync version of `feed`; works inside a running event loop too, which it blocks."""
         return run_sync(self._feed([*messages], tools, usage))
 
-    async def _feed(self, given: list[Any], tools: Any, usage: Usage | None) -> list[Any]:
+    async def _feed(self, values: list[Any], tools: Any, usage: Usage | None) -> list[Any]:
         async with self._lock:
-            messages = [Message.from_openai(message) for message in given]
-            offered = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
-            chain, known, opened = Chain(messages), self._history, self._opened
-            if opened is not None and known is None:
+            messages = [Message.from_openai(message) for message in values]
+            specs = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
+            chain, prior, opened = Chain(messages), self._history, self._opened
+            if opened is not None and prior is None:
                 raise ConfigError(
                     "this buffer was opened with open(): append to it, or feed another"
                 )
-            history = History.start(chain) if known is None else known.follow(chain)
+            history = History.start(chain) if prior is None else prior.follow(chain)
             if opened is None:
                 usage = None  # of a request that another buffer made, or none
-                self._opened = opened = await self._open(history.prompt, offered, self._saved)
+                self._opened = opened = await self._open(history.prompt, specs, self._saved)
                 await in_thread(_keep, opened, chain.rest[: history.fed.count])
-            elif known is not None and (known.prompt, self._tools) != (history.prompt, offered):
-                await change(opened, history.prompt, offered)
+            elif prior is not None and (prior.prompt, self._tools) != (history.prompt, specs):
+                await change(opened, history.prompt, specs)
                 usage = None  # of a request with another prompt
-            self._tools, self._history = offered, history
-            sent = await self._read(opened, chain, usage)
-        own: dict[Message, list[Any]] = {}
-        for message, value in zip(messages, given, strict=True):
+            self._tools, self._history = specs, history
+            prompt = await self._read(opened, chain, usage)
+        raw: dict[Message, list[Any]] = {}
+        for message, value in zip(messages, values, strict=True):
             if _is_as_read(value, message):
-                own.setdefault(message, []).append(value)
+                raw.setdefault(message, []).append(value)
         # Of equal messages, those that stay are the last.
-        return [own[m].pop() if own.get(m) else m.to_openai() for m in reversed(sent)][::-1]
+        return [raw[m].pop() if raw.get(m) else m.to_openai() for m in reversed(prompt)][::-1]
 
     async def _read(self, opened: Opened, chain: Chain, usage: Usage | None) -> Sequence[Message]:
         """Appends what is new, and returns what to send."""
         assert self._history is not None
-        start, most = self._history.fed.count, self._history.summaries + self.max_summaries
+        start, limit = self._history.fed.count, self._history.summaries + self.max_summaries
         replies = sum(message.role == "assistant" for message in chain.rest[start:])
         for place, message in enumerate(chain.rest[start:], start):
             if message.role == "assistant":
-                await _complete(opened, most)  # it answers what would have been sent then
-            known = usage if replies == 1 and place == start else None
-            await opened.append(message, usage=known)
+                await _complete(opened, limit)  # it answers what would have been sent then
+            reply_usage = usage if replies == 1 and place == start else None
+            await opened.append(message, usage=reply_usage)
             if message.role == "user":
-                most = opened.state.past.stage + self.max_summaries
-            read = {"fed": chain.mark(place + 1), "summaries": most - self.max_summaries}
-            self._history = self._history.model_copy(update=read)
-        await _complete(opened, most)
-        sent = opened.state.messages
-        again = Chain([Message.from_openai(message.to_openai()) for message in sent])
-        returned = {"sent_systems": again.systems, "sent": again.mark()}
-        self._history = self._history.model_copy(update=returned)
-        return sent
+                limit = opened.state.past.stage + self.max_summaries
+            marks = {"fed": chain.mark(place + 1), "summaries": limit - self.max_summaries}
+            self._history = self._history.model_copy(update=marks)
+        await _complete(opened, limit)
+        messages = opened.state.messages
+        next_chain = Chain([Message.from_openai(message.to_openai()) for message in messages])
+        sent_update = {"sent_systems": next_chain.systems, "sent": next_chain.mark()}
+        self._history = self._history.model_copy(update=sent_update)
+        return messages
 
     def state(self) -> dict[str, Any]:
         """What `from_state` continues with, as JSON: for another process, or to go back to this point later.
@@ -240,9 +240,9 @@ class Feeding(Closing):
                 f"state() returned, or use the memagent that wrote it"
             ) from error
         buffer: Any = cls
-        made: Self = buffer(model, **settings)
-        made._saved, made._history = stored.context, stored.history
-        return made
+        instance: Self = buffer(model, **settings)
+        instance._saved, instance._history = stored.context, stored.history
+        return instance
 
 
 def make_prompt(messages: Sequence[Message], spoken: Neutraliser) -> tuple[Message, ...]:
@@ -299,6 +299,6 @@ def _is_as_read(value: Any, message: Message) -> bool:
         json.dumps(fields, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
         return False
-    given: Iterable[Any] = fields.get("tool_calls") or ()
-    ids = [getattr(call, "id", None) or dict(call).get("id") for call in given]
+    calls: Iterable[Any] = fields.get("tool_calls") or ()
+    ids = [getattr(call, "id", None) or dict(call).get("id") for call in calls]
     return ids == [call.id for call in message.tool_calls]

@@ -127,8 +127,8 @@ class Layout:
                     f"before it, and append the others"
                 )
         empty = self.count(self.prompt)
-        bare = tuple(map(without_media, self.prompt))
-        text = empty if bare == self.prompt else self.count(bare)
+        text_prompt = tuple(map(without_media, self.prompt))
+        text = empty if text_prompt == self.prompt else self.count(text_prompt)
         widest = Past(stage=WIDEST, summary=self.prompts.empty_summary)
         frame = self.count(self.render(widest, ()))
         layout = replace(
@@ -163,15 +163,15 @@ class Layout:
         least = bisect_left(
             sizes, True, self.window, key=lambda size: within(size).rest >= 2 * self.line
         )
-        one = within(least)
-        turns = one.turns + one.frame_again + 2 * one.line
-        free = least - one.instruction - 2 * one.summary - one.frame - one.ledger - turns
+        probe = within(least)
+        turns = probe.turns + probe.frame_again + 2 * probe.line
+        free = least - probe.instruction - 2 * probe.summary - probe.frame - probe.ledger - turns
         return WindowTooSmall(
             f"a working context of {self.window} tokens is too small; this session needs at least {least}. Use a "
             f"larger working_context, a shorter prompt or fewer tools{overstated}. Of these {least}, the prompt "
-            f"takes {empty} tokens, the instruction to summarise {one.instruction}, two summaries (the last and the "
-            f"next) {2 * one.summary}, the text around one {one.frame - empty}, the ledger {one.ledger} and turns "
-            f"{turns}; {free} stay free, because counts may be off"
+            f"takes {empty} tokens, the instruction to summarise {probe.instruction}, two summaries (the last and the "
+            f"next) {2 * probe.summary}, the text around one {probe.frame - empty}, the ledger {probe.ledger} and "
+            f"turns {turns}; {free} stay free, because counts may be off"
         )
 
     @property
@@ -196,8 +196,8 @@ class Layout:
     def base(self) -> int:
         """Maximum tokens of the prompt right after a summary, without what is shown again."""
         first = self.anchors.known[0]
-        counted = first.tokens if first.counted is None else first.counted
-        frame = self.frame - counted + first.tokens
+        first_tokens = first.tokens if first.counted is None else first.counted
+        frame = self.frame - first_tokens + first.tokens
         return frame + self.summary + self.ledger + JOINT_SLACK
 
     @property
@@ -208,8 +208,8 @@ class Layout:
     @property
     def rest(self) -> int:
         """Tokens left for what is shown again; may be negative."""
-        rest = self.limit - self.base - self.turns - self.frame_again - JOINT_SLACK
-        return min(rest, self.window // 4)
+        room = self.limit - self.base - self.turns - self.frame_again - JOINT_SLACK
+        return min(room, self.window // 4)
 
     @property
     def again(self) -> int:
@@ -244,8 +244,8 @@ class Layout:
 
     def forget(self, state: State) -> None:
         """Forgets the sizes of texts that are not in a state any more."""
-        held = {result.text for turn in state.turns for result in turn.results if result}
-        for text in self.sizes.keys() - held:
+        texts = {result.text for turn in state.turns for result in turn.results if result}
+        for text in self.sizes.keys() - texts:
             del self.sizes[text]
 
     def count(
@@ -267,20 +267,20 @@ class Layout:
         exact = self.counter.name != ByteBound.name
         bounds = self.anchors.bounds(messages, self.size, exact=exact)
         if bounds is None:
-            whole = self._count_whole(messages)
-            return whole, whole
+            tokens = self._count_whole(messages)
+            return tokens, tokens
         low, bound = bounds
         if bound < below or low >= below or not getattr(self.counter, "exact", True):
             return low, bound
-        whole = self._count_whole(messages) - self.anchors.excess(messages, self._count_whole)
-        return min(bound, whole), min(bound, whole)
+        tokens = self._count_whole(messages) - self.anchors.excess(messages, self._count_whole)
+        return min(bound, tokens), min(bound, tokens)
 
     def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
-        whole = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
+        tokens = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
         # An exact counter too: templates write an image as a word, or not at all.
         exact = getattr(self.counter, "exact", True)
         media = sum(len(split_media(m.extra)[1]) for m in messages if m.extra) if exact else 0
-        return whole + media * MEDIA_ALLOWANCE
+        return tokens + media * MEDIA_ALLOWANCE
 
     def state(
         self,
@@ -304,8 +304,8 @@ class Layout:
             text = self.prompts.render(
                 "continuation", stage=past.stage + 1, summary=past.summary, ledger=ledger
             )
-            if said := "\n\n".join(filter(None, (past.earlier, *past.said))):
-                text += "\n\n" + self.prompts.render("said", said=said)
+            if user_text := "\n\n".join(filter(None, (past.earlier, *past.said))):
+                text += "\n\n" + self.prompts.render("said", said=user_text)
             if past.again:
                 text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))
@@ -327,8 +327,8 @@ class Layout:
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages followed by the request for a summary: text, for whoever writes it may see nothing else."""
         words = max(1, int(self.summary * WORDS_PER_TOKEN))
-        asked = Message(role="user", content=self.prompts.render("instruction", words=words))
-        return join_users([*map(without_media, messages), asked])
+        instruction = Message(role="user", content=self.prompts.render("instruction", words=words))
+        return join_users([*map(without_media, messages), instruction])
 
     def ask(self, past: Past, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
         """The messages that ask for a summary of a state."""
@@ -336,10 +336,10 @@ class Layout:
 
     def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
         """Whether a summary and `spare` more tokens fit after the messages. Blocks."""
-        most = self.window - self.summary - spare
-        return self.count(messages, below=most + 1) <= most
+        max_tokens = self.window - self.summary - spare
+        return self.count(messages, below=max_tokens + 1) <= max_tokens
 
     def render_gap(self, handle: str, start: int, end: int) -> str:
         """The placeholder line for omitted characters."""
-        where = {"handle": handle, "start": start, "end": end}
-        return self.prompts.render("clipped", **where, can_read=self.can_read)
+        fields = {"handle": handle, "start": start, "end": end}
+        return self.prompts.render("clipped", **fields, can_read=self.can_read)

@@ -42,30 +42,30 @@ class Ledger:
         for turn in turns:
             for call, result in turn.steps:
                 name = f"{describe(call)}\0{handle_of(normalise_json(call.arguments))}"
-                came = ""
+                outcome = ""
                 if result is None:
                     kind = "pending"
                 elif call.name in idempotent and result.ok:
                     kind = "wrote" if call.name in writes else "read"
                 else:
-                    kind, came = "done", _short(result.text, RESULT_CHARS)
+                    kind, outcome = "done", _short(result.text, RESULT_CHARS)
                 for old in ("pending", kind):
                     lines.pop(f"{old}: {name}", None)  # the newest comes last
-                lines[f"{kind}: {name}"] = f" -> {came}" if came else ""
+                lines[f"{kind}: {name}"] = f" -> {outcome}" if outcome else ""
         return Ledger(lines, self.more)
 
     def within(self, limit: int, counter: TokenCounter, neutraliser: Neutraliser) -> Ledger:
         """The ledger with as many of its newest calls as fit `limit` tokens. Blocks."""
-        kept = self
-        while kept.lines and counter.count(kept.text(neutraliser)) > limit:
+        ledger = self
+        while ledger.lines and counter.count(ledger.text(neutraliser)) > limit:
             # Half a dozen counts for any length, dropping at most an eighth too much.
-            gone = max(1, len(kept.lines) // 8)
-            kept = Ledger(dict(list(kept.lines.items())[gone:]), kept.more + gone)
-        return kept
+            drop_count = max(1, len(ledger.lines) // 8)
+            ledger = Ledger(dict(list(ledger.lines.items())[drop_count:]), ledger.more + drop_count)
+        return ledger
 
     def text(self, neutraliser: Neutraliser) -> str:
         """The lines, neutralised; empty if there are none."""
-        lines = [call.partition("\0")[0] + came for call, came in self.lines.items()]
+        lines = [call.partition("\0")[0] + outcome for call, outcome in self.lines.items()]
         if self.more:
             lines.insert(0, f"and {self.more} more before these")
         return neutraliser.safe("\n".join(lines))
@@ -73,14 +73,14 @@ class Ledger:
 
 def describe(call: ToolCall) -> str:
     """`tool(arguments)`, identical for equivalent arguments, with head and tail of long texts: a path may be last."""
-    shown = normalise_json(call.arguments, lambda t: t if len(t) < 44 else f"{t[:20]}...{t[-20:]}")
-    return f"{call.name}({_short(shown, ARGUMENT_CHARS)})"
+    args = normalise_json(call.arguments, lambda t: t if len(t) < 44 else f"{t[:20]}...{t[-20:]}")
+    return f"{call.name}({_short(args, ARGUMENT_CHARS)})"
 
 
 def normalise_json(arguments: str, change: Callable[[str], str] = str) -> str:
     """Arguments in canonical form, if they are a JSON object; its texts may be changed."""
-    found = read_object(arguments, change)
-    return arguments if found is None else json.dumps(found, sort_keys=True, ensure_ascii=False)
+    values = read_object(arguments, change)
+    return arguments if values is None else json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
 def _short(text: str, chars: int) -> str:

@@ -52,13 +52,13 @@ class Opened:
         layout, model = layout.measure(), caller.model
         saved = Saved() if values is None else Saved.model_validate(values)
         summariser = Summariser(caller, early, saved.written)
-        (first, *_), known = layout.anchors.known, saved.anchors
-        if not known or (known[0].messages, known[0].counted) != (first.messages, first.counted):
+        (first, *_), marks = layout.anchors.known, saved.anchors
+        if not marks or (marks[0].messages, marks[0].counted) != (first.messages, first.counted):
             state = layout.state(saved.past, saved.turns)  # with other tools, or another tokenizer
             return cls(model, layout, summariser, state, saved.number)
         head, messages = (layout.render(saved.past, turns) for turns in ((), saved.turns))
         state = State(saved.past, saved.turns, messages, head, saved.tokens, saved.low)
-        layout = replace(layout, anchors=Anchors(known))
+        layout = replace(layout, anchors=Anchors(marks))
         return cls(model, layout, summariser, state, saved.number)
 
     def save(self) -> Saved:
@@ -80,9 +80,9 @@ class Opened:
         if given.role == "tool":
             counts = layout.at(state)
         else:  # the prompt so far was sent
-            said = usage.prompt_tokens if usage and given.role == "assistant" else 0
-            known = (state.messages, state.low, state.tokens, said, layout.most)
-            counts = layout = replace(layout, anchors=layout.anchors.with_prompt(*known))
+            prompt_tokens = usage.prompt_tokens if usage and given.role == "assistant" else 0
+            arguments = (state.messages, state.low, state.tokens, prompt_tokens, layout.most)
+            counts = layout = replace(layout, anchors=layout.anchors.with_prompt(*arguments))
 
         def add() -> State:
             safe = neutralise(given, layout.neutraliser, layout.spoken)
@@ -96,11 +96,11 @@ class Opened:
 
     async def compact(self, *, max_summaries: int, force: bool = False) -> Compaction | None:
         """See `SummaryBuffer.compact`, but for whether it is due."""
-        given = (self.layout.at(self.state), self.summariser, self.state)
-        found = await compact_state(*given, max_summaries=max_summaries, force=force)
-        if found is None:
+        arguments = (self.layout.at(self.state), self.summariser, self.state)
+        result = await compact_state(*arguments, max_summaries=max_summaries, force=force)
+        if result is None:
             return None
-        self.state, report = found
+        self.state, report = result
         self.layout.forget(self.state)
         await self.summariser.forget()
         self.summariser.usage, self.summariser.retried = Usage(), []

@@ -65,19 +65,19 @@ class Summariser:
         turns = tuple(turn.fill_results(layout.missing) for turn in turns)
         number = 0
         while True:
-            messages, taken = await in_thread(next_pass, layout, past, turns)
+            messages, turn_count = await in_thread(next_pass, layout, past, turns)
             if number == len(self._passes) or self._passes[number][0] != messages:
                 del self._passes[number:]
                 self._passes.append((messages, await self._ask(layout, messages, early=early)))
-            reply, number, turns = self._passes[number][1], number + 1, turns[taken:]
+            reply, number, turns = self._passes[number][1], number + 1, turns[turn_count:]
             if not turns:
                 break
             past = replace(past, stage=stage, summary=reply.text, again="")
-        replies, self._passes = [made for _, made in self._passes[:number]], []
+        replies, self._passes = [reply for _, reply in self._passes[:number]], []
         return replace(
             reply,
-            neutralised=sum(made.neutralised for made in replies),
-            conversations=tuple(part for made in replies for part in made.conversations),
+            neutralised=sum(answer.neutralised for answer in replies),
+            conversations=tuple(part for answer in replies for part in answer.conversations),
         )
 
     def begin(self, layout: Layout, state: State) -> None:
@@ -103,10 +103,10 @@ class Summariser:
 
     async def forget(self) -> None:
         """Cancels the one in progress, and makes room for the next."""
-        begun, self._begun = self._begun, None
-        if begun is not None and not begun[1].done():
-            begun[1].cancel()
-            await asyncio.wait([begun[1]])
+        draft, self._begun = self._begun, None
+        if draft is not None and not draft[1].done():
+            draft[1].cancel()
+            await asyncio.wait([draft[1]])
 
     async def _early(self, layout: Layout, state: State) -> Summary | None:
         try:
@@ -131,17 +131,17 @@ class Summariser:
             # An early one isn't retried, and a compaction waits for it, so a replay must see its failure too.
             keeps_failure=early,
         )
-        over = early
+        is_counted = early
         try:
             reply = await self._caller.ask(exchange)
-            over = True
+            is_counted = True
         except Unusable as error:
             raise CompactionFailed(
                 f"no summary was written: {error}; the history is unchanged, so try again, with "
                 f"another model or more summary_tokens"
             ) from error
         finally:
-            self.counts[kind] += over
+            self.counts[kind] += is_counted
             self.usage += exchange.usage
             self.retried += exchange.reasons
         cut_off = reply.completion.finish_reason is FinishReason.LENGTH
@@ -161,14 +161,14 @@ def next_pass(
     for that, no turn is taken: the summary makes room.
     """
 
-    def is_over(taken: int) -> bool:
-        return not layout.fits(layout.ask(past, turns[:taken]))
+    def is_over(turn_count: int) -> bool:
+        return not layout.fits(layout.ask(past, turns[:turn_count]))
 
-    taken = len(turns)
-    if turns and is_over(taken):
-        taken = bisect_left(range(taken), True, lo=1, key=is_over) - 1
-    if taken or not turns:
-        return layout.ask(past, turns[:taken]), taken
+    turn_count = len(turns)
+    if turns and is_over(turn_count):
+        turn_count = bisect_left(range(turn_count), True, lo=1, key=is_over) - 1
+    if turn_count or not turns:
+        return layout.ask(past, turns[:turn_count]), turn_count
     if past.again and not layout.fits(layout.ask(past), spare=2 * layout.line):
         return layout.ask(past), 0
     head = layout.prompts.render("step")

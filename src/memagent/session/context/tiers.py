@@ -48,28 +48,28 @@ def lighten(layout: Layout, state: State) -> Split | None:
     They are enough if they free a tenth of the working context and bring the prompt well below the limit.
     """
     turns, changes = drop_repetition(layout, state.turns)
-    most = min(layout.calm, state.tokens - layout.progress)
+    max_tokens = min(layout.calm, state.tokens - layout.progress)
 
     def count(turns: tuple[Turn, ...]) -> int:
-        return layout.state(state.past, turns, head=state.head, below=most + 1).tokens
+        return layout.state(state.past, turns, head=state.head, below=max_tokens + 1).tokens
 
     tokens = count(turns) if changes else state.tokens
     tiers: tuple[Tier, ...] = ("stale",) if changes else ()
-    if tokens <= most:
+    if tokens <= max_tokens:
         return Split(kept=turns, changes=changes, tiers=tiers, summary=False)
     long = max(layout.window // LONG_SHARE, MIN_LONG)
     limit = max(long // 2, 2 * layout.line)
     clipped: tuple[Change, ...] = ()
     # Older ones first, and never the last turn: the model must see what it has just asked for.
-    for at, turn in enumerate(turns[:-1]):
-        whole = ("" if r is None or r.handle or r.fixed else r.text for r in turn.results)
-        sizes = [layout.size(text) for text in whole]
-        shorter, made = clip_results(layout, turn, sizes, long, limit)
-        turns, clipped = (*turns[:at], shorter, *turns[at + 1 :]), (*clipped, *made)
-        tokens -= sum(change.tokens_before - change.tokens_after for change in made)
-        if made and tokens <= most:
+    for index, turn in enumerate(turns[:-1]):
+        texts = ("" if r is None or r.handle or r.fixed else r.text for r in turn.results)
+        sizes = [layout.size(text) for text in texts]
+        shorter, turn_changes = clip_results(layout, turn, sizes, long, limit)
+        turns, clipped = (*turns[:index], shorter, *turns[index + 1 :]), (*clipped, *turn_changes)
+        tokens -= sum(change.tokens_before - change.tokens_after for change in turn_changes)
+        if turn_changes and tokens <= max_tokens:
             tokens = count(turns)
-            if tokens <= most:
+            if tokens <= max_tokens:
                 changes = (*changes, *clipped)
                 return Split(kept=turns, changes=changes, tiers=(*tiers, "clip"), summary=False)
     return None
@@ -83,7 +83,7 @@ def drop_repetition(
     A failure supersedes only failures with the same text. A turn that waits for results is left alone, and makes
     nothing stale: once they arrive it may be dropped.
     """
-    named = {result.handle for turn in turns for result in turn.results if result and result.fixed}
+    fixed = {result.handle for turn in turns for result in turn.results if result and result.fixed}
     calls: set[tuple[str, str]] = set()
     texts: dict[tuple[bool, str], ToolCall] = {}
     changes: list[Change] = []
@@ -105,14 +105,14 @@ def drop_repetition(
                 continue
             handle = result.handle or layout.archive.put(result.text)
             # What stands for an earlier result of the same text stays.
-            later = None if stale and handle not in named else texts.setdefault(text, call)
+            later = None if stale and handle not in fixed else texts.setdefault(text, call)
             if later is call:
                 continue
-            what: What = "duplicate" if later else "stale"
-            said = layout.neutraliser.safe(describe(later or call))
-            line = layout.prompts.render(what, call=said, handle=handle, can_read=layout.can_read)
-            if (left := layout.size(line)) < size:
-                changes.append(turns[at].change(what, size, left, handle, place=place))
+            kind: What = "duplicate" if later else "stale"
+            gist = layout.neutraliser.safe(describe(later or call))
+            line = layout.prompts.render(kind, call=gist, handle=handle, can_read=layout.can_read)
+            if (new_size := layout.size(line)) < size:
+                changes.append(turns[at].change(kind, size, new_size, handle, place=place))
                 short = result.with_text(line, handle, fixed=True)
                 turns = (*turns[:at], turns[at].with_result(place, short), *turns[at + 1 :])
     return turns, tuple(reversed(changes))
@@ -136,12 +136,12 @@ def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
 
 def _ends(layout: Layout, text: str, limit: int, *, tail: bool = True) -> tuple[int, int]:
     """What to cut from a text so that it fits the given tokens, including the line in its place. Blocks."""
-    near = BYTES_PER_TOKEN * max(limit, 1)
-    gap = len(text) - 2 * near  # what is farther from both ends is not looked at
+    margin = BYTES_PER_TOKEN * max(limit, 1)
+    gap = len(text) - 2 * margin  # what is farther from both ends is not looked at
     if gap > 0:
-        text = text[:near] + text[-near:]
+        text = text[:margin] + text[-margin:]
     first, last = ends(text, limit - layout.line, layout.counter, tail=tail)
-    return (min(first, near), max(last, near) + gap) if gap > 0 else (first, last)
+    return (min(first, margin), max(last, margin) + gap) if gap > 0 else (first, last)
 
 
 def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) -> ToolResult:
@@ -152,15 +152,15 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
     """
     if result.fixed or layout.size(result.text) <= limit:
         return result
-    read = _span(call) if call.name == READ_ARCHIVED.name else None
-    if read is None:
-        whole = result.text
+    span = _span(call) if call.name == READ_ARCHIVED.name else None
+    if span is None:
+        full_text = result.text
         if result.handle is not None:
             with suppress(UnknownHandle):  # a saved state came without its archive
-                whole = layout.archive.get(result.handle)
-        text, handle = clip_text(layout, whole, limit)
+                full_text = layout.archive.get(result.handle)
+        text, handle = clip_text(layout, full_text, limit)
         return result.with_text(text, handle)
-    handle, start, end = read
+    handle, start, end = span
     first, _ = _ends(layout, result.text, limit, tail=False)
     stop = start + len(result.text) if end is None else end
     line = layout.render_gap(handle, start + first, max(stop, start + first))
@@ -199,21 +199,21 @@ def keep_said(
     The last message stays, clipped only where nothing else has room; earlier ones, whole, share half of that. Those in
     the turns that are `kept` stand there, and take their part of it.
     """
-    said, later = [*past.said, *_said(turns)], _said(kept)
-    room, first = layout.said, len(said) + len(later)
-    for text in reversed((*said, *later)):
-        if (size := layout.size(text)) > room and first <= len(said) + len(later) - 1:
+    user_texts, later = [*past.said, *_said(turns)], _said(kept)
+    room, first = layout.said, len(user_texts) + len(later)
+    for text in reversed((*user_texts, *later)):
+        if (size := layout.size(text)) > room and first <= len(user_texts) + len(later) - 1:
             break
         first -= 1
         room = min(room, layout.again // 2) - size
-    first = min(first, len(said))
-    if said and not later and layout.size(said[-1]) > layout.said:
-        said[-1], _ = clip_text(layout, said[-1], layout.said)
+    first = min(first, len(user_texts))
+    if user_texts and not later and layout.size(user_texts[-1]) > layout.said:
+        user_texts[-1], _ = clip_text(layout, user_texts[-1], layout.said)
     earlier = past.earlier
     if first:
-        text = "\n\n".join(filter(None, (past.earlier, *said[:first])))
+        text = "\n\n".join(filter(None, (past.earlier, *user_texts[:first])))
         earlier = layout.render_gap(layout.archive.put(text), 0, len(text))
-    return tuple(said[first:]), earlier
+    return tuple(user_texts[first:]), earlier
 
 
 def _said(turns: tuple[Turn, ...]) -> list[str]:
@@ -225,31 +225,31 @@ def show_again(layout: Layout, turn: Turn, taken: int = 0) -> tuple[str, Change]
 
     `taken` tokens of the room for it are in use already.
     """
-    most = max(layout.again - taken, 2 * layout.line)
+    max_tokens = max(layout.again - taken, 2 * layout.line)
 
     def write(turn: Turn) -> str:
         return layout.neutraliser.safe(turn.transcript(layout.missing))
 
-    text = whole = write(turn)
-    if turn.results and layout.size(whole) > most:
-        room = most - layout.size(write(turn.without_texts())) - 4 * len(turn.results)
+    text = full_text = write(turn)
+    if turn.results and layout.size(full_text) > max_tokens:
+        room = max_tokens - layout.size(write(turn.without_texts())) - 4 * len(turn.results)
         if room >= 2 * layout.line * len(turn.results):
             text = write(clip_turn(layout, turn, room)[0])
-    if (after := layout.size(text)) > most:
-        text, _ = clip_text(layout, whole, most)
+    if (after := layout.size(text)) > max_tokens:
+        text, _ = clip_text(layout, full_text, max_tokens)
         after = layout.size(text)
-    before, handle = layout.turn_size(turn), layout.archive.put(whole)
+    before, handle = layout.turn_size(turn), layout.archive.put(full_text)
     return text, turn.change("shown_again", before, after, handle)
 
 
 def _level(sizes: list[int], limit: int) -> int:
     """The size to which all larger ones must be cut so that their sum is at most `limit`."""
-    left, rest = limit, sorted(sizes)
-    while rest:
-        share = left // len(rest)
-        if rest[0] > share:
+    room, queue = limit, sorted(sizes)
+    while queue:
+        share = room // len(queue)
+        if queue[0] > share:
             return max(share, 0)
-        left -= rest.pop(0)
+        room -= queue.pop(0)
     return max(sizes, default=0)
 
 

@@ -69,8 +69,8 @@ class Turn:
     def pair_results(self, missing: str | None) -> list[tuple[ToolCall, ToolResult]]:
         """Each call with its result: `missing` stands in for a missing one, None leaves its call out."""
         blank = None if missing is None else ToolResult(missing, fixed=True)
-        filled = ((call, result or blank) for call, result in self.steps)
-        return [(call, result) for call, result in filled if result is not None]
+        pairs = ((call, result or blank) for call, result in self.steps)
+        return [(call, result) for call, result in pairs if result is not None]
 
     def fill_results(self, missing: str) -> Turn:
         """The turn with a text for each missing result."""
@@ -97,9 +97,9 @@ class Turn:
         content, pairs = self.head.content, self.pair_results(None)
         if self.results and not read_calls(content)[1]:  # else they stand in it as written
             content = "\n".join(filter(None, (content, *map(write_call, self.head.tool_calls))))
-        said = Message(role=self.head.role, content=content)
+        message = Message(role=self.head.role, content=content)
         results = (write_result(call.name, r.text, ok=r.ok) for call, r in pairs)
-        return (said, Message(role="user", content="\n".join(results))) if pairs else (said,)
+        return (message, Message(role="user", content="\n".join(results))) if pairs else (message,)
 
     def transcript(self, missing: str) -> str:
         """The turn as one text: its message, and a line `tool(arguments) -> result` for each call."""
@@ -173,8 +173,8 @@ def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
     safe = read_object(text, lambda part: neutraliser.safe(repair_surrogates(part)))
     if safe is not None and safe != read_object(text, str):
         text = json.dumps(safe, ensure_ascii=False)
-    whole = neutraliser.safe(text)  # a look-alike may begin in one text and end in the next
-    return text if safe is not None and read_object(whole) is None else whole
+    safe_text = neutraliser.safe(text)  # a look-alike may begin in one text and end in the next
+    return text if safe is not None and read_object(safe_text) is None else safe_text
 
 
 def place_message(
@@ -195,31 +195,31 @@ def place_message(
     if message.role != "tool":
         calls = message.tool_calls if message.role == "assistant" else ()
         ids = tuple(call.id for call in calls)
-        named = (
+        new_calls = (
             call.model_copy(update={"id": name})
             for call, name in zip(calls, _unique(ids, number), strict=True)
         )
-        update = {"tool_calls": tuple(named), "tool_call_id": None}
+        update = {"tool_calls": tuple(new_calls), "tool_call_id": None}
         head = as_user(message).model_copy(update=update)
         return (*turns, Turn(number, head, ids, (None,) * len(ids), own=ok))
     missing = prompts.render("missing")
-    if (found := _home(turns, message.tool_call_id, missing)) is None:
+    if (position := _home(turns, message.tool_call_id, missing)) is None:
         text = f"{prompts.render('stray')}\n{message.content}"
         return (*turns, Turn(number, Message(role="user", content=text), own=False))
-    at, place = found
-    old = turns[at].results[place]
-    added = ToolResult(message.content, ok=ok, extra=message.extra)
+    index, place = position
+    old = turns[index].results[place]
+    new_result = ToolResult(message.content, ok=ok, extra=message.extra)
     if old is not None and old.text != missing:
         text, extra = f"{old.text}\n{message.content}", {**old.extra, **message.extra}
         extra.pop("content", None)
-        added = ToolResult(text, ok=old.ok and ok, extra=extra)
-    return (*turns[:at], turns[at].with_result(place, added), *turns[at + 1 :])
+        new_result = ToolResult(text, ok=old.ok and ok, extra=extra)
+    return (*turns[:index], turns[index].with_result(place, new_result), *turns[index + 1 :])
 
 
 def _unique(ids: tuple[str, ...], number: int) -> list[str]:
     # Nine letters and digits, as Mistral's templates require.
-    made = (f"c{number % 100_000:05d}{place:03d}" for place in count())
-    fresh = (name for name in made if name not in ids)
+    names = (f"c{number % 100_000:05d}{place:03d}" for place in count())
+    fresh = (name for name in names if name not in ids)
     return [
         name if name.strip() and name not in ids[:place] else next(fresh)
         for place, name in enumerate(ids)
@@ -229,27 +229,27 @@ def _unique(ids: tuple[str, ...], number: int) -> list[str]:
 def _find_calls(turn: Turn, name: str | None) -> list[int]:
     """Positions of the calls with an id."""
     ids = zip(turn.head.tool_calls, turn.given, strict=True)
-    return [place for place, (call, given) in enumerate(ids) if name in (call.id, given)]
+    return [place for place, (call, alias) in enumerate(ids) if name in (call.id, alias)]
 
 
 def _home(turns: tuple[Turn, ...], name: str | None, missing: str) -> tuple[int, int] | None:
     """The turn and the call that a result belongs to; None if the last turn has no calls."""
 
     def waiting(turn: Turn) -> list[int]:
-        given = enumerate(turn.results)
-        return [place for place, result in given if result is None or result.text == missing]
+        results = enumerate(turn.results)
+        return [place for place, result in results if result is None or result.text == missing]
 
-    at = len(turns) - 1
+    index = len(turns) - 1
     if name is not None and name.strip():
-        for earlier in range(at, -1, -1):
+        for earlier in range(index, -1, -1):
             if {*_find_calls(turns[earlier], name)} & {*waiting(turns[earlier])}:
-                at = earlier
+                index = earlier
                 break
-    if not turns or not turns[at].results:
+    if not turns or not turns[index].results:
         return None
-    named, still = _find_calls(turns[at], name), waiting(turns[at])
-    both = [place for place in named if place in still]
-    return at, (*both, *still, *named, len(turns[at].results) - 1)[0]
+    matches, open_places = _find_calls(turns[index], name), waiting(turns[index])
+    open_matches = [place for place in matches if place in open_places]
+    return index, (*open_matches, *open_places, *matches, len(turns[index].results) - 1)[0]
 
 
 # --- turns become messages
@@ -262,8 +262,8 @@ def render_turns(turns: Sequence[Turn], missing: str, *, native: bool = True) ->
     """
     messages: list[Message] = []
     for turn in turns:
-        whole = turn.fill_results(missing) if turn.pending and turn is not turns[-1] else turn
-        messages += whole.native if native else whole.text
+        full_turn = turn.fill_results(missing) if turn.pending and turn is not turns[-1] else turn
+        messages += full_turn.native if native else full_turn.text
     return messages
 
 
@@ -276,8 +276,8 @@ def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
     for message in messages:
         last = merged[-1] if merged else None
         names = [m.extra["name"] for m in (last, message) if m and m.extra.get("name")]
-        one = len(names) < 2 or names[0] == names[1]
-        if last is not None and last.role == message.role == "user" and one:
+        is_same_author = len(names) < 2 or names[0] == names[1]
+        if last is not None and last.role == message.role == "user" and is_same_author:
             text = "\n\n".join(part for part in (last.content, message.content) if part)
             extra = {**last.extra, **message.extra}
             if "content" in extra:
