@@ -115,9 +115,9 @@ def perform(place: Place, stage: Stage) -> None:
     """
     if is_done(place, stage):
         return
-    draft = place.of(stage.name) / MADE
-    draft.parent.mkdir(parents=True, exist_ok=True)
     folder = place.of(stage.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / MADE
     for stale in (draft, place.policy(stage.name), folder / MEASURED, folder / TRACES):
         shutil.rmtree(stale, ignore_errors=True)
     for stale in (folder / GATE, folder / KEPT, folder / f"{GATED}.jsonl"):
