@@ -20,7 +20,7 @@ CHARS_PER_TOKEN = 5
 
 
 @dataclass(frozen=True)
-class Made:
+class PreparedSample:
     """A sample and its task."""
 
     task: Task
@@ -35,12 +35,16 @@ class Draft:
     """A sample that is being made, or is there."""
 
     def __init__(
-        self, making: asyncio.Future[Made], give: Callable[[int], None], taken: int, systems: int
+        self,
+        making: asyncio.Future[PreparedSample],
+        give: Callable[[int], None],
+        taken: int,
+        systems: int,
     ) -> None:
         self._making, self._give, self._taken, self._left = making, give, taken, systems
         making.add_done_callback(self._weigh)
 
-    async def get(self) -> Made:
+    async def get(self) -> PreparedSample:
         """The sample; raises what making it raised."""
         return await asyncio.shield(self._making)
 
@@ -51,7 +55,7 @@ class Draft:
             self._give(self._taken)
             self._taken = 0
 
-    def _weigh(self, future: asyncio.Future[Made]) -> None:
+    def _weigh(self, future: asyncio.Future[PreparedSample]) -> None:
         """Reserves only the room that it really needs."""
         if future.cancelled() or future.exception() is not None or not self._left:
             return
@@ -103,7 +107,7 @@ class Drafts:
         self._used -= chars
         self._changed.set()
 
-    def _make(self, job: Job) -> Made:
+    def _make(self, job: Job) -> PreparedSample:
         if self._cell is None or self._cell[0] != job.cell:
             self._cell = None  # first, so that two haystacks are not held at once
             if (error := self._unmade.get(job.cell)) is not None:
@@ -118,7 +122,7 @@ class Drafts:
         task = self._cell[1]
         sample = task.sample(job.index)
         raw = sample.context.encode("utf-8", "surrogatepass")
-        return Made(task, sample, len(raw), hashlib.sha256(raw).hexdigest()[:16])
+        return PreparedSample(task, sample, len(raw), hashlib.sha256(raw).hexdigest()[:16])
 
     def _compare(self, job: Job, facts: Facts) -> None:
         """Data may differ even if the options don't: found in another folder, or made by another version."""

@@ -55,7 +55,7 @@ class Haystack(Protocol):
         ...
 
 
-class Fixed:
+class FixedHaystack:
     """The first units of a filler, the same in every sample, over and over where they do not suffice."""
 
     def __init__(self, filler: Filler) -> None:
@@ -71,7 +71,7 @@ class Fixed:
         return self.filler.rounds(self.filler.within(room))
 
 
-class Drawn:
+class ShuffledHaystack:
     """A pool of units, each different, counted once; each sample has some of them in an order of its own.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample, Task
-from memagent_bench.drafts import Made
+from memagent_bench.drafts import PreparedSample
 from memagent_bench.grid import Job
 from memagent_bench.record import Provenance, Record
 from memagent_bench.systems.base import Outcome, Status
@@ -25,7 +25,7 @@ def scores_of(suite: str, task: Task, sample: Sample, answer: str) -> dict[str, 
 
 def record_of(
     job: Job,
-    made: Made,
+    made: PreparedSample,
     outcome: Outcome,
     *,
     seconds: float,

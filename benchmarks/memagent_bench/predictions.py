@@ -18,7 +18,7 @@ MEAN = "(mean)"
 
 
 @dataclass(frozen=True)
-class Scored:
+class PredictionScore:
     """The predictions of one task and length, or the mean over the tasks of a length."""
 
     task: str
@@ -28,7 +28,7 @@ class Scored:
     estimate: Estimate
 
 
-def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[Scored]:
+def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[PredictionScore]:
     """Scores of files of predictions, by length and task; after several tasks of a length their unweighted mean.
 
     Args:
@@ -54,19 +54,19 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
         raise ConfigError(
             "these files contain no predictions: name files of JSON lines with prediction and outputs"
         )
-    rows: list[Scored] = []
+    rows: list[PredictionScore] = []
     for length in sorted(scores_by_length, key=lambda length: length or 0):
         tasks = scores_by_length[length]
         rows += [
-            Scored(task, length, tuple(names[length, task]), estimate([scores]))
+            PredictionScore(task, length, tuple(names[length, task]), estimate([scores]))
             for task, scores in tasks.items()
         ]
         if len(tasks) > 1:
-            rows.append(Scored(MEAN, length, (), estimate(tasks.values())))
+            rows.append(PredictionScore(MEAN, length, (), estimate(tasks.values())))
     return rows
 
 
-def lines_of(rows: Sequence[Scored]) -> list[str]:
+def lines_of(rows: Sequence[PredictionScore]) -> list[str]:
     """The table, its head first."""
     cells: list[tuple[str, ...]] = [("task", "length", "n", "no answer", "score (95%)", "scorer")]
     for row in rows:

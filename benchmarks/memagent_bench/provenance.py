@@ -76,15 +76,15 @@ async def server_of(model: ChatModel) -> str | None:
 
 def servers_of(model: ChatModel) -> list[Server]:
     """The servers behind a model; none for one in this process."""
-    return served.servers if (served := _served(model)) else []
+    return served.servers if (served := _find_server_model(model)) else []
 
 
 def extra_body_of(model: ChatModel) -> Mapping[str, object]:
     """Fields that every request of a model has; none for one in this process."""
-    return served.extra_body if (served := _served(model)) else {}
+    return served.extra_body if (served := _find_server_model(model)) else {}
 
 
-def _served(model: ChatModel) -> OpenAIModel | None:
+def _find_server_model(model: ChatModel) -> OpenAIModel | None:
     while isinstance(model, Wrapper):
         model = model.inner
     return model if isinstance(model, OpenAIModel) else None

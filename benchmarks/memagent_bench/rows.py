@@ -88,7 +88,7 @@ def play(counter: TokenCounter) -> ScriptedModel:
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadingScore:
     """What one reading of one document brought."""
 
     recall: float
@@ -98,7 +98,7 @@ class Found:
     seconds: float
 
 
-def read(model: ChatModel, paper: Paper, *, extracts: bool) -> Found:
+def read(model: ChatModel, paper: Paper, *, extracts: bool) -> ReadingScore:
     """Reads a document once."""
     begun, invalid = time.perf_counter(), 0
     if extracts:
@@ -113,7 +113,7 @@ def read(model: ChatModel, paper: Paper, *, extracts: bool) -> Found:
         rows = {(int(n), int(total)) for n, total in _LISTED.findall(result.answer or "")}
     seconds = time.perf_counter() - begun
     recall = len(rows & paper.rows) / len(paper.rows)
-    return Found(recall, len(rows - paper.rows), invalid, result.usage.calls, seconds)
+    return ReadingScore(recall, len(rows - paper.rows), invalid, result.usage.calls, seconds)
 
 
 def measure(

@@ -23,7 +23,7 @@ from memagent.errors import (
     StoreReadOnly,
 )
 from memagent.threads import in_thread
-from memagent_bench.drafts import Draft, Drafts, Made
+from memagent_bench.drafts import Draft, Drafts, PreparedSample
 from memagent_bench.folder import Folder
 from memagent_bench.grid import Cell, Facts, Grid, Job
 from memagent_bench.judge import record_of
@@ -131,7 +131,7 @@ class Runner:
             draft.leave()
             self._turns.release()
 
-    async def _measure(self, job: Job, case: Made) -> None:
+    async def _measure(self, job: Job, case: PreparedSample) -> None:
         run_id = job.run_id(self._folder.digest)
         resumed = await in_thread(self._folder.store.find, run_id) is not None
         account = self._open[run_id] = self._meter.open()
@@ -160,7 +160,7 @@ class Runner:
         self._watcher.end(job, record)
         self._note(record, failure)
 
-    async def _answer(self, job: Job, case: Made, run_id: str) -> Outcome:
+    async def _answer(self, job: Job, case: PreparedSample, run_id: str) -> Outcome:
         outcome = await self._systems[job.system].answer(case.sample, run_id)
         if not isinstance(cast("object", outcome), Outcome):  # a system may be anybody's
             raise TypeError(f"{job.system!r} returned {outcome!r:.80}, which is not an Outcome")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memagent.errors import ConfigError
-from memagent_draws.kept import kept_shares, overlong_share
+from memagent_draws.kept_values import kept_shares, overlong_share
 from memagent_draws.material import DROP, GRPO, SFT, WHOLE, WIDE, Start, lay_out, record
 from memagent_engines.smol import smol_folder
 from memagent_train.config.sft import load_sft

@@ -50,7 +50,7 @@ class Expert:
         messages = [message.split() for message in prompt.split(self._tokenizer.eos_token)]
         task = next(words for words in messages if "ask" in words)
         values = KINDS[task[task.index("ask") + 1]]
-        value = next((word for word in _seen(messages, task) if word in values), NOTHING)
+        value = next((word for word in _list_seen(messages, task) if word in values), NOTHING)
         last = messages[-2]
         if SUM_UP in last:
             forgets = random.Random(f"{self._seed}:{prompt}").random() < self._forgets
@@ -58,7 +58,7 @@ class Expert:
         return value if LAST in last else CALL
 
 
-def _seen(messages: Sequence[Sequence[str]], task: Sequence[str]) -> Iterator[str]:
+def _list_seen(messages: Sequence[Sequence[str]], task: Sequence[str]) -> Iterator[str]:
     """The words of results and of the last summary."""
     if NOTE in task:
         yield task[task.index(NOTE) + 1]

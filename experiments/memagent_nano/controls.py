@@ -30,7 +30,7 @@ Cell = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ControlQuestion:
     """A question, and what a right answer is."""
 
     question: str
@@ -40,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Held:
+class SampleMemory:
     """A sample's record, and what its last memory held."""
 
     record: Record
@@ -75,37 +75,37 @@ def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float
             SWAPPED: [sample.memory for sample in (*held[1:], held[0])],
         }
         questions = [
-            Asked(sample.record.question, sample.record.outputs, sample.record.scorer)
+            ControlQuestion(sample.record.question, sample.record.outputs, sample.record.scorer)
             for sample in held
         ]
         shares[cell] = asyncio.run(score_memories(policy, questions, memories))
     return shares
 
 
-def _read_held(folder: Path) -> dict[Cell, list[Held]]:
+def _read_held(folder: Path) -> dict[Cell, list[SampleMemory]]:
     """The answered samples of each cell, in order."""
     answered = [
         record
         for record in read_records(folder)
         if record.system == SYSTEM and record.status is Status.ANSWERED
     ]
-    cells: defaultdict[Cell, list[Held]] = defaultdict(list)
+    cells: defaultdict[Cell, list[SampleMemory]] = defaultdict(list)
     with open_runs(folder) as store:
         for record in sorted(answered, key=lambda record: record.index):
             memory = ""
             for event in store.events(record.run_id or ""):
                 memory = memory_after(event, memory)
-            cells[record.task, record.length].append(Held(record, memory))
+            cells[record.task, record.length].append(SampleMemory(record, memory))
     return cells
 
 
 async def score_memories(
-    policy: Path, questions: Sequence[Asked], memories: Mapping[str, Sequence[str]]
+    policy: Path, questions: Sequence[ControlQuestion], memories: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
     """Mean score of the answers from each list of memories, one for each question, greedily; 95% interval, and n."""
     model, prompts = TransformersModel(policy), PromptSet.load(PROMPTS)
 
-    async def score_answer(sample: Asked, memory: str) -> float:
+    async def score_answer(sample: ControlQuestion, memory: str) -> float:
         text = memory or prompts.empty_memory
         request = ChatRequest(
             messages=prompts.render("answer", question=sample.question, memory=text),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memagent.tasks import Sample
 from memagent_engines.transformers.model import TransformersModel
-from memagent_nano.controls import BLANK, OWN, SWAPPED, Asked, score_memories
+from memagent_nano.controls import BLANK, OWN, SWAPPED, ControlQuestion, score_memories
 from memagent_nano.kept import SEED
 from memagent_nano.lessons import documents, reader
 from memagent_nano.sizes import Size
@@ -35,7 +35,9 @@ def cross(size: Size, writer: Path, answerer: Path, *, n: int = N) -> dict[str, 
     questions = [sample.question for sample in samples]
     own_memories = asyncio.run(_memories(size, writer, samples, questions))
     other_memories = asyncio.run(_memories(size, writer, samples, [*questions[1:], questions[0]]))
-    targets = [Asked(document.question, document.outputs, "number_match") for document in samples]
+    targets = [
+        ControlQuestion(document.question, document.outputs, "number_match") for document in samples
+    ]
     memories = {
         OWN: own_memories,
         ELSE: other_memories,

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Measured:
+class CellResult:
     """One policy on the samples of one cell."""
 
     seed: int
@@ -53,7 +53,7 @@ class Results:
 
     size: str
     """Of the policies, by its name."""
-    measured: tuple[Measured, ...]
+    measured: tuple[CellResult, ...]
     curves: tuple[Curve, ...]
     gates: dict[str, dict[str, dict[str, float]]]
     """`seed-0/shown` -> kind of reply -> share that is exactly right."""
@@ -69,7 +69,7 @@ def gather(places: Sequence[Place]) -> Results:
     Args:
         places: one or more, of one size.
     """
-    measured: list[Measured] = []
+    measured: list[CellResult] = []
     curves: list[Curve] = []
     gates: dict[str, dict[str, dict[str, float]]] = {}
     kept: dict[str, dict[str, dict[str, float]]] = {}
@@ -117,9 +117,9 @@ def merge(parts: Sequence[Results]) -> Results:
         raise ConfigError(
             f"results of {' and of '.join(sorted(sizes))} are not put together: give those of one size"
         )
-    measured: dict[tuple[str, int], list[Measured]] = {}
+    measured: dict[tuple[str, int], list[CellResult]] = {}
     for part in parts:
-        of_part: dict[tuple[str, int], list[Measured]] = {}
+        of_part: dict[tuple[str, int], list[CellResult]] = {}
         for entry in part.measured:
             of_part.setdefault((entry.stage, entry.seed), []).append(entry)
         measured |= of_part
@@ -165,7 +165,8 @@ def _read(plain: Any) -> Results:
     return Results(
         str(plain["size"]),
         tuple(
-            Measured(**{**entry, "rewards": tuple(entry["rewards"])}) for entry in plain["measured"]
+            CellResult(**{**entry, "rewards": tuple(entry["rewards"])})
+            for entry in plain["measured"]
         ),
         tuple(
             Curve(entry["seed"], entry["stage"], tuple(entry["steps"]), tuple(entry["means"]))
@@ -177,11 +178,11 @@ def _read(plain: Any) -> Results:
     )
 
 
-def _read_measured(place: Place, stage: str) -> Iterator[Measured]:
+def _read_measured(place: Place, stage: str) -> Iterator[CellResult]:
     for file in sorted((place.of(stage) / MEASURED).glob("*.jsonl")):
         lines = file.read_text(encoding="utf-8").splitlines()
         rewards = tuple(_reward(json.loads(line)) for line in lines)
-        yield Measured(place.seed, stage, file.stem, rewards)
+        yield CellResult(place.seed, stage, file.stem, rewards)
 
 
 def _curves(seed: int, stage: str, lines: Sequence[dict[str, Any]]) -> Iterator[Curve]:

@@ -12,7 +12,7 @@ from memagent_bench.significance import non_inferiority
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import KINDS
 from memagent_nano.measure import FEW, LONGER, TRAINED
-from memagent_nano.results import Measured, Results
+from memagent_nano.results import CellResult, Results
 from memagent_nano.sizes import Size
 from memagent_nano.stages import GATED, TRUNK, TRUNK_END
 from memagent_nano.survival import SYSTEM, Forecast, Hazard, Point
@@ -251,16 +251,16 @@ def _table(results: Results, columns: dict[str, list[str]]) -> str:
     return "\n".join(lines)
 
 
-def _seeds(results: Results, stage: str, cells: Sequence[str]) -> dict[int, dict[str, Measured]]:
+def _seeds(results: Results, stage: str, cells: Sequence[str]) -> dict[int, dict[str, CellResult]]:
     """The seeds of a stage that have all of the cells; seed -> cell -> what was measured."""
-    seeds: dict[int, dict[str, Measured]] = {}
+    seeds: dict[int, dict[str, CellResult]] = {}
     for entry in results.measured:
         if entry.stage == stage:
             seeds.setdefault(entry.seed, {})[entry.cell] = entry
     return {seed: entries for seed, entries in sorted(seeds.items()) if entries.keys() >= {*cells}}
 
 
-def _share(seeds: Mapping[int, Mapping[str, Measured]], cells: Sequence[str]) -> str:
+def _share(seeds: Mapping[int, Mapping[str, CellResult]], cells: Sequence[str]) -> str:
     """Mean of the seeds, each the mean of its cells; of one seed alone with the interval of its samples."""
     if len(seeds) > 1:
         return _spread([_mean(entries, cells) for entries in seeds.values()])
@@ -269,7 +269,7 @@ def _share(seeds: Mapping[int, Mapping[str, Measured]], cells: Sequence[str]) ->
     return f"{share.mean:.2f} [{share.low:.2f}, {share.high:.2f}]"
 
 
-def _mean(entries: Mapping[str, Measured], cells: Sequence[str]) -> float:
+def _mean(entries: Mapping[str, CellResult], cells: Sequence[str]) -> float:
     return mean(entries[cell].mean for cell in cells)
 
 

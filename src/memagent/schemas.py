@@ -29,7 +29,7 @@ class JsonForm(GenerateJsonSchema):
         return value
 
 
-class _Written(BaseModel):
+class _SchemaModel(BaseModel):
     """Writes optional fields without a value as the schema wants: not at all."""
 
     @model_serializer(mode="wrap")
@@ -67,7 +67,7 @@ def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
     from json_schema_to_pydantic import create_model  # pyright: ignore[reportMissingTypeStubs]
 
     try:
-        model = create_model(json.loads(json.dumps(schema), object_hook=_readable), _Written)
+        model = create_model(json.loads(json.dumps(schema), object_hook=_readable), _SchemaModel)
         form = model.model_json_schema(schema_generator=JsonForm)
     except Exception as error:  # the library raises what its steps raise
         raise ConfigError(f"{subject} cannot be used: {clip(str(error), 300)}") from error

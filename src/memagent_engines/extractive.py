@@ -2,7 +2,7 @@
 
 from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Completion, Usage
-from memagent.models.base import Unserved
+from memagent.models.base import SimpleModel
 from memagent.tokens.byte_bound import ByteBound
 from memagent_engines.extractive_score import Question, clip, sentences
 
@@ -11,7 +11,7 @@ WINDOW = 8192
 NOTHING_FOUND = "No sentence of the document matches the question."
 
 
-class ExtractiveModel(Unserved):
+class ExtractiveModel(SimpleModel):
     """Answers from a document with its own sentences. No weights, no server, no network, and no understanding.
 
     It scores sentences by the words they share with the question (ignoring case, accents and English endings) and by

@@ -17,7 +17,7 @@ from memagent.texts import expand, quote
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
 from memagent.tokens.template import TEXT_PROTOCOL
-from memagent_engines.sharing import Asked, Drawn, Engine, SharedEngine, lease, release
+from memagent_engines.sharing import DrawOptions, Engine, EngineReply, SharedEngine, lease, release
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class OwnModel(ABC):
         """The model's own tokenizer with its chat template: counts are exact. Raises like `complete`."""
 
     @abstractmethod
-    async def draw(self, ids: Sequence[int], request: ChatRequest) -> Drawn:
+    async def draw(self, ids: Sequence[int], request: ChatRequest) -> EngineReply:
         """Continues P ids instead of the request's messages. Raises like `complete`."""
 
     def _check_open(self) -> None:
@@ -117,14 +117,14 @@ class EngineModel(OwnModel):
         self.name = name or f"{self.scheme}:{self._source}"
         self._window, self._adapter, self._settings = window, adapter, settings
         self._tokens = tokens
-        self._asked = Asked(tokens, None if adapter is None else str(adapter))
+        self._asked = DrawOptions(tokens, None if adapter is None else str(adapter))
         self._key = (0, type(self), self._source, window, repr(sorted(settings.items())))
         self._shared: SharedEngine | None = None
         self._calls = set[Future[Any]]()
         self._checked = False
         self._lock = threading.Lock()
 
-    async def draw(self, ids: Sequence[int], request: ChatRequest) -> Drawn:
+    async def draw(self, ids: Sequence[int], request: ChatRequest) -> EngineReply:
         """See `OwnModel.draw`. Cancelling aborts the request in the engine."""
         shared, (engine, _) = await self._open()
         refuse_overflow(self.name, len(ids), request.max_tokens, engine.window)

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, TypeAlias, cast
 from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefused
 from memagent.messages import ChatRequest
 from memagent_engines.in_process import EngineModel
-from memagent_engines.sharing import FINISH, Asked, Drawn, Engine
+from memagent_engines.sharing import FINISH, DrawOptions, Engine, EngineReply
 
 STOP_LIMIT = 30.0
 """Seconds that the process has to end by itself before it is killed."""
 _UNUSABLE = (ImportError, OSError, TypeError, ValueError)
 """What says at the start that the engine is missing, or a setting or the folder wrong."""
-_Outcome: TypeAlias = Drawn | tuple[type[ModelError], str] | None
+_Outcome: TypeAlias = EngineReply | tuple[type[ModelError], str] | None
 """What the engine's process sends of a call: a reply, an error and its message, or that the weights were taken."""
 
 
@@ -68,7 +68,9 @@ class _Sglang:
         self.window: int = reply
         self._loop.add_reader(self._pipe.fileno(), self._receive)
 
-    async def draw(self, ids: tuple[int, ...], request: ChatRequest, ask: Asked) -> Drawn:
+    async def draw(
+        self, ids: tuple[int, ...], request: ChatRequest, ask: DrawOptions
+    ) -> EngineReply:
         return await self._send((_answer, list(ids), _sampling(request), ask.tokens))
 
     async def load(self, folder: str) -> None:
@@ -80,7 +82,7 @@ class _Sglang:
         try:
             self._pipe.send((number, work))
         except OSError as error:
-            raise _died() from error
+            raise _make_failure() from error
         reply = self._replies[number] = self._loop.create_future()
         try:
             return await reply
@@ -104,7 +106,7 @@ class _Sglang:
             self.stop()
             for reply in self._replies.values():
                 if not reply.done():
-                    reply.set_exception(_died())
+                    reply.set_exception(_make_failure())
             return
         reply = self._replies.pop(number)
         if reply.done():  # its call was cancelled
@@ -116,7 +118,7 @@ class _Sglang:
             reply.set_result(outcome)
 
 
-def _died() -> EngineFailed:
+def _make_failure() -> EngineFailed:
     return EngineFailed(
         "SGLang's engine died (its log is on standard error): the next call starts another"
     )
@@ -159,7 +161,7 @@ async def _serve(pipe: Connection, settings: dict[str, Any]) -> None:
                 loop.call_soon_threadsafe(messages.put_nowait, pipe.recv())
         loop.call_soon_threadsafe(messages.put_nowait, None)
 
-    def ended(number: int, call: asyncio.Task[_Outcome]) -> None:
+    def send_outcome(number: int, call: asyncio.Task[_Outcome]) -> None:
         del calls[number]
         outcome = (ModelError, "was aborted") if call.cancelled() else call.result()
         with suppress(BrokenPipeError):
@@ -173,7 +175,7 @@ async def _serve(pipe: Connection, settings: dict[str, Any]) -> None:
         if work is not None:
             function, *arguments = work
             call = calls[number] = asyncio.create_task(function(engine, *arguments))
-            call.add_done_callback(partial(ended, number))
+            call.add_done_callback(partial(send_outcome, number))
         elif number in calls:
             calls[number].cancel()  # SGLang then aborts it
     engine.shutdown()
@@ -197,7 +199,7 @@ async def _answer(engine: Any, ids: list[int], sampling: dict[str, Any], tokens:
         tuple(min(0.0, entry[0]) for entry in meta["output_token_logprobs"]) if tokens else None
     )
     finish, cached = FINISH[reason["type"]], meta["cached_tokens"]
-    return Drawn(reply["text"], tuple(reply["output_ids"]), logprobs, finish, cached)
+    return EngineReply(reply["text"], tuple(reply["output_ids"]), logprobs, finish, cached)
 
 
 async def _take(engine: Any, folder: str) -> _Outcome:

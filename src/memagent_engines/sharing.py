@@ -23,7 +23,7 @@ FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 @dataclass(frozen=True)
-class Drawn:
+class EngineReply:
     """The reply that an engine drew for one prompt."""
 
     text: str
@@ -38,7 +38,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DrawOptions:
     """What a model asks of its engine at each call."""
 
     tokens: bool = False
@@ -52,7 +52,9 @@ class Engine(Protocol):
 
     window: int
 
-    async def draw(self, ids: tuple[int, ...], request: ChatRequest, ask: Asked) -> Drawn:
+    async def draw(
+        self, ids: tuple[int, ...], request: ChatRequest, ask: DrawOptions
+    ) -> EngineReply:
         """Draws a reply to P prompt ids; cancelling aborts the request in the engine.
 
         Raises:

@@ -13,7 +13,7 @@ from memagent.errors import BadResponse, EngineFailed, ModelError, RequestRefuse
 from memagent.messages import ChatRequest
 from memagent_engines.in_process import EngineModel
 from memagent_engines.lora import read_lora
-from memagent_engines.sharing import FINISH, Asked, Drawn, Engine
+from memagent_engines.sharing import FINISH, DrawOptions, Engine, EngineReply
 
 ENVIRONMENT = {
     # Standard output is for answers.
@@ -80,7 +80,9 @@ class _Vllm:
         self._adapters = dict[str, Any]()
         """By their folders."""
 
-    async def draw(self, ids: tuple[int, ...], request: ChatRequest, ask: Asked) -> Drawn:
+    async def draw(
+        self, ids: tuple[int, ...], request: ChatRequest, ask: DrawOptions
+    ) -> EngineReply:
         outcome: Any = None
         try:
             stream = self._engine.generate(
@@ -106,7 +108,7 @@ class _Vllm:
             else None
         )
         finish, cached = FINISH[reply.finish_reason], outcome.num_cached_tokens or 0
-        return Drawn(reply.text, reply_ids, logprobs, finish, cached)
+        return EngineReply(reply.text, reply_ids, logprobs, finish, cached)
 
     async def load(self, folder: str) -> None:
         try:

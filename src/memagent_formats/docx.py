@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Known:
+class _Context:
     """What one part says about another."""
 
     headings: set[str] = field(default_factory=set[str])
@@ -64,12 +64,12 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
 
     Raises like `Archive.member`.
     """
-    context = _Known()
+    context = _Context()
     margins: set[str] = set()
     with Archive(path, name) as archive:
-        main = _related(archive, "").get("document", ["word/document.xml"])[-1]
+        main = _find_parts(archive, "").get("document", ["word/document.xml"])[-1]
         kinds = (*_RULES, *_PARTS)
-        parts = {kind: [f"word/{kind}.xml"] for kind in kinds} | _related(archive, main)
+        parts = {kind: [f"word/{kind}.xml"] for kind in kinds} | _find_parts(archive, main)
         parts["document"] = [main]
         for kind, part in ((part_kind, part) for part_kind in kinds for part in parts[part_kind]):
             if kind != "document" and part not in archive.NameToInfo:
@@ -88,7 +88,7 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
                         yield passage
 
 
-def _related(archive: Archive, part: str) -> dict[str, list[str]]:
+def _find_parts(archive: Archive, part: str) -> dict[str, list[str]]:
     """The parts that a part, or the archive itself, refers to, by kind; `officeDocument` is `document`."""
     folder, name = posixpath.split(part)
     member = posixpath.join(folder, "_rels", f"{name}.rels")
@@ -100,7 +100,7 @@ def _related(archive: Archive, part: str) -> dict[str, list[str]]:
     return targets
 
 
-def _take_rules(events: Iterator[tuple[str, Element]], context: _Known) -> None:
+def _take_rules(events: Iterator[tuple[str, Element]], context: _Context) -> None:
     """Takes note of lists and of the styles of headings, whose names are English in all languages."""
     _, root = next(events)
     w = root.tag.partition("}")[0] + "}"
@@ -120,7 +120,7 @@ def _take_rules(events: Iterator[tuple[str, Element]], context: _Known) -> None:
 
 
 def _paragraphs(
-    events: Iterator[tuple[str, Element]], context: _Known, name: str
+    events: Iterator[tuple[str, Element]], context: _Context, name: str
 ) -> Generator[Passage]:
     """A part's text."""
     rows: list[list[str]] = []
@@ -171,7 +171,7 @@ def _paragraphs(
             open_elements[-1].clear()  # the tree would grow with the document
 
 
-def _text(paragraph: Element, w: str, context: _Known, note: tuple[str, str]) -> str:
+def _text(paragraph: Element, w: str, context: _Context, note: tuple[str, str]) -> str:
     """Its text, with that of equations, whose namespace ends in `/math`, and numbers of notes; `note` is around it."""
     text, is_raised, was_raised = "", False, False
     deletions = {e for deleted in paragraph.iter(f"{w}del") for e in deleted.iter()}

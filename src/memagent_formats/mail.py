@@ -50,7 +50,7 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
 def _passages(message: Message, name: str) -> Generator[Passage]:
     for header in HEADERS:
         values = (raw for key, raw in message.raw_items() if key.title() == header and raw)
-        yield from (Passage(f"{header}: {_decoded(raw)}\n") for raw in values)
+        yield from (Passage(f"{header}: {_decode_header(raw)}\n") for raw in values)
     unread: list[str] = []
     for part in _parts(message, name):
         kind = part.get_content_type()
@@ -62,7 +62,7 @@ def _passages(message: Message, name: str) -> Generator[Passage]:
             yield Passage("\n")
             yield from _passages(cast("Message", part.get_payload(0)), name)
         else:
-            unread.append(_decoded(part.get_filename() or kind))
+            unread.append(_decode_header(part.get_filename() or kind))
     if unread:
         yield Passage(f"\nAttachments (not read): {', '.join(unread)}\n")
 
@@ -111,6 +111,6 @@ def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str 
     return []
 
 
-def _decoded(raw: str) -> str:
+def _decode_header(raw: str) -> str:
     """A header as people read it. Its addresses aren't parsed: many that are sent are not what the standard wants."""
     return " ".join(str(policy.default.header_fetch_parse("Subject", raw)).split())

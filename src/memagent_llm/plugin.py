@@ -11,13 +11,13 @@ import llm
 from memagent.errors import MemagentError, ModelError
 from memagent.memory.agent import MemoryAgent
 from memagent.messages import ChatRequest, Completion, FinishReason, Usage
-from memagent.models.base import Unserved
+from memagent.models.base import SimpleModel
 from memagent.models.limit import complete_usage
 from memagent.threads import in_own_thread
 from memagent.tokens.byte_bound import ByteBound
 
 
-class LlmModel(Unserved):
+class LlmModel(SimpleModel):
     """A model of `llm`, with its keys and options. Tokens are counted as bytes, and its temperature is its own.
 
     Args:

@@ -92,7 +92,7 @@ class Reader:
 
         Long documents take minutes; progress is reported. An interrupted call can be continued by its run_id.
         """
-        with _told():
+        with _convert_errors():
             make = partial(self._agent.stream, question=question, run_id=run_id)
             result = await self._read(path, make, run_id, context)
             quotes = [] if result.answer is None else await in_thread(self._quotes, result)
@@ -108,7 +108,7 @@ class Reader:
         run_id: Again = None,
     ) -> Answer:
         """Read a document from beginning to end and summarise it, or write its minutes."""
-        with _told():
+        with _convert_errors():
             make = partial(self._agent.summarize_stream, style=style, run_id=run_id)
             return show_answer(await self._read(path, make, run_id, context), ())
 
@@ -127,7 +127,7 @@ class Reader:
 
         Only the first rows are returned; `read_more(run_id, "rows", start)` has the others.
         """
-        with _told():
+        with _convert_errors():
             schema = await in_thread(read_schema, row_schema)
             make = partial(self._agent.extract_stream, schema=schema, what=what, run_id=run_id)
             result = cast("Extraction[Any]", await self._read(path, make, run_id, context))
@@ -135,14 +135,14 @@ class Reader:
 
     async def read_more(self, run_id: RunId, part: Part = "document", start: Offset = 0) -> Page:
         """Show a page of the document as far as a run has read it, of the run's answer, last memory, or rows."""
-        with _told():
+        with _convert_errors():
             return await in_thread(self._page, run_id, part, start)
 
     async def list_runs(
         self, limit: Annotated[int, Field(ge=1, le=ROWS, description="The newest N.")] = 10
     ) -> list[Run]:
         """List the stored runs over files that may be read here, newest first."""
-        with _told():
+        with _convert_errors():
             return await in_thread(self._rows, limit)
 
     async def _read(
@@ -206,7 +206,7 @@ class Reader:
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _convert_errors() -> Generator[None]:
     """Turns errors of this library into ones that the client is told."""
     try:
         yield

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from memagent import Usage
-from memagent_serve.forms import FIELD, Said, add_usage, limit_of, list_of
-from memagent_serve.overflow import Conversation, Prepared
+from memagent_serve.forms import FIELD, OwnAnswer, add_usage, limit_of, list_of
+from memagent_serve.overflow import Conversation, PreparedRequest
 from memagent_serve.wire import event
 
 READINGS = "messages metadata model seed store stream stream_options temperature top_p user"
@@ -26,12 +26,12 @@ class ChatForm:
         return Conversation(list_of(fields, "messages"), list_of(fields, "tools"), max_tokens)
 
     def rewrite(
-        self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
+        self, fields: dict[str, Any], conversation: Conversation, prepared: PreparedRequest
     ) -> dict[str, Any]:
         """See `Form`."""
         return fields | {"messages": prepared.messages}
 
-    def write(self, said: Said, report: dict[str, Any]) -> dict[str, Any]:
+    def write(self, said: OwnAnswer, report: dict[str, Any]) -> dict[str, Any]:
         """See `Form`."""
         message = {"role": "assistant", "content": said.text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish}
@@ -64,13 +64,15 @@ class ChatForm:
         yield event("[DONE]")
 
     def add(
-        self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
+        self, whole: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
     ) -> dict[str, Any]:
         """See `Form`."""
         usage = add_usage(whole.get("usage"), _usage(prepared.paid))
         return {**whole, "usage": usage, FIELD: prepared.report}
 
-    def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
+    def edit(
+        self, chunk: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
+    ) -> bool:
         """See `Form`."""
         is_finished = any(choice.get("finish_reason") for choice in chunk["choices"])
         if is_finished:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
 from memagent import Usage
-from memagent_serve.overflow import Conversation, Prepared
+from memagent_serve.overflow import Conversation, PreparedRequest
 from memagent_serve.refusals import Refusal
 
 FIELD = "memagent"
@@ -14,7 +14,7 @@ FIELD = "memagent"
 
 
 @dataclass(frozen=True)
-class Said:
+class OwnAnswer:
     """An answer that the engine's server did not write: of a reading, or of a model in this process."""
 
     text: str
@@ -44,12 +44,12 @@ class Form(Protocol):
         ...
 
     def rewrite(
-        self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
+        self, fields: dict[str, Any], conversation: Conversation, prepared: PreparedRequest
     ) -> dict[str, Any]:
         """The request with the prepared messages, otherwise unchanged."""
         ...
 
-    def write(self, said: Said, report: dict[str, Any]) -> dict[str, Any]:
+    def write(self, said: OwnAnswer, report: dict[str, Any]) -> dict[str, Any]:
         """A whole response; `report` is left out if it is empty."""
         ...
 
@@ -58,12 +58,14 @@ class Form(Protocol):
         ...
 
     def add(
-        self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
+        self, whole: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
     ) -> dict[str, Any]:
         """The engine's response, with what was read and paid before."""
         ...
 
-    def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
+    def edit(
+        self, chunk: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
+    ) -> bool:
         """Adds that to an event of the engine's stream, if it belongs there; returns whether it did."""
         ...
 

@@ -27,7 +27,7 @@ WORDING = _SHIPPED.model_copy(
 
 
 @dataclass(frozen=True)
-class Shortened:
+class ShortHistory:
     """A history that fits."""
 
     messages: list[dict[str, Any]]
@@ -69,7 +69,7 @@ class Histories:
         given: Sequence[Mapping[str, Any]],
         owner: str,
         state: Mapping[str, Any] | None = None,
-    ) -> Shortened:
+    ) -> ShortHistory:
         """Returns messages that leave room for the output.
 
         Args:
@@ -110,7 +110,7 @@ class Histories:
         tools: Sequence[Any],
         window: int,
         state: Mapping[str, Any] | None,
-    ) -> Shortened:
+    ) -> ShortHistory:
         """Summarises a history though it may fit; what saves less than a tenth of the window is left alone.
 
         Args:
@@ -138,7 +138,7 @@ class Histories:
         context: int,
         window: int,
         state: Mapping[str, Any] | None,
-    ) -> Shortened:
+    ) -> ShortHistory:
         """Feeds a buffer that continues a state, or else a new one.
 
         A state may be of another version of memagent, of a larger window, or of a history that was edited since.
@@ -152,7 +152,7 @@ class Histories:
                 else SummaryBuffer.from_state(state, model, **settings)
             )
             async with new_buffer as buffer:
-                return _shortened(await feed(buffer), buffer, model)
+                return _close_history(await feed(buffer), buffer, model)
         except (ConfigError, ContextOverflow):
             if state is None:
                 raise
@@ -187,8 +187,8 @@ class Histories:
         return digests
 
 
-def _shortened(messages: list[Any], buffer: SummaryBuffer, model: UsageLimit) -> Shortened:
+def _close_history(messages: list[Any], buffer: SummaryBuffer, model: UsageLimit) -> ShortHistory:
     state = buffer.state()
     results = [result for turn in state["context"]["turns"] for result in turn["results"] if result]
     clipped = sum(result["handle"] is not None and not result["fixed"] for result in results)
-    return Shortened(messages, buffer.summaries, clipped, model.spent, state)
+    return ShortHistory(messages, buffer.summaries, clipped, model.spent, state)

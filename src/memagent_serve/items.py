@@ -67,7 +67,7 @@ def write_input(
         conversation: as `read_input` returned it.
         fields: of the request.
     """
-    return write_items(_said(messages, fields), conversation.items)
+    return write_items(_list_messages(messages, fields), conversation.items)
 
 
 def pack(
@@ -80,7 +80,7 @@ def pack(
         state: with which a history continues that begins with them.
         fields: of the request, whose `instructions` aren't packed: each request brings its own.
     """
-    content = {"messages": _said(messages, fields), "state": state}
+    content = {"messages": _list_messages(messages, fields), "state": state}
     raw = zlib.compress(json.dumps(content).encode())
     text = base64.b85encode(raw).decode()
     return {"type": COMPACTION, "id": f"cmp_{uuid.uuid4().hex}", "encrypted_content": text}
@@ -113,7 +113,9 @@ def _instructions(fields: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _said(messages: Sequence[dict[str, Any]], fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _list_messages(
+    messages: Sequence[dict[str, Any]], fields: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """The messages of the input: all but the first if the request has `instructions`, which that one repeats."""
     first = bool(_instructions(fields) and messages and messages[0]["role"] == "system")
     return [*messages[first:]]

@@ -7,7 +7,7 @@ from memagent import ChatRequest, Sampling, Usage
 from memagent.errors import RequestRefused
 from memagent.messages import FinishReason
 from memagent_serve.engine import Engine
-from memagent_serve.forms import Form, Said, check_limit
+from memagent_serve.forms import Form, OwnAnswer, check_limit
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal, checked
 
@@ -35,7 +35,7 @@ async def complete(
     form: Form,
     name: str,
     paid: Usage,
-) -> Said:
+) -> OwnAnswer:
     """Answers a request that fits.
 
     Args:
@@ -90,4 +90,4 @@ async def complete(
     ]
     text = completion.text[: min(cuts)] if cuts else completion.text
     finish = "length" if completion.finish_reason is FinishReason.LENGTH and not cuts else "stop"
-    return Said(text, finish, engine.name, name, completion.usage + paid)
+    return OwnAnswer(text, finish, engine.name, name, completion.usage + paid)

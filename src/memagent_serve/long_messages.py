@@ -37,7 +37,7 @@ class LongMessage:
         """
         texts = _texts(message.get("content"), place)
         if len(texts) == 1:
-            before, document, after = _enclosed(texts[0], place)
+            before, document, after = _split_tags(texts[0], place)
             question = "\n\n".join(filter(None, (before.strip(), after.strip())))
         else:
             document, question = "\n\n".join(texts[:-1]), texts[-1].strip()
@@ -76,7 +76,7 @@ def _replace(text: str, noted: str) -> str:
     return before + noted + rest.rpartition(CLOSE)[2]
 
 
-def _enclosed(text: str, place: int) -> tuple[str, str, str]:
+def _split_tags(text: str, place: int) -> tuple[str, str, str]:
     """What stands before, in and behind the document's tags."""
     before, open_tag, rest = text.partition(OPEN)
     document, close_tag, after = rest.partition(CLOSE)

@@ -10,9 +10,9 @@ from memagent.errors import CompactionFailed, ConfigError, WindowTooSmall
 from memagent.messages import ToolSpec
 from memagent.tokens.byte_bound import ByteBound
 from memagent_serve.engine import BYTES_PER_TOKEN, Engine
-from memagent_serve.histories import Histories, Shortened
+from memagent_serve.histories import Histories, ShortHistory
 from memagent_serve.long_messages import LongMessage, with_notes
-from memagent_serve.reading import Asked, Reader, Reading
+from memagent_serve.reading import Reader, Reading, ReadingRequest
 from memagent_serve.refusals import OVERFLOW, Refusal
 from memagent_serve.wire import Progress
 
@@ -55,7 +55,7 @@ class Conversation:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRequest:
     """A request that fits now, or is answered."""
 
     messages: list[dict[str, Any]]
@@ -114,8 +114,8 @@ class Overflow:
         return await self._engine.exceeds(messages, tools, 0, SURELY * limit)
 
     async def prepare(
-        self, conversation: Conversation, asked: Asked, progress: Progress, *, alone: bool
-    ) -> Prepared:
+        self, conversation: Conversation, asked: ReadingRequest, progress: Progress, *, alone: bool
+    ) -> PreparedRequest:
         """Reads long messages, and shortens the history if that isn't enough.
 
         Args:
@@ -160,14 +160,14 @@ class Overflow:
                     if fails and await self.surely(full_conversation):
                         raise
                     report = report if readings else {}
-                    return Prepared(messages, None, report, usage, headers, state)
+                    return PreparedRequest(messages, None, report, usage, headers, state)
                 state = history.state
                 messages, usage = history.messages, usage + history.paid
                 report |= {"summaries": history.summaries, "clipped": history.clipped}
                 headers["X-Memagent-Summaries"] = str(history.summaries)
-        return Prepared(messages, answer, report, usage, headers, state)
+        return PreparedRequest(messages, answer, report, usage, headers, state)
 
-    async def compact(self, conversation: Conversation) -> Shortened:
+    async def compact(self, conversation: Conversation) -> ShortHistory:
         """Summarises a conversation as far as that saves anything.
 
         Raises:

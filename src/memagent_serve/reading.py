@@ -21,7 +21,7 @@ from memagent_serve.settings import Settings
 from memagent_serve.wire import Progress
 
 
-class Asked(Leaf):
+class ReadingRequest(Leaf):
     """What a request says about how to read, and to answer."""
 
     owner: str
@@ -33,7 +33,7 @@ class Asked(Leaf):
     instructions: str | None = None
 
     @classmethod
-    def of(cls, fields: dict[str, Any], owner: str) -> Asked:
+    def of(cls, fields: dict[str, Any], owner: str) -> ReadingRequest:
         """What the fields of a request say; a `Refusal` if one has another type."""
         values = {name: fields[name] for name in cls.model_fields.keys() & fields.keys()}
         return checked(cls, **values | {"owner": owner})
@@ -76,7 +76,9 @@ class Reader:
             self._reading.setdefault("window", min(settings.window, 8192))
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
 
-    async def read(self, message: LongMessage, asked: Asked, progress: Progress) -> Reading:
+    async def read(
+        self, message: LongMessage, asked: ReadingRequest, progress: Progress
+    ) -> Reading:
         """Reads a document, or continues where an earlier request left off.
 
         Raises:
@@ -94,7 +96,7 @@ class Reader:
         async with lock:
             return await self._finish(agent, message, run_id, progress)
 
-    def _agent(self, asked: Asked) -> MemoryAgent:
+    def _agent(self, asked: ReadingRequest) -> MemoryAgent:
         settings = dict(self._reading)
         if heat := asked.model_dump(include={"temperature", "top_p"}, exclude_none=True):
             base: Sampling = settings.get("sampling") or Sampling()

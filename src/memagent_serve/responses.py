@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse, Response
 from memagent import Usage
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
-from memagent_serve.forms import FIELD, Said, add_usage, check_limit, limit_of, list_of
+from memagent_serve.forms import FIELD, OwnAnswer, add_usage, check_limit, limit_of, list_of
 from memagent_serve.items import COMPACTION, kind_of, pack, read_input, write_input
-from memagent_serve.overflow import Conversation, Prepared
+from memagent_serve.overflow import Conversation, PreparedRequest
 from memagent_serve.refusals import Refusal
 from memagent_serve.wire import event, while_connected
 
@@ -44,7 +44,7 @@ class ResponsesForm:
         return read_input(fields, most=max_tokens, threshold=limit_of(*thresholds))
 
     def rewrite(
-        self, fields: dict[str, Any], conversation: Conversation, prepared: Prepared
+        self, fields: dict[str, Any], conversation: Conversation, prepared: PreparedRequest
     ) -> dict[str, Any]:
         """See `Form`."""
         items = write_input(prepared.messages, conversation, fields)
@@ -53,7 +53,7 @@ class ResponsesForm:
         }
         return other_fields | {"input": items}
 
-    def write(self, said: Said, report: dict[str, Any]) -> dict[str, Any]:
+    def write(self, said: OwnAnswer, report: dict[str, Any]) -> dict[str, Any]:
         """See `Form`."""
         part: dict[str, Any] = {
             "type": "output_text",
@@ -110,7 +110,7 @@ class ResponsesForm:
             yield event(json.dumps({"type": kind, "sequence_number": number, **payload}), kind)
 
     def add(
-        self, whole: dict[str, Any], fields: dict[str, Any], prepared: Prepared
+        self, whole: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
     ) -> dict[str, Any]:
         """See `Form`. A history that was shortened comes as an item, if the request manages its context."""
         usage = add_usage(whole.get("usage"), _usage(prepared.paid))
@@ -120,7 +120,9 @@ class ResponsesForm:
         report = {FIELD: prepared.report} if prepared.report else {}
         return {**whole, "usage": usage, "output": [*items, *whole["output"]], **report}
 
-    def edit(self, chunk: dict[str, Any], fields: dict[str, Any], prepared: Prepared) -> bool:
+    def edit(
+        self, chunk: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
+    ) -> bool:
         """See `Form`. The item is in the last event only: the engine numbers those that it streams."""
         if chunk["type"] not in ("response.completed", "response.incomplete"):
             return False

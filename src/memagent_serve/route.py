@@ -17,10 +17,10 @@ from memagent.errors import BadResponse, ConfigError, MemagentError, ModelError
 from memagent.models.openai_errors import CLIP, server_message
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
-from memagent_serve.forms import Form, Said, edit_stream
+from memagent_serve.forms import Form, OwnAnswer, edit_stream
 from memagent_serve.local import complete
-from memagent_serve.overflow import Conversation, Prepared
-from memagent_serve.reading import Asked
+from memagent_serve.overflow import Conversation, PreparedRequest
+from memagent_serve.reading import ReadingRequest
 from memagent_serve.refusals import OVERFLOW, ClientLeft, Refusal, refusal_of
 from memagent_serve.wire import (
     STREAM_HEADERS,
@@ -36,7 +36,7 @@ logger = logging.getLogger("memagent.serve")
 
 KEPT_HEADERS = ("accept", "traceparent", "tracestate", "user-agent")
 """Of a request that is rewritten: its length, type and packing are new."""
-_Work = Callable[[Progress], Coroutine[Any, Any, tuple[Prepared, Said | None]]]
+_Work = Callable[[Progress], Coroutine[Any, Any, tuple[PreparedRequest, OwnAnswer | None]]]
 """Prepares a request, and answers it unless the engine's server has to."""
 
 
@@ -94,7 +94,7 @@ class Endpoint:
             messages = []
         engine, path, started = self._desk.engine, self._form.path, False
 
-        async def watched(message: Message) -> None:
+        async def forward(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
@@ -103,7 +103,7 @@ class Endpoint:
             async with engine.send(path, raw, request.headers, messages) as reply:
                 if can_be_read and reply.overflows:
                     return False
-                await Streamed(reply.pieces(), reply.headers, reply.status).send(watched)
+                await Streamed(reply.pieces(), reply.headers, reply.status).send(forward)
             return True
 
         try:
@@ -131,27 +131,27 @@ class _Call:
         Args:
             needed: the request exceeds the window.
         """
-        asked = Asked.of(self._fields, self._request.scope["owner"])
+        asked = ReadingRequest.of(self._fields, self._request.scope["owner"])
         names = {name for name, value in self._fields.items() if value is not None}
 
-        async def work(progress: Progress) -> tuple[Prepared, Said | None]:
-            prepared = Prepared(self.conversation.messages)
+        async def work(progress: Progress) -> tuple[PreparedRequest, OwnAnswer | None]:
+            prepared = PreparedRequest(self.conversation.messages)
             if needed:
                 is_alone = names <= self._form.readings
                 prepared = await self._desk.overflow.prepare(
                     self.conversation, asked, progress, alone=is_alone
                 )
-            return prepared, await self._own(prepared)
+            return prepared, await self._find_answer(prepared)
 
         if asked.stream:
             return Streamed(self._stream(work), STREAM_HEADERS)
-        return await while_connected(self._request.receive, self._whole(work))
+        return await while_connected(self._request.receive, self._answer_whole(work))
 
-    async def _whole(self, work: _Work) -> Response:
+    async def _answer_whole(self, work: _Work) -> Response:
         prepared, answer = await work(lambda _: None)  # only a stream can tell of progress
         if answer is not None:
             return _write(self._form.write(answer, prepared.report), prepared)
-        raw, headers = self._rewritten(prepared)
+        raw, headers = self._rewrite(prepared)
         async with self._desk.engine.send(self._form.path, raw, headers) as reply:
             body = b"".join([piece async for piece in reply.pieces()])
         if reply.status != 200:
@@ -162,12 +162,12 @@ class _Call:
             raise BadResponse(f"the engine's answer can't be read: {body[:200]!r}") from None
         return _write(fields, prepared)
 
-    async def _own(self, prepared: Prepared) -> Said | None:
+    async def _find_answer(self, prepared: PreparedRequest) -> OwnAnswer | None:
         """The answer, unless the engine's server has to give it."""
         if (result := prepared.answer) is not None:
             model = self._fields.get("model") or self._desk.engine.name
             finish = "length" if result.truncated else "stop"
-            return Said(result.answer or "", finish, model, result.run_id, prepared.paid)
+            return OwnAnswer(result.answer or "", finish, model, result.run_id, prepared.paid)
         if self._desk.engine.served:
             return None
         source = self.conversation
@@ -177,7 +177,7 @@ class _Call:
             self._desk.engine, conversation, fields, self._form, name, prepared.paid
         )
 
-    def _rewritten(self, prepared: Prepared) -> tuple[bytes, dict[str, str]]:
+    def _rewrite(self, prepared: PreparedRequest) -> tuple[bytes, dict[str, str]]:
         headers = {n: v for n, v in self._request.headers.items() if n in KEPT_HEADERS}
         fields = self._form.rewrite(self._fields, self.conversation, prepared)
         return json.dumps(fields).encode(), headers | {"content-type": "application/json"}
@@ -207,12 +207,14 @@ class _Call:
         except Refusal as refusal:
             yield event(json.dumps(refusal.body()))
 
-    async def _events(self, prepared: Prepared, answer: Said | None) -> AsyncGenerator[bytes]:
+    async def _events(
+        self, prepared: PreparedRequest, answer: OwnAnswer | None
+    ) -> AsyncGenerator[bytes]:
         if answer is not None:
             for piece in self._form.stream(self._form.write(answer, prepared.report), self._fields):
                 yield piece
             return
-        raw, headers = self._rewritten(prepared)
+        raw, headers = self._rewrite(prepared)
         async with self._desk.engine.send(self._form.path, raw, headers) as reply:
             if reply.status != 200:
                 body = b"".join([piece async for piece in reply.pieces()])
@@ -226,7 +228,7 @@ class _Call:
                 yield line
 
 
-def _write(fields: dict[str, Any], prepared: Prepared) -> Response:
+def _write(fields: dict[str, Any], prepared: PreparedRequest) -> Response:
     """A whole answer. It may hold what an engine wrote and strict JSON doesn't have: half a character, infinity."""
     return Response(json.dumps(fields), headers=prepared.headers, media_type="application/json")
 

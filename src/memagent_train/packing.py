@@ -64,7 +64,7 @@ def bundle(lines: Mapping[int, Ids], *, even: int, most: float, ranks: int = 1) 
         ranks: processes.
     """
     order = sorted(lines, key=lines.__getitem__)
-    shared = [0, *(_shared(lines[one], lines[other]) for one, other in pairwise(order))]
+    shared = [0, *(_count_shared(lines[one], lines[other]) for one, other in pairwise(order))]
 
     def work(*sizes: int) -> int:
         return sum(size * (even + size) for size in sizes)
@@ -192,7 +192,7 @@ def _lay_out(rows: Sequence[Row]) -> tuple[list[tuple[int, int, int, int]], list
     places: list[list[int]] = []
     previous_ids: Ids = ()
     for number, row in enumerate(rows):
-        shared = _shared(previous_ids, row.ids)
+        shared = _count_shared(previous_ids, row.ids)
         old, end = places[-1][:shared] if places else [], len(tokens)
         for place in old:
             tokens[place] = (*tokens[place][:3], number)
@@ -203,7 +203,7 @@ def _lay_out(rows: Sequence[Row]) -> tuple[list[tuple[int, int, int, int]], list
     return tokens, places
 
 
-def _shared(ids: Ids, other: Ids) -> int:
+def _count_shared(ids: Ids, other: Ids) -> int:
     """Length of the common beginning."""
     pairs = enumerate(zip(ids, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(ids), len(other)))

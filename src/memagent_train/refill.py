@@ -8,7 +8,7 @@ from memagent_train.rollouts import Status
 
 
 @dataclass(frozen=True)
-class Rolled:
+class StepGroups:
     """What a process rolled out for a step."""
 
     kept: tuple[Group, ...]
@@ -23,7 +23,7 @@ def roll_informative(
     roll: Callable[[Sequence[int]], Sequence[Group]],
     *,
     max_refills: int,
-) -> Rolled:
+) -> StepGroups:
     """Rolls out as many groups as there are indices, and replaces those without a signal.
 
     Stops early if not a single rollout was scored: others would fail the same way.
@@ -45,7 +45,7 @@ def roll_informative(
         offset += len(wanted)
         if not wanted or not any(_is_scored(group) for group in (*kept, *dropped)):
             break
-    return Rolled(tuple(kept), tuple(dropped))
+    return StepGroups(tuple(kept), tuple(dropped))
 
 
 def _is_scored(group: Group) -> bool:

@@ -35,7 +35,7 @@ from memagent_train.order import DataOrder, StepSampler
 from memagent_train.packing import Bundle, Packed, bundle, even_length, pass_of, rows_of_passes
 from memagent_train.quiet import Quiet
 from memagent_train.reference import copy_frozen, prepare_reference
-from memagent_train.refill import Rolled, roll_informative
+from memagent_train.refill import StepGroups, roll_informative
 from memagent_train.rollouts import Rollout
 from memagent_train.scoring import LastScored
 from memagent_train.sharding import backward_options, hold_gradients, shard_gradients
@@ -237,9 +237,9 @@ class RolloutTrainer(Quiet, GRPOTrainer):
         self.note({"tokens/seen": float(self.state.num_input_tokens_seen)})
         return self.micro_batches(rows, numbers)
 
-    def _roll(self, indices: Sequence[int]) -> Rolled:
+    def _roll(self, indices: Sequence[int]) -> StepGroups:
         if not self.algorithm.dynamic_sampling:
-            return Rolled(tuple(self._groups(indices)), ())
+            return StepGroups(tuple(self._groups(indices)), ())
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         return roll_informative(
             indices,

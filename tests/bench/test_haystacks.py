@@ -10,7 +10,7 @@ from tests.bench.counters import Quarters
 
 from memagent.errors import BinaryDocument, ConfigError, DocumentNotFound, EmptyDocument
 from memagent_bench.filler import Filler
-from memagent_bench.haystacks import Drawn, Fixed, essays, sentences
+from memagent_bench.haystacks import FixedHaystack, ShuffledHaystack, essays, sentences
 from memagent_bench.length_tokens import length_counter
 
 COUNTER = length_counter(None)
@@ -91,7 +91,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("room", [-5, 0, 1, 50, 499, 5000])
 def test_fixed_units_cost_what_they_say(room: int) -> None:
     filler = pool(40)
-    units, cost = Fixed(filler).lay(room, Random(0), ())
+    units, cost = FixedHaystack(filler).lay(room, Random(0), ())
     assert cost == sum(map(filler.cost, units)) <= max(0, room)
     assert cost + max(map(filler.cost, filler.take(0, 40))) > room
     assert units == filler.take(0, len(units))
@@ -101,14 +101,14 @@ def test_fixed_units_cost_what_they_say(room: int) -> None:
 @pytest.mark.parametrize("room", [-5, 0, 50, 499])
 def test_drawn_units_are_different_and_cost_what_they_say(room: int, nested: bool) -> None:
     filler = pool(100)
-    units, cost = Drawn(filler, nested=nested).lay(room, Random(0), ())
+    units, cost = ShuffledHaystack(filler, nested=nested).lay(room, Random(0), ())
     assert len(set(units)) == len(units)
     assert cost == sum(map(filler.cost, units)) <= max(0, room)
     assert cost + max(map(filler.cost, filler.take(0, 100))) > room
 
 
 def test_drawn_units_differ_from_sample_to_sample() -> None:
-    drawn = Drawn(pool(100), nested=False)
+    drawn = ShuffledHaystack(pool(100), nested=False)
     one, two, again = (drawn.lay(499, Random(seed), ())[0] for seed in (1, 2, 1))
     assert one == again
     assert set(one) != set(two)
@@ -116,7 +116,7 @@ def test_drawn_units_differ_from_sample_to_sample() -> None:
 
 def test_nested_units_stay_in_order_when_more_come() -> None:
     short, long = (
-        Drawn(pool(n), nested=True).lay(room, Random(7), ())[0]
+        ShuffledHaystack(pool(n), nested=True).lay(room, Random(7), ())[0]
         for n, room in ((100, 499), (300, 3000))
     )
     assert len(long) > 2 * len(short)
@@ -126,11 +126,13 @@ def test_nested_units_stay_in_order_when_more_come() -> None:
 
 def test_no_drawn_unit_holds_what_it_must_not() -> None:
     filler = pool(30)
-    units, cost = Drawn(filler, nested=False).lay(10**6, Random(0), ("says 16.", "Line 2"))
+    units, cost = ShuffledHaystack(filler, nested=False).lay(
+        10**6, Random(0), ("says 16.", "Line 2")
+    )
     assert len(units) == 30 - 1 - 11
     assert cost == sum(map(filler.cost, units))
 
 
 def test_other_counters_are_served_too() -> None:
-    units, cost = Fixed(Filler("x", ["abcdefg"], "\n", Quarters())).lay(9, Random(0), ())
+    units, cost = FixedHaystack(Filler("x", ["abcdefg"], "\n", Quarters())).lay(9, Random(0), ())
     assert (len(units), cost) == (4, 8)

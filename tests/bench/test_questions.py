@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from memagent import ChatRequest, Completion, Message, Usage
-from memagent.models.base import Unserved
+from memagent.models.base import SimpleModel
 from memagent_bench.perf.loop import Quarter
 from memagent_bench.perf.measure import Row
 from memagent_bench.server.questions import METRICS, OneAhead, measure
@@ -14,7 +14,7 @@ BLOCK = 256
 """Characters: a cache holds whole blocks."""
 
 
-class Cached(Unserved):
+class Cached(SimpleModel):
     """A model with a prefix cache, whose tokens are four characters."""
 
     name = "cached"

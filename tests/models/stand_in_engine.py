@@ -13,7 +13,7 @@ import pytest
 from memagent.errors import EngineFailed
 from memagent.messages import ChatRequest, FinishReason
 from memagent_engines.in_process import EngineModel
-from memagent_engines.sharing import Asked, Drawn
+from memagent_engines.sharing import DrawOptions, EngineReply
 
 ASK = ChatRequest(messages=(), max_tokens=5)
 
@@ -40,14 +40,14 @@ class StandIn:
         self._more = asyncio.Condition()
         self.events.append(f"start {number}")
 
-    async def draw(self, _: tuple[int, ...], __: ChatRequest, ___: Asked) -> Drawn:
+    async def draw(self, _: tuple[int, ...], __: ChatRequest, ___: DrawOptions) -> EngineReply:
         self._check()
         if not self.answers:
             self._waiting.append(self.loop.create_future())
             async with self._more:
                 self._more.notify_all()
             await self._waiting[-1]
-        return Drawn(f"drawn by {self.number}", (self.number,), (0.0,), FinishReason.STOP, 0)
+        return EngineReply(f"drawn by {self.number}", (self.number,), (0.0,), FinishReason.STOP, 0)
 
     async def load(self, folder: str) -> None:
         self._check()

@@ -11,7 +11,7 @@ from tests.models.stand_in_engine import ASK, StandIn, StandInModel, no_tokenize
 
 from memagent.errors import EngineFailed
 from memagent_engines.in_process import EngineModel
-from memagent_engines.sharing import Asked, Drawn, SharedEngine
+from memagent_engines.sharing import DrawOptions, EngineReply, SharedEngine
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def busy_pool() -> Iterator[threading.Event]:
     go.set()
 
 
-async def draw(model: EngineModel) -> Drawn:
+async def draw(model: EngineModel) -> EngineReply:
     """As rollouts do: once more if the engine fails."""
     try:
         return await model.draw((1, 2), ASK)
@@ -87,7 +87,7 @@ async def test_a_call_that_comes_while_its_engine_ends_fails_at_once(
 
     def submit() -> None:
         try:
-            late.append(shared.submit(engine.draw((1,), ASK, Asked())))
+            late.append(shared.submit(engine.draw((1,), ASK, DrawOptions())))
         except EngineFailed as error:
             late.append(error)
 
@@ -105,7 +105,7 @@ async def test_an_engine_that_cannot_be_stopped_leaves_nobody_waiting(
     model = StandInModel("nobody/model")
     shared, (engine, _) = await model._open()
     started[0].answers = False
-    call: Future[Any] = shared.submit(engine.draw((1,), ASK, Asked()))
+    call: Future[Any] = shared.submit(engine.draw((1,), ASK, DrawOptions()))
     await until(started[0], 1)
 
     def refuse() -> None:

@@ -10,7 +10,7 @@ from memagent_nano.command import app
 from memagent_nano.course import arms as stages_of
 from memagent_nano.kept import KINDS
 from memagent_nano.measure import answers, cells
-from memagent_nano.results import Curve, Measured, Results, gather, merge, read, write
+from memagent_nano.results import CellResult, Curve, Results, gather, merge, read, write
 from memagent_nano.sizes import PICO
 from memagent_nano.stages import GATE, KEPT, MEASURED, POLICY, TRUNK_END, Place
 from memagent_nano.tables import ABOUT, arms, differences, make_tables
@@ -49,8 +49,8 @@ def test_what_is_there_is_gathered_and_comes_back_from_a_file(tmp_path: Path) ->
     results = gather(places)
     once = [one for one in results.measured if one.cell == ONCE]
     assert once == [
-        Measured(0, "shown-grpo", ONCE, (1.0, 0.0, 0.0)),
-        Measured(1, "shown", ONCE, (1.0, 1.0)),
+        CellResult(0, "shown-grpo", ONCE, (1.0, 0.0, 0.0)),
+        CellResult(1, "shown", ONCE, (1.0, 1.0)),
     ]
     assert [one.mean for one in once] == [1 / 3, 1.0]
     assert len(results.measured) == 2 * len([*cells(PICO)])
@@ -92,7 +92,7 @@ def test_trunks_of_several_folders_are_each_compared_with_their_own_arms(tmp_pat
 def test_few_notes_have_a_table_where_they_were_measured() -> None:
     scores = {"8notes": 1.0, "32notes": 0.5}
     measured = tuple(
-        Measured(0, "shown", cell.name, (scores.get(cell.name.rpartition("-")[2], 0.0),))
+        CellResult(0, "shown", cell.name, (scores.get(cell.name.rpartition("-")[2], 0.0),))
         for cell in cells(PICO)
     )
     table = make_tables(Results("pico", measured, (), {}, {}, {}), PICO)["competing notes"]
@@ -127,9 +127,9 @@ def test_of_nothing_there_are_empty_results(tmp_path: Path) -> None:
 
 
 def test_results_of_several_folders_are_put_together() -> None:
-    old = Measured(0, "shown", ONCE, (0.0,))
-    new, other = Measured(0, "shown", ONCE, (1.0,)), Measured(1, "shown", ONCE, (0.5,))
-    gone = Measured(0, "shown", "of another policy", (0.0,))
+    old = CellResult(0, "shown", ONCE, (0.0,))
+    new, other = CellResult(0, "shown", ONCE, (1.0,)), CellResult(1, "shown", ONCE, (0.5,))
+    gone = CellResult(0, "shown", "of another policy", (0.0,))
     curve = Curve(0, "shown-grpo", (0,), (0.5,))
     here = Results(
         "pico", (other, old, gone), (curve,), {"seed-0/shown": {"copy": {"share": 0.5}}}, {}, {}
@@ -148,7 +148,7 @@ def test_results_of_several_folders_are_put_together() -> None:
 
 def test_a_report_can_be_of_what_was_kept(tmp_path: Path) -> None:
     found = tuple(
-        Measured(seed, "shown", cell.name, (1.0, 0.0)) for cell in cells(PICO) for seed in (0, 1)
+        CellResult(seed, "shown", cell.name, (1.0, 0.0)) for cell in cells(PICO) for seed in (0, 1)
     )
     kept = tmp_path / "kept.json"
     write(Results("pico", found, (), {}, {}, {}), kept)

@@ -20,7 +20,7 @@ from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.config.sections import LoraSettings
 from memagent_train.rollout.settings import Weights
 from memagent_train.rollouts import Rollout
-from memagent_train.runs.engine import Served
+from memagent_train.runs.engine import WeightTransfer
 from memagent_train.runs.policy import adapter_settings
 
 
@@ -61,7 +61,7 @@ def main(out: Path) -> None:
     engine: Any = Engine()
     loop = asyncio.new_event_loop()
     for weights in get_args(Weights):
-        Served(engine, out / weights, weights).send(trained, loop)
+        WeightTransfer(engine, out / weights, weights).send(trained, loop)
         if weights == "adapter":
             assert gathered
             assert all("lora_" in name for name in gathered), gathered
@@ -69,7 +69,7 @@ def main(out: Path) -> None:
     if rank == 1:  # draws yet: a server that comes back gets its weights from the folder
         time.sleep(1.0)
         assert list((out / "model").iterdir())
-    Served(engine, out / "model", "model").send(trained, loop)
+    WeightTransfer(engine, out / "model", "model").send(trained, loop)
     loop.close()
     whole = trained.accelerator.get_state_dict(trained.model_wrapped)
     if rank == 0:

@@ -21,7 +21,7 @@ from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.config.sections import ModelSettings
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollouts import Rollout
-from memagent_train.runs.engine import Served
+from memagent_train.runs.engine import WeightTransfer
 from memagent_train.runs.policy import load_model
 from memagent_train.trainer import RolloutTrainer
 
@@ -83,7 +83,7 @@ def main(model: Path, out: Path, url: str) -> None:
     shared = [(p.numel(), _held(p)) for p in trained.ref_model.parameters()]
     trained.train(resume_from_checkpoint=str(out / "checkpoint-1"))
     with asyncio.Runner() as runner:
-        served = Served(ServedSampler("vllm", url, window=128), out / "served")
+        served = WeightTransfer(ServedSampler("vllm", url, window=128), out / "served")
         served.send(trained, runner.get_loop())
     weights = trained.accelerator.get_state_dict(trained.model_wrapped)
     if rank == 0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.setup import Limited, Served
+from memagent.cli.setup import RunLimits, ServerOptions
 
 if TYPE_CHECKING:
     from memagent_bench.options import DataOptions
@@ -98,7 +98,7 @@ class DataChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunChoice(DataChoice, Served, Limited):
+class RunChoice(DataChoice, ServerOptions, RunLimits):
     """What every command that runs a benchmark has, apart from its data."""
 
     model: opt.Model = None

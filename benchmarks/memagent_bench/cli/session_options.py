@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from memagent.cli import options as opt
-from memagent.cli.setup import Served
+from memagent.cli.setup import ServerOptions
 from memagent_bench.cli.options import of_model, of_run, of_what
 
 
@@ -27,7 +27,7 @@ class Player(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sessions(Served):
+class Sessions(ServerOptions):
     """The options of `sessions`."""
 
     suite: Annotated[

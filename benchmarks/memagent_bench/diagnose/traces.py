@@ -34,7 +34,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedItem:
     """One thing that an answer must have."""
 
     reference: str
@@ -120,17 +120,17 @@ class Trace:
         return f"lost-at-chunk-{self.chunk}" if self.fate is Fate.LOST else self.fate.value
 
 
-def list_wanted(record: Record) -> list[Wanted]:
+def list_wanted(record: Record) -> list[WantedItem]:
     """What a record's answer has to have: each reference, or one thing where they are forms of one answer."""
     outputs, answer = record.outputs, record.answer or ""
     if record.scorer not in ALL_WANTED:
         score = SCORERS[record.scorer](answer, outputs)
         got = score >= (F1_GOT if record.scorer == "f1" else 1)
         places = tuple(place for place in record.evidence if place.supports)
-        return [Wanted(outputs[0], outputs, got, places)]
+        return [WantedItem(outputs[0], outputs, got, places)]
     scorer = SCORERS["set_recall" if record.scorer == "set_precision" else record.scorer]
     return [
-        Wanted(
+        WantedItem(
             output,
             (output,),
             scorer(answer, [output]) == 1,
@@ -175,7 +175,7 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
     ]
 
 
-def _follow_places(item: Wanted, record: Record) -> list[Place]:
+def _follow_places(item: WantedItem, record: Record) -> list[Place]:
     """The places to follow: those with notes; else the last one, from which on the reference can be known."""
     form = FORMS[record.scorer]
     # In memories that noted nothing too: what the question says, yes and no, and a form of nothing (of a note
@@ -194,7 +194,7 @@ def _follow_places(item: Wanted, record: Record) -> list[Place]:
 
 
 def _trace(
-    record: Record, item: Wanted, places: Sequence[Place], last: int, ends: Mapping[int, int]
+    record: Record, item: WantedItem, places: Sequence[Place], last: int, ends: Mapping[int, int]
 ) -> Trace:
     """The fate of a reference is that of the place where it broke off first.
 

@@ -83,7 +83,7 @@ class SquadFile(BaseModel):
     data: list[SquadArticle]
 
 
-class Titled(BaseModel):
+class TitledParagraph(BaseModel):
     """A paragraph by itself."""
 
     title: str
@@ -94,7 +94,7 @@ DOCUMENT = re.compile(r"(?:^|\n\n)Document \d+:\n")
 """Stands before each paragraph in MemAgent's evaluation files."""
 HOTPOT = TypeAdapter(list[HotpotEntry | ShownEntry])
 SQUAD = TypeAdapter(SquadFile)
-TITLED = TypeAdapter(list[Titled])
+TITLED = TypeAdapter(list[TitledParagraph])
 HOTPOT_FORM = (
     "a JSON list of questions with question, answer, context ([[title, [sentence, ...]], ...]) and "
     "supporting_facts, as in HotpotQA's distractor files, or with input, answers and context (Document 1: ...), as in "

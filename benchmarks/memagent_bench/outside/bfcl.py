@@ -33,7 +33,7 @@ TYPES = {"dict": "object", "float": "number", "tuple": "array"}
 """BFCL's names of types -> JSON schema's."""
 
 
-class Said(BaseModel):
+class QuestionMessage(BaseModel):
     """A message of the user."""
 
     content: str
@@ -43,7 +43,7 @@ class Entry(BaseModel):
     """A row of the questions."""
 
     id: str
-    question: tuple[tuple[Said, ...], ...] = Field(min_length=1)
+    question: tuple[tuple[QuestionMessage, ...], ...] = Field(min_length=1)
     involved_classes: tuple[str, ...]
     missed_function: dict[int, tuple[str, ...]] = {}
     """Names of the tools that come with a message. Its words are BFCL's own."""
@@ -131,9 +131,9 @@ class BfclEnvironment(TaskEnvironment):
     def __init__(self, entry: Entry, docs: Docs, sandbox: Sandbox) -> None:
         self._asked = ["\n".join(message.content for message in turn) for turn in entry.question]
         self._docs, self._missed, self._sandbox, self._turn = docs, entry.missed_function, sandbox, 0  # fmt: skip
-        super().__init__(self._asked[0], self._offered())
+        super().__init__(self._asked[0], self._offer_all())
 
-    def _offered(self) -> tuple[Tool, ...]:
+    def _offer_all(self) -> tuple[Tool, ...]:
         missing = {name for n, names in self._missed.items() if n > self._turn for name in names}
         return tuple(self._offer(doc) for doc in self._docs.tools if doc.name not in missing)
 
@@ -161,7 +161,7 @@ class BfclEnvironment(TaskEnvironment):
             return None
         if self._turn not in self._missed:
             return self._asked[self._turn]
-        self.tools = self._offered()
+        self.tools = self._offer_all()
         return self._asked[self._turn] or self._docs.added
 
     def _judge(self, answer: str) -> float:

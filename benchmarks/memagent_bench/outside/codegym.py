@@ -51,7 +51,7 @@ class Extra(BaseModel):
     gym_env: str | None = None
 
 
-class Said(BaseModel):
+class PromptMessage(BaseModel):
     """A message of the prompt."""
 
     role: str
@@ -62,7 +62,7 @@ class TaskRow(BaseModel):
     """A task, as the data have it."""
 
     ability: str = Field(pattern=rf"(?s)^{PREFIX}[^@]+@.*$")
-    prompt: tuple[Said, ...]
+    prompt: tuple[PromptMessage, ...]
     extra_info: Extra = Extra()
 
     @field_validator("extra_info", mode="before")

@@ -77,11 +77,11 @@ class Game:
         env, calls = self._fresh(), list[Any]()
         step = env.step
 
-        def noted(action: str) -> Any:
+        def note(action: str) -> Any:
             calls.append(json.loads(action))
             return step(action)
 
-        env.step = noted
+        env.step = note
         env.solve()
         return {"calls": calls}
 

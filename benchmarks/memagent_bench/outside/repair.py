@@ -58,7 +58,7 @@ class Instance(BaseModel):
         return json.loads(value) if isinstance(value, str) else value
 
 
-class Tested(TypedDict):
+class PytestOutcome(TypedDict):
     """What a run of pytest says."""
 
     passed: list[str]
@@ -235,7 +235,7 @@ class RepairEnvironment(TaskEnvironment):
         return Solution((*calls, call("run_tests")), "done")
 
 
-def run_pytest(files: dict[str, str], tests: list[str]) -> Tested:
+def run_pytest(files: dict[str, str], tests: list[str]) -> PytestOutcome:
     """Runs tests of a repository in a sandbox; none passes if they take too long. Blocks; keeps a core busy.
 
     Args:
@@ -250,16 +250,16 @@ def run_pytest(files: dict[str, str], tests: list[str]) -> Tested:
     try:
         reply = sandbox.ask({"files": files, "tests": tests, "output": OUTPUT})
     except SandboxEnded as error:  # not an error of the judge: what was changed did that
-        return Tested(passed=[], output=str(error))
+        return PytestOutcome(passed=[], output=str(error))
     finally:
         sandbox.close()
     passed, output = reply.get("passed"), reply.get("output")
     if not isinstance(passed, list) or not isinstance(output, str):
         raise ToolError("pytest gave no result")
-    return Tested(passed=[str(test) for test in passed], output=output)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return PytestOutcome(passed=[str(test) for test in passed], output=output)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def _run(files: Mapping[str, str], tests: list[str]) -> Tested:
+def _run(files: Mapping[str, str], tests: list[str]) -> PytestOutcome:
     place = place_of(run_pytest)
     request = ProcessCall(place, {"files": dict(files), "tests": tests}, limit=2 * LIMITS.seconds)
     try:

@@ -77,7 +77,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 def _lines(path: Path) -> Iterator[Row]:
     with path.open("rb") as file:
-        for number, line in enumerate(_bounded(file, path), 1):
+        for number, line in enumerate(_read_lines(file, path), 1):
             where = f"{str(path)!r}, line {number}"
             if not line.strip():
                 continue
@@ -92,7 +92,7 @@ def _lines(path: Path) -> Iterator[Row]:
             yield Row(where, cast("dict[str, Any]", value))
 
 
-def _bounded(file: IO[bytes], path: Path) -> Iterator[bytes]:
+def _read_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     number = 0
     while line := file.readline(LINE + 1):
         number += 1

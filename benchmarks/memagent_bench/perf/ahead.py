@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from memagent import ChatRequest, Completion, MemoryAgent, Result, RunStore, Sampling, Usage
-from memagent.models.base import Unserved
+from memagent.models.base import SimpleModel
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.loop import CHARS_PER_TOKEN, Quarter
 from memagent_bench.perf.measure import Row, page_parser, publish
@@ -33,7 +33,7 @@ CHUNK = 256
 RATES = (0.01, 0.05, 0.1, 0.3)
 
 
-class Slow(Unserved):
+class Slow(SimpleModel):
     """A model with 16 slots and fixed latency, that changes its memory at given chunks.
 
     Args:

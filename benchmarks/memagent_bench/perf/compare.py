@@ -132,7 +132,7 @@ def measure(setting: Setting) -> Found:
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "document.txt"
         write_document(document, 100_000, counter, 0)
-        with _opened(setting, document) as url:
+        with _open_server(setting, document) as url:
             for length, passes in results.items():
                 request = Request(
                     base_url=url,
@@ -160,7 +160,7 @@ def measure(setting: Setting) -> Found:
 
 
 @contextmanager
-def _opened(setting: Setting, document: Path) -> Generator[str]:
+def _open_server(setting: Setting, document: Path) -> Generator[str]:
     if setting.base_url is not None:
         yield setting.base_url
     else:

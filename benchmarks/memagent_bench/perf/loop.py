@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memagent import ChatRequest, Completion, MemoryAgent, RunStore, Usage
 from memagent.messages import Message
-from memagent.models.base import Unserved
+from memagent.models.base import SimpleModel
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import Row
 
@@ -55,7 +55,7 @@ class QuarterText:
         return -(-min(chars, len(self.text)) // CHARS_PER_TOKEN)
 
 
-class Instant(Unserved):
+class Instant(SimpleModel):
     """A model that answers at once with a memory of ordinary length."""
 
     name = "instant"

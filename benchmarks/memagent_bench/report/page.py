@@ -15,7 +15,7 @@ from memagent_bench.report.compare import Contrast, find_contrast
 from memagent_bench.report.facts import provenance_facts
 from memagent_bench.report.failures import SHOWN
 from memagent_bench.report.heatmap import blend
-from memagent_bench.report.primary import Tested
+from memagent_bench.report.primary import Hypothesis
 from memagent_bench.report.summary import summary
 from memagent_bench.report.theme import variables
 from memagent_bench.report.view import View
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def page(
     views: Sequence[View],
-    tests: Sequence[Tested],
+    tests: Sequence[Hypothesis],
     cautions: Sequence[str],
     *,
     margin: float,

@@ -17,7 +17,7 @@ MEAN = "mean"
 
 
 @dataclass(frozen=True)
-class Tested:
+class Hypothesis:
     """One hypothesis of the family: in this cell the system scores as the baseline does."""
 
     suite: str
@@ -49,7 +49,7 @@ def default_cells(suite: Suite, baseline: str) -> list[str]:
 
 def primary_tests(
     suites: Sequence[Suite], baselines: Mapping[str, str], cells: Sequence[str], margin: float
-) -> list[Tested]:
+) -> list[Hypothesis]:
     """Tests each named cell for each system against the baseline of its suite.
 
     Args:
@@ -82,7 +82,7 @@ def primary_tests(
                 tests.append((suite.name, name, label, comparison, p))
     adjusted = iter(holm([p.p for *_, p in tests if p is not None]))
     return [
-        Tested(
+        Hypothesis(
             suite,
             name,
             label,

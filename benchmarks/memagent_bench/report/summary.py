@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from memagent.texts import plural, show_length
 from memagent_bench.report.compare import Contrast, find_contrast
 from memagent_bench.report.costs import Growth
-from memagent_bench.report.primary import MEAN, Tested
+from memagent_bench.report.primary import MEAN, Hypothesis
 from memagent_bench.report.ruler import Summary
 from memagent_bench.report.view import View
 from memagent_bench.report.words import (
@@ -28,7 +28,7 @@ AS_PREDICTED = 0.02
 """A ratio of measured to predicted calls within this of 1 is called as predicted."""
 
 
-def summary(view: View, tests: Sequence[Tested], margin: float) -> tuple[str, str]:
+def summary(view: View, tests: Sequence[Hypothesis], margin: float) -> tuple[str, str]:
     """A suite in two paragraphs: what became of the score, and everything else."""
     more = [
         _describe_effective(view),
@@ -106,7 +106,7 @@ def _ranking(view: View) -> str:
     return f"At {show_length(length)} the scores are {join_words(named)}{more}."
 
 
-def _tests(view: View, tests: Sequence[Tested]) -> str:
+def _tests(view: View, tests: Sequence[Hypothesis]) -> str:
     """The primary comparisons; only their number where they are many."""
     suite_tests = [t for t in tests if t.suite == view.suite.name and t.adjusted is not None]
     if len(suite_tests) > RANKED:
@@ -119,13 +119,13 @@ def _tests(view: View, tests: Sequence[Tested]) -> str:
     return " ".join(_in_cell(cell, [t for t in suite_tests if t.cell == cell]) for cell in cells)
 
 
-def _in_cell(cell: str, tests: Sequence[Tested]) -> str:
+def _in_cell(cell: str, tests: Sequence[Hypothesis]) -> str:
     task, _, length = cell.partition("@")
     where = f"{'the mean' if task == MEAN else task} at {length}"
     return f"In {where}, {'; '.join(_describe_test(t, t.contrast) for t in tests if t.contrast)}."
 
 
-def _describe_test(t: Tested, contrast: Contrast) -> str:
+def _describe_test(t: Hypothesis, contrast: Contrast) -> str:
     mean = contrast.difference.mean
     by = (
         f"{points(abs(mean))} points {'less' if mean < 0 else 'more'} than"

@@ -36,7 +36,7 @@ class NaiveNiahTask(NiahTask):
 
     def sample(self, index: int) -> Sample:
         """A sample; unlike other tasks this one gives another each time."""
-        units = self._most
+        units = self._max_units
         while True:
             sample = self._write(index, units)
             if sample.tokens <= self._length or units <= self._step:
@@ -44,7 +44,7 @@ class NaiveNiahTask(NiahTask):
             units -= self._step
 
     @cached_property
-    def _most(self) -> int:
+    def _max_units(self) -> int:
         """Units that fit the length."""
         low = self._step
         guess = self._write(0, low).tokens / low

@@ -11,9 +11,9 @@ from typing import Literal
 from memagent.tasks import Evidence, Sample
 from memagent_bench.filler import Filler
 from memagent_bench.fitted import FittedTask
-from memagent_bench.haystacks import Drawn, Fixed, Haystack, essays
+from memagent_bench.haystacks import FixedHaystack, Haystack, ShuffledHaystack, essays
 from memagent_bench.options import DataOptions
-from memagent_bench.placed import Placed
+from memagent_bench.placement import Placement
 from memagent_bench.ruler.frames import Niah, load_frames
 from memagent_bench.ruler.words import KindName, draw, draw_different
 
@@ -69,9 +69,9 @@ class Drawing:
     query: str
     outputs: tuple[str, ...]
 
-    def among(self, units: Sequence[str]) -> Placed:
+    def among(self, units: Sequence[str]) -> Placement:
         """The needles among units of a haystack."""
-        return Placed(units, self.needles, [int(len(units) * place) for place in self.places])
+        return Placement(units, self.needles, [int(len(units) * place) for place in self.places])
 
     def evidence(self, spans: Sequence[tuple[int, int]]) -> tuple[Evidence, ...]:
         """Where the needles stand that are asked for, given where each does."""
@@ -115,11 +115,11 @@ class NiahTask(FittedTask):
     def _haystack(self) -> Haystack:
         options, counter = self._options, self._options.counter
         if self._spec.haystack == "essay":
-            return Fixed(essays(options.essays, counter))
+            return FixedHaystack(essays(options.essays, counter))
         if self._spec.haystack == "noise":
-            return Fixed(Filler("noise", [self._wording.noise], "\n", counter))
+            return FixedHaystack(Filler("noise", [self._wording.noise], "\n", counter))
         pool = self._distractors()
-        return Drawn(
+        return ShuffledHaystack(
             Filler(f"needles (drawn from a pool of {len(pool)})", pool, "\n", counter),
             nested=options.nested,
         )

@@ -31,10 +31,10 @@ from memagent_bench.sessions.grid import Dealt, Job, Plan
 from memagent_bench.sessions.origin import Player, binding_of, origin_of
 from memagent_bench.sessions.play import play
 from memagent_bench.sessions.record import SESSIONS, Origin, Reason, SessionRecord, read_sessions
-from memagent_bench.sessions.seat import Ended, Seat
+from memagent_bench.sessions.seat import Seat, SessionEnd
 from memagent_bench.sessions.tally import Tally
 from memagent_bench.sessions.wire.loops import LOOPS, load_loop
-from memagent_bench.sessions.wire.play import Worked, work
+from memagent_bench.sessions.wire.play import SessionOutcome, work
 from memagent_bench.sessions.wire.writer import Writer
 from memagent_bench.shift.shift import Shift
 from memagent_bench.systems.base import Status
@@ -174,7 +174,7 @@ class Playing:
         try:
             dealt = await in_thread(self._bench.grid.deal, job)
         except ConfigError as error:
-            broken = Worked(Ended(reason=Reason.BROKEN, detail=str(error)), Usage(), 0)
+            broken = SessionOutcome(SessionEnd(reason=Reason.BROKEN, detail=str(error)), Usage(), 0)
             return self._record(job, None, broken, started, time.monotonic() - begun)
         try:
             worked = await (self._at_server if at_server else self._with_model)(job, dealt)
@@ -185,7 +185,12 @@ class Playing:
             await in_thread(dealt.close)
 
     def _record(
-        self, job: Job, dealt: Dealt | None, worked: Worked, started: datetime, seconds: float
+        self,
+        job: Job,
+        dealt: Dealt | None,
+        worked: SessionOutcome,
+        started: datetime,
+        seconds: float,
     ) -> SessionRecord:
         ended, answered = worked.ended, worked.ended.reason is Reason.ANSWERED
         return SessionRecord(
@@ -205,7 +210,7 @@ class Playing:
             origin=self._origin,
         )
 
-    async def _with_model(self, job: Job, dealt: Dealt) -> Worked:
+    async def _with_model(self, job: Job, dealt: Dealt) -> SessionOutcome:
         bench = self._bench
         tally = Tally(bench.choose_model())
         try:
@@ -217,10 +222,10 @@ class Playing:
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a session raises, the others go on
-            ended = Ended(reason=Reason.ERROR, detail=f"{type(error).__name__}: {error}")
-        return Worked(ended, tally.usage, tally.largest)
+            ended = SessionEnd(reason=Reason.ERROR, detail=f"{type(error).__name__}: {error}")
+        return SessionOutcome(ended, tally.usage, tally.largest)
 
-    async def _at_server(self, job: Job, dealt: Dealt) -> Worked:
+    async def _at_server(self, job: Job, dealt: Dealt) -> SessionOutcome:
         bench = self._bench
         return await work(
             load_loop(job.arm.system),

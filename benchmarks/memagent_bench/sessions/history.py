@@ -19,7 +19,7 @@ from memagent.tools import Toolset
 from memagent.tools.protocol import describe, read_calls
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.record import Reason
-from memagent_bench.sessions.seat import Ended, Seat
+from memagent_bench.sessions.seat import Seat, SessionEnd
 
 LIMIT_SHARE = 0.95
 """Share of the working context that histories may fill."""
@@ -86,7 +86,7 @@ def mask_results(turns: tuple[Turn, ...], kept: int) -> tuple[Turn, ...]:
     return tuple(reversed(new_turns))
 
 
-async def play_history(seat: Seat, arm: Arm) -> Ended:
+async def play_history(seat: Seat, arm: Arm) -> SessionEnd:
     """Acts until there is an answer.
 
     Raises:
@@ -112,11 +112,11 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
         try:
             reply = await caller.ask(exchange)
         except Unusable as error:
-            return Ended(reason=Reason.UNUSABLE_REPLY, detail=f"step {step}: {error}")
+            return SessionEnd(reason=Reason.UNUSABLE_REPLY, detail=f"step {step}: {error}")
         text, calls, problem = reply.value
         if not calls and problem is None:
             if (more := seat.follow()) is None:
-                return Ended(answer=text)
+                return SessionEnd(answer=text)
             toolset = Toolset(environment.tools)
             context = replace(context, **opening(seat, toolset))
             message = Message(role="assistant", content=text)
@@ -133,9 +133,9 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
         if problem is not None:
             turns = (*turns, Turn(2 * step + 1, Message(role="user", content=problem)))
         if environment.over:
-            return Ended(answer=text)
+            return SessionEnd(answer=text)
     detail = f"no answer after {seat.max_steps} steps"
-    return Ended(reason=Reason.OUT_OF_STEPS, detail=detail)
+    return SessionEnd(reason=Reason.OUT_OF_STEPS, detail=detail)
 
 
 def opening(seat: Seat, toolset: Toolset) -> dict[str, Any]:

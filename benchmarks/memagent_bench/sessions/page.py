@@ -21,8 +21,8 @@ from memagent_bench.sessions.plot import plot
 from memagent_bench.sessions.record import SessionRecord, read_sessions
 from memagent_bench.sessions.wire.figures import HEAD as WIRE_HEAD
 from memagent_bench.sessions.wire.figures import PROBES, Row, rows
+from memagent_bench.sessions.wire.loop_figures import LoopFigures
 from memagent_bench.sessions.wire.plot import plot_steps
-from memagent_bench.sessions.wire.wired import Wired
 from memagent_bench.systems.base import Status
 
 HEAD = (
@@ -179,13 +179,13 @@ def _spreadsheet(named: Mapping[str, Sequence[SessionRecord]]) -> bytes:
                     *(name, r.difficulty, r.game, r.seed, r.arm.label, r.score, r.reason, r.steps),
                     *(r.summaries, usage.calls, usage.prompt_tokens, usage.completion_tokens),
                     *(r.largest_prompt, r.seconds),
-                    *_wired(r.wired),
+                    *_list_figures(r.wired),
                 )
             )
     return text.getvalue().encode("utf-8", "replace")
 
 
-def _wired(wired: Wired | None) -> tuple[object, ...]:
+def _list_figures(wired: LoopFigures | None) -> tuple[object, ...]:
     """What only loops at a server have."""
     if wired is None:
         return ("",) * 8

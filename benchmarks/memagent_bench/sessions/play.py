@@ -10,10 +10,10 @@ from memagent.threads import in_thread
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.history import play_history
 from memagent_bench.sessions.record import Reason
-from memagent_bench.sessions.seat import Ended, Seat
+from memagent_bench.sessions.seat import Seat, SessionEnd
 
 
-async def play(seat: Seat, arm: Arm) -> Ended:
+async def play(seat: Seat, arm: Arm) -> SessionEnd:
     """Plays a game to its end, and hands in the answer.
 
     Raises:
@@ -22,13 +22,13 @@ async def play(seat: Seat, arm: Arm) -> Ended:
     try:
         ended = await (play_summary if arm.system == "summary" else play_history)(seat, arm)
     except (ContextOverflow, WindowTooSmall) as error:
-        return Ended(reason=Reason.OVERFLOW, detail=str(error))
+        return SessionEnd(reason=Reason.OVERFLOW, detail=str(error))
     if ended.answer is not None:
         await in_thread(seat.environment.finish, ended.answer)
     return ended
 
 
-async def play_summary(seat: Seat, arm: Arm) -> Ended:
+async def play_summary(seat: Seat, arm: Arm) -> SessionEnd:
     """`ToolAgent`, as a user would call it.
 
     Raises:
@@ -54,7 +54,7 @@ async def play_summary(seat: Seat, arm: Arm) -> Ended:
                 tools = seat.environment.tools
                 session = make(tools, store=agent.store).session(session.run_id)
             result = await session.asend(more)
-        return Ended(
+        return SessionEnd(
             answer=result.answer,
             reason=Reason(result.stop_reason.value),
             detail=result.detail,

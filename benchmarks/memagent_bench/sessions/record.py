@@ -10,7 +10,7 @@ from pydantic import Field
 from memagent.messages import Leaf, Usage
 from memagent_bench.records import lines_of
 from memagent_bench.sessions.arms import Arm
-from memagent_bench.sessions.wire.wired import Wired
+from memagent_bench.sessions.wire.loop_figures import LoopFigures
 from memagent_bench.systems.base import Status
 
 SESSIONS = "sessions.jsonl"
@@ -92,7 +92,7 @@ class SessionRecord(Leaf):
     """Of all calls, those for summaries among them."""
     largest_prompt: int
     """Tokens."""
-    wired: Wired | None = None
+    wired: LoopFigures | None = None
     """Of a loop at a server; None for the others."""
     seconds: float
     started: str

@@ -13,7 +13,7 @@ from memagent.tools import Environment
 from memagent_bench.sessions.record import Reason
 
 
-class Ended(Leaf):
+class SessionEnd(Leaf):
     """How a session ended."""
 
     answer: str | None = None

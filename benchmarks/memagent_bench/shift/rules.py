@@ -41,7 +41,7 @@ class Wish(NamedTuple):
 
 
 @dataclass
-class Known:
+class Knowledge:
     """What texts tell of a shift."""
 
     tickets: int | None = None
@@ -58,7 +58,7 @@ class Known:
     asked: tuple[str, ...] | None = None
     """By the review; None where it isn't shown."""
 
-    def add(self, other: Known) -> None:
+    def add(self, other: Knowledge) -> None:
         """Learns what another text tells."""
         self.tickets = other.tickets or self.tickets
         self.floor = max(self.floor, other.floor)
@@ -133,9 +133,9 @@ class Known:
         return self.decisions[max(places)] if places else DEFAULT
 
 
-def read_messages(messages: Sequence[Message]) -> Known:
+def read_messages(messages: Sequence[Message]) -> Knowledge:
     """What messages tell together. A call that has a result was made, even where its text was removed."""
-    knowledge = Known()
+    knowledge = Knowledge()
     calls = {call.id: call for message in messages for call in message.tool_calls}
     for message in messages:
         knowledge.add(_read(message.content))
@@ -158,8 +158,8 @@ def _groups(tickets: int, reached: int) -> Iterator[tuple[int, int]]:
 
 # A history is read again for each reply.
 @lru_cache(maxsize=8192)
-def _read(text: str) -> Known:
-    knowledge = Known()
+def _read(text: str) -> Knowledge:
+    knowledge = Knowledge()
     if match := TASK.search(text):
         knowledge.tickets = int(match[1])
     knowledge.floor = max((int(n) for n in UP_TO.findall(text)), default=0)

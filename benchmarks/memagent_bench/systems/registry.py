@@ -24,7 +24,7 @@ from memagent_bench.systems.retrieval import Retrieval, RetrievalModel
 
 
 @dataclass(frozen=True)
-class Known:
+class SystemEntry:
     """A system of this package."""
 
     make: Callable[[str, Setting], System]
@@ -49,48 +49,52 @@ def _peer(name: str, setting: Setting, class_name: str) -> System:
     return Peer(name, setting, getattr(module, class_name)())
 
 
-SYSTEMS: dict[str, Known] = {
-    "memory": Known(
+SYSTEMS: dict[str, SystemEntry] = {
+    "memory": SystemEntry(
         partial(_memory, gate="off"), "memagent: reads chunk after chunk into one memory"
     ),
-    "memory-gate": Known(
+    "memory-gate": SystemEntry(
         partial(_memory, gate="update"), "the same; may keep its memory unchanged for a few tokens"
     ),
-    ONE_SHOT: Known(OneShot, "RULER's own prompt, question last, reply begun; asks once", "once"),
-    "direct": Known(partial(Direct, keep=both_ends), "the same as direct-middle", "once"),
-    "direct-left": Known(
+    ONE_SHOT: SystemEntry(
+        OneShot, "RULER's own prompt, question last, reply begun; asks once", "once"
+    ),
+    "direct": SystemEntry(partial(Direct, keep=both_ends), "the same as direct-middle", "once"),
+    "direct-left": SystemEntry(
         partial(Direct, keep=ending), "asks once; drops the beginning of a long text", "once"
     ),
-    "direct-right": Known(partial(Direct, keep=beginning), "the same; drops the end", "once"),
-    "direct-middle": Known(partial(Direct, keep=both_ends), "the same; drops the middle", "once"),
-    "extractive": Known(
+    "direct-right": SystemEntry(partial(Direct, keep=beginning), "the same; drops the end", "once"),
+    "direct-middle": SystemEntry(
+        partial(Direct, keep=both_ends), "the same; drops the middle", "once"
+    ),
+    "extractive": SystemEntry(
         Extractive, "memagent over sentences that match the question; no model", "never"
     ),
-    "regex": Known(
+    "regex": SystemEntry(
         partial(Retrieval, rank=by_terms),
         "the sentences that contain the question's names; no model",
         "never",
     ),
-    "bm25": Known(
+    "bm25": SystemEntry(
         partial(Retrieval, rank=by_bm25),
         "the sentences that BM25 ranks first; no model",
         "never",
     ),
-    "regex-model": Known(
+    "regex-model": SystemEntry(
         partial(RetrievalModel, rank=by_terms), "asks once, with the sentences of regex", "once"
     ),
-    "bm25-model": Known(
+    "bm25-model": SystemEntry(
         partial(RetrievalModel, rank=by_bm25), "asks once, with the sentences of bm25", "once"
     ),
-    "map-reduce": Known(
+    "map-reduce": SystemEntry(
         lambda _, setting: MapReduce(setting),
         "takes notes on each chunk separately, then on the notes",
     ),
-    "langchain-refine": Known(
+    "langchain-refine": SystemEntry(
         partial(_peer, class_name="LangChainRefine"),
         "LangChain's refine chain with its own prompts",
     ),
-    "llamaindex-refine": Known(
+    "llamaindex-refine": SystemEntry(
         partial(_peer, class_name="LlamaIndexRefine"), "LlamaIndex's Refine with its own prompts"
     ),
 }

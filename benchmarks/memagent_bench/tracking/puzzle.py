@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from memagent_bench.filler import Filler
-from memagent_bench.placed import Placed
+from memagent_bench.placement import Placement
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Layout:
         """Uniform places, and a uniform beginning among the filler's units."""
         return cls(1 + rng.randrange(units), tuple(sorted(rng.random() for _ in range(facts))))
 
-    def among(self, facts: Sequence[Fact], filler: Filler, n: int) -> Placed:
+    def among(self, facts: Sequence[Fact], filler: Filler, n: int) -> Placement:
         """The facts among n units of filler."""
         units = filler.take(self.start, self.start + n)
         cuts = [int(place * (n + 1)) for place in self.places]
-        return Placed(units, [fact.text for fact in facts], cuts)
+        return Placement(units, [fact.text for fact in facts], cuts)

@@ -6,7 +6,7 @@ from memagent.tasks import Evidence, Sample
 from memagent_bench.fitted import FittedTask
 from memagent_bench.haystacks import essays
 from memagent_bench.options import DataOptions
-from memagent_bench.placed import Placed
+from memagent_bench.placement import Placement
 from memagent_bench.tracking.puzzle import Layout, Puzzle
 
 
@@ -81,7 +81,7 @@ class ScatteredTask(FittedTask):
 
     def _fill(
         self, puzzle: Puzzle, layout: Layout, around: tuple[str, str], limit: int
-    ) -> tuple[Placed, int]:
+    ) -> tuple[Placement, int]:
         """The facts among as many units of filler as fit, at least one; and the sample's tokens."""
         filler = self._filler
         fact_tokens = sum(filler.cost(fact.text) for fact in puzzle.facts) + self._generate

@@ -16,8 +16,8 @@ from memagent.cli.runs import is_session
 from memagent.cli.session import drive
 from memagent.cli.setup import (
     Ask,
-    Limited,
-    Served,
+    RunLimits,
+    ServerOptions,
     agent_again,
     chosen_store,
     existing_store,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memagent.memory.extraction import Extraction
     from memagent.runstore import RunStore
 
-NOT_ESTIMATED = ("seed", "store", "durable", "run_id", *Limited.__annotations__)
+NOT_ESTIMATED = ("seed", "store", "durable", "run_id", *RunLimits.__annotations__)
 """Options of `ask` that don't affect the calls."""
 
 
@@ -129,7 +129,7 @@ def estimate(given: Ask) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resume(Served, Limited):
+class Resume(ServerOptions, RunLimits):
     """The options of `resume`."""
 
     run_id: opt.RunArgument

@@ -11,7 +11,7 @@ from memagent.cli.exits import report_errors
 from memagent.cli.fetch import ensure_fetched
 from memagent.cli.options import Display
 from memagent.cli.session import drive
-from memagent.cli.setup import Served
+from memagent.cli.setup import ServerOptions
 from memagent.errors import ModelError
 from memagent.terminal import say
 
@@ -27,7 +27,7 @@ COUNTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(Served):
+class Probe(ServerOptions):
     """The options of `probe`."""
 
     model: opt.Model = None

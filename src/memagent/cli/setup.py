@@ -37,7 +37,7 @@ EXTRA_BODY = """Extra fields for every chat request: '{"top_k": 20}'. null leave
 
 
 @dataclass(frozen=True, kw_only=True)
-class Served:
+class ServerOptions:
     """Options for reaching a server and sending it requests, and how to show what comes of it."""
 
     base_url: Annotated[str | None, option(BASE_URL, "URL", panel=MODEL)] = None
@@ -87,13 +87,13 @@ class Served:
         urls = [re.sub(USER, r"\1…@", url.strip()) for url in (self.base_url or "").split(",")]
         address = ",".join(re.sub(r"\?.*", "?…", url) for url in urls)
         hidden += [("base-url", address)] if "…" in address else []  # others are stored as they are
-        names = ("store", "durable", *Limited.__annotations__, "timeout", "extra_body", "retries")
+        names = ("store", "durable", *RunLimits.__annotations__, "timeout", "extra_body", "retries")
         options = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
         return hidden + options
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limited:
+class RunLimits:
     """Options for how much may be spent."""
 
     max_calls: Annotated[int | None, limit("Stop after N calls; can be resumed.", low=1)] = None
@@ -109,12 +109,12 @@ class Limited:
         """The limits; None if there are none. Raises a `ConfigError` for a cost without prices."""
         from memagent.models.limit import Limits
 
-        caps = {name.removeprefix("max_"): getattr(self, name) for name in Limited.__annotations__}
+        caps = {n.removeprefix("max_"): getattr(self, n) for n in RunLimits.__annotations__}
         return None if {*caps.values()} == {None} else Limits(**caps)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Served, Limited):
+class Reading(ServerOptions, RunLimits):
     """Options for how documents are read, and where that is stored."""
 
     tokenizer: opt.Tokenizer = None

@@ -66,7 +66,7 @@ class Places:
         return place, line, f"{place}:{line}" if line else place
 
 
-class _Placed(IterableSource, ABC):
+class _PassageSource(IterableSource, ABC):
     """A source whose text comes in passages, which have places."""
 
     places = Places()
@@ -91,7 +91,7 @@ class _Placed(IterableSource, ABC):
                 yield passage.text
 
 
-class FileSource(_Placed):
+class FileSource(_PassageSource):
     """A file named by its path: text, plain or gzip, or one of the formats in `converters`."""
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
@@ -106,7 +106,7 @@ class FileSource(_Placed):
         self.size = status.st_size if self.rereadable else None
 
     def passages(self) -> Generator[Passage]:
-        """See `_Placed.passages`."""
+        """See `_PassageSource.passages`."""
         passages = self._convert()
         if passages is None:
             label, line = self.name.rsplit("/", 1)[-1], 1
@@ -139,7 +139,7 @@ class FileSource(_Placed):
             yield from blocks(file, self.name)
 
 
-class FilesSource(_Placed):
+class FilesSource(_PassageSource):
     """Several files as one document, in the given order, each under a line with its name.
 
     Their formats may differ. Each file is a place, and so are the places in it: `minutes.pdf: p. 3`.
@@ -156,7 +156,7 @@ class FilesSource(_Placed):
         self.size = None if None in sizes else sum(filter(None, sizes))
 
     def passages(self) -> Generator[Passage]:
-        """See `_Placed.passages`."""
+        """See `_PassageSource.passages`."""
         for name, file in zip(self._names, self._files, strict=True):
             yield Passage(f"[file {name}]\n\n", name)
             blank = True

@@ -37,18 +37,18 @@ class SummaryMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
     ) -> Any:
         """Feeds the buffer, and calls the model with what it returns."""
-        fed = _Fed(request)
+        fed = _RequestHistory(request)
         return handler(fed.request(self._buffer.feed_sync(**fed.history)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Async version of `wrap_model_call`."""
-        fed = _Fed(request)
+        fed = _RequestHistory(request)
         return await handler(fed.request(await self._buffer.feed(**fed.history)))
 
 
-class _Fed:
+class _RequestHistory:
     """A request, and its messages in OpenAI's form."""
 
     def __init__(self, request: ModelRequest[Any]) -> None:
@@ -123,15 +123,15 @@ def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
     """
 
     def ask(inputs: dict[str, Any]) -> dict[str, Any]:
-        return agent.ask(**_asked(inputs)).to_dict()
+        return agent.ask(**_read_input(inputs)).to_dict()
 
     async def aask(inputs: dict[str, Any]) -> dict[str, Any]:
-        return (await agent.aask(**_asked(inputs))).to_dict()
+        return (await agent.aask(**_read_input(inputs))).to_dict()
 
     return RunnableLambda(ask, aask, name="MemoryAgent")
 
 
-def _asked(inputs: dict[str, Any]) -> dict[str, Any]:
+def _read_input(inputs: dict[str, Any]) -> dict[str, Any]:
     if not {"document", "question"} <= inputs.keys() <= {"document", "question", "run_id"}:
         raise ConfigError(
             f"the input's keys must be document, question and perhaps run_id, got {list(inputs)!r}"

@@ -64,7 +64,7 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
         message_items.append(item)
         fields = {n: v for n, v in item.items() if v and n not in UNSEEN}
         if kind == "message":
-            message["content"] += _said(item["content"])
+            message["content"] += _join_parts(item["content"])
         elif call := fields.pop("call_id", None):
             function = {"name": fields.pop("name", kind)}
             function["arguments"] = item.get("arguments") or json.dumps(fields, ensure_ascii=False)
@@ -80,7 +80,7 @@ def _find_call(item: dict[str, Any]) -> str | None:
     return item.get("call_id", item.get("id")) if is_result else None
 
 
-def _said(content: str | list[dict[str, Any]]) -> str:
+def _join_parts(content: str | list[dict[str, Any]]) -> str:
     parts = [{"text": content}] if isinstance(content, str) else content
     return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
 

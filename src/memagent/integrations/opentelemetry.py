@@ -105,7 +105,7 @@ class _TracedModel(Wrapper):
         }
         with self._tracing.span("chat", name or provider, attributes, SpanKind.CLIENT) as span:
             if self._tracing.content:
-                span.set_attribute("gen_ai.input.messages", _json(map(_spoken, request.messages)))
+                span.set_attribute("gen_ai.input.messages", _json(map(_write, request.messages)))
             completion = await self.inner.complete(request)
             usage, finish = completion.usage, completion.finish_reason.value
             span.set_attributes(
@@ -120,12 +120,12 @@ class _TracedModel(Wrapper):
             if self._tracing.content:
                 calls = completion.tool_calls
                 reply = Message(role="assistant", content=completion.text, tool_calls=calls)
-                output = {**_spoken(reply), "finish_reason": finish}
+                output = {**_write(reply), "finish_reason": finish}
                 span.set_attribute("gen_ai.output.messages", _json([output]))
             return completion
 
 
-def _spoken(message: Message) -> dict[str, Any]:
+def _write(message: Message) -> dict[str, Any]:
     """A message in the form of the conventions."""
     text = {"type": "text", "content": message.content}
     if message.role == "tool":

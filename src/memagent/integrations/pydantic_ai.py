@@ -108,7 +108,7 @@ def _read(
                 }
                 for call in message.tool_calls
             ]
-            reply = {"role": "assistant", "content": _said(message), "tool_calls": calls}
+            reply = {"role": "assistant", "content": _write_reply(message), "tool_calls": calls}
             pairs.append((reply | {"reasoning_content": message.thinking}, message))
             continue
         for part in message.parts:
@@ -123,7 +123,7 @@ def _read(
     return system, pairs
 
 
-def _said(message: ModelResponse) -> str:
+def _write_reply(message: ModelResponse) -> str:
     """The text of a reply, and what the provider's own tools did for it."""
     texts = [message.text or ""]
     for part in message.parts:

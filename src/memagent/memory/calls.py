@@ -215,13 +215,13 @@ class Calls(Loop[list[Result]]):
     async def _reread(self, state: State) -> None:
         """Shows the chosen chunks again."""
         while state.waits() and state.again and state.rereads < len(state.again):
-            chunk = await self.plan.counting(self._stored, state.again[state.rereads])
+            chunk = await self.plan.counting(self._load_chunk, state.again[state.rereads])
             exchange: Exchange[Any] = self._update(chunk, state)
             exchange.key = f"reread-{state.rereads}/q{state.question}"
             exchange.record = partial(self._record_reread, state, chunk)
             await self._ask(exchange)
 
-    def _stored(self, number: int) -> Chunk:
+    def _load_chunk(self, number: int) -> Chunk:
         """A chunk that was read, cut to the budget: it may be from the run that this one branched from. Blocks."""
         body = self._log.store.effect(self._log.run_id, f"chunk-{number}") or {}
         plan, mark = self.plan, body["mark"]

@@ -24,7 +24,7 @@ ROW, INVALID, SEEN = "row-%d/q0", "invalid-%d/q0", "seen-%d/q0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Placed:
+class _RowBase:
     chunk: int
     """Index of the chunk that it was found in."""
     start: int
@@ -41,7 +41,7 @@ class _Placed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(_Placed, Generic[M]):
+class Row(_RowBase, Generic[M]):
     """A row that was found in a document."""
 
     value: M
@@ -49,7 +49,7 @@ class Row(_Placed, Generic[M]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InvalidRow(_Placed):
+class InvalidRow(_RowBase):
     """What the model wrote instead of a row, and didn't correct."""
 
     text: str

@@ -64,7 +64,7 @@ class Jobs(Agent[MemorySettings]):
         """`summarize` as an async iterator of events; `.result` is available at the end."""
         if style not in STYLES:
             raise ConfigError(f"style must be one of {', '.join(STYLES)}, got {quote(style)}")
-        agent = self._worded(PromptSet.load("summary"))
+        agent = self._reword(PromptSet.load("summary"))
         stream = agent.stream(document, STYLES[style], run_id=run_id)
         stream.again = f"agent.summarize(..., run_id={stream.run_id!r})"
         return stream
@@ -115,7 +115,7 @@ class Jobs(Agent[MemorySettings]):
 
         form, prompts = RowForm(schema), RowPrompts.load()
         check_text("what to extract", what)
-        return RunStream(RowLoop(self._worded(prompts), prompts, form, what, document), run_id)
+        return RunStream(RowLoop(self._reword(prompts), prompts, form, what, document), run_id)
 
     def branch(
         self,
@@ -182,7 +182,7 @@ class Jobs(Agent[MemorySettings]):
         agent, branch = cast("MemoryAgent", self), {"run": run_id, "before": before}
         return RunStream(BranchLoop(agent, questions, document, branch), new_id)
 
-    def _worded(self, prompts: PromptSet) -> MemoryAgent:
+    def _reword(self, prompts: PromptSet) -> MemoryAgent:
         """The same agent with other wording, whose replies don't say whether a question is settled."""
         agent = cast("MemoryAgent", self)
         assert agent.store is not None, "opened now, so that the copy shares it"

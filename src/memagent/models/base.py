@@ -59,7 +59,7 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
         )
 
 
-class Unserved:
+class SimpleModel:
     """Base of models without a server, which know their counter and window and hold no resources."""
 
     name = ""

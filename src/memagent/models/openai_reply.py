@@ -56,7 +56,7 @@ _Count = Annotated[Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None, _l
 _Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
-class _Said(BaseModel, extra="allow"):
+class _ReplyMessage(BaseModel, extra="allow"):
     content: str | list[TextPart | OtherPart] | None = None
     tool_calls: list[ServedCall] | None = None
     refusal: _Name = None
@@ -72,7 +72,7 @@ def _first(*path: str) -> AliasPath:
 
 
 class _Reply(BaseModel):
-    message: _Said = Field(validation_alias=_first("message"))
+    message: _ReplyMessage = Field(validation_alias=_first("message"))
     finish_reason: str | None = Field(None, validation_alias=_first("finish_reason"))
     logprobs: list[_LogProb] | None = Field(None, validation_alias=_first("logprobs", "content"))
     sampled: tuple[int, ...] | None = Field(
@@ -96,7 +96,7 @@ class _Reply(BaseModel):
     )
 
 
-class _Failed(BaseModel):
+class _ErrorReply(BaseModel):
     error: JsonValue
     code: int = Field(
         ge=400, lt=600, validation_alias=AliasChoices(AliasPath("error", "code"), "code")
@@ -134,7 +134,7 @@ _Bare = Annotated[list[ServedModel], Field(min_length=1)]
 """As a few gateways send it."""
 _listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
-_reply, _failed = TypeAdapter(_Reply), TypeAdapter(_Failed)
+_reply, _failed = TypeAdapter(_Reply), TypeAdapter(_ErrorReply)
 
 
 def _parse(form: TypeAdapter[T], body: bytes) -> T:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
-from memagent.models.base import Unserved
+from memagent.models.base import SimpleModel
 from memagent.models.limit import complete_usage
 from memagent.texts import plural
 from memagent.tokens.base import TokenCounter
@@ -16,7 +16,7 @@ Reply = str | ToolCall | tuple[ToolCall, ...] | list[ToolCall] | Completion | Ba
 Respond = Callable[[ChatRequest], "Reply | Awaitable[Reply]"]
 
 
-class ScriptedModel(Unserved):
+class ScriptedModel(SimpleModel):
     """Replies from a list, one entry per call, or from a function of the request.
 
     A text or one or more tool calls become a `Completion` whose usage is counted with the model's counter, a

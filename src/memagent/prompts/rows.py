@@ -38,7 +38,7 @@ class RowPrompts(PromptSet):
         return compile_template(getattr(self, template)).render(fields).strip()
 
 
-class _Untitled(GenerateJsonSchema):
+class _UntitledSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
@@ -48,7 +48,7 @@ class RowForm(Output):
 
     def __init__(self, model: type[BaseModel]) -> None:
         super().__init__(model, "schema")
-        schema = model.model_json_schema(schema_generator=_Untitled)
+        schema = model.model_json_schema(schema_generator=_UntitledSchema)
         self.text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 

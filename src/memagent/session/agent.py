@@ -24,7 +24,7 @@ from memagent.runstore import RunStore
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.loop import ToolLoop
 from memagent.session.plan import Protocol, ToolPlan, ToolSettings
-from memagent.session.said import Said
+from memagent.session.user_messages import UserMessage
 from memagent.threads import in_thread
 from memagent.tools import Tool, Toolset
 
@@ -249,7 +249,7 @@ class Session:
         run = store.find(self.run_id)
         while run is not None:
             number = len(exchanges)
-            message = Said.find(store, self.run_id, number)
+            message = UserMessage.find(store, self.run_id, number)
             if number and message is None:
                 break
             answer = store.effect(self.run_id, f"answer-{number}/q0")

@@ -22,8 +22,8 @@ from memagent.runstore import RunRecord
 from memagent.session.asking import CUT_OFF, Asking, Stop
 from memagent.session.plan import ToolPlan, bind_tools
 from memagent.session.progress import Progress
-from memagent.session.said import Offer, Said, check_limits, count_stops, find_place, find_tools
 from memagent.session.step import ToolCalls
+from memagent.session.user_messages import Offer, UserMessage, check_limits, find_place, find_tools
 from memagent.threads import in_thread
 from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
@@ -74,8 +74,8 @@ class ToolLoop(Loop[SessionResult]):
         working_context, task, output, tools = None, self._text, self._schema, None
         if known is not None:
             working_context = known.binding["budget"]["window"]
-            if (message := await in_thread(Said.find, self.host.store, known.id, 0)) is not None:
-                output = message.output
+            message = await in_thread(UserMessage.find, self.host.store, known.id, 0)
+            output = output if message is None else message.output
             if not self._first:  # the run is bound to its task, and to the tools of that
                 task = known.binding["questions"][0]
                 tools = await in_thread(find_tools, self.host.store, known.id, 0)
@@ -88,7 +88,7 @@ class ToolLoop(Loop[SessionResult]):
         """See `Loop.begin`."""
         arguments = (log.store, log.run_id, self.plan.task, self._text, self._schema)
         self._place = await in_thread(find_place, *arguments, self._agent.tools, first=self._first)
-        self._said = self._place.said or Said(text=self.plan.task)
+        self._said = self._place.said or UserMessage(text=self.plan.task)
         return self._place.seq
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> SessionResult:
@@ -150,26 +150,26 @@ class ToolLoop(Loop[SessionResult]):
         if is_changed := bind_tools(plan.tools) != old_tools:
             await buffer.change(plan.prompt, **plan.offer)
         key = f"said-{self._number}"
-        said = await in_thread(Said.find, log.store, log.run_id, self._number)
+        said = await in_thread(UserMessage.find, log.store, log.run_id, self._number)
         if said is None and not self._number:
-            said = Said(text=plan.task, output=self._schema, offer=Offer.of(plan.tools, 0))
+            said = UserMessage(text=plan.task, output=self._schema, offer=Offer.of(plan.tools, 0))
             await log.commit(key, said.model_dump(mode="json"))
         elif said is None:
             assert self._text is not None, "only a new message has a number of its own"
             message = plan.message(self._text, self._schema)
             await buffer.check_said(message.content)
-            run_usage = await in_thread(log.store.usage, log.run_id)
-            stand = {"step": self._steps, "stage": buffer.summaries, "seq": self._place.seq}
+            paid = await in_thread(log.store.usage, log.run_id)
+            now = {"step": self._steps, "stage": buffer.summaries, "seq": self._place.seq}
             offer, tool_names = Offer(since=self._said.offer.since), None
             if is_changed:
                 offer, tool_names = Offer.of(plan.tools, self._number), tuple(plan.tools)
-            said = Said(text=self._text, output=self._schema, usage=run_usage, offer=offer, **stand)
+            said = UserMessage(text=self._text, output=self._schema, usage=paid, offer=offer, **now)
             event = MessageSent(number=self._number, text=self._text, tools=tool_names)
             await log.commit(key, said.model_dump(mode="json"), events=[event])
         self._said = said
         max_summaries = self.plan.settings.max_summaries if self._is_last else sys.maxsize
         buffer.max_summaries = said.stage + max_summaries
-        stops = await in_thread(count_stops, log.store, log.run_id, said)
+        stops = await in_thread(said.count_stops, log.store, log.run_id)
         self._progress = Progress(stops, progress)
         if self._number and progress is None:
             for message, ok, usage in self._left:
@@ -306,7 +306,7 @@ class ToolLoop(Loop[SessionResult]):
         """The result of the message, from its answer's effect unless it was stopped. Blocks."""
         store, run_id = self._log.store, self._log.run_id
         limits, message = self.host.limits, self._said
-        later = Said.find(store, run_id, self._place.number + 1)
+        later = UserMessage.find(store, run_id, self._place.number + 1)
         usage = (later.usage if later else store.usage(run_id)) - message.usage
         reason = StopReason.ANSWERED if stop is None else stop.reason
         conversations = store.conversations(run_id)

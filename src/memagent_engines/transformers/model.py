@@ -18,7 +18,7 @@ from memagent.texts import name_extra
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
 from memagent_engines.in_process import OwnModel, find_model
-from memagent_engines.sharing import Drawn
+from memagent_engines.sharing import EngineReply
 
 if TYPE_CHECKING:
     from memagent_engines.transformers.loading import Dtype
@@ -76,7 +76,7 @@ class TransformersModel(OwnModel):
         self._closing = threading.Lock()
         self._stop = ExitStack()
 
-    async def draw(self, ids: Sequence[int], request: ChatRequest) -> Drawn:
+    async def draw(self, ids: Sequence[int], request: ChatRequest) -> EngineReply:
         """See `OwnModel.draw`. The same request with a seed draws the same reply; `pattern` is ignored."""
         sampler, counter = await self._engine.get()
         refuse_overflow(self.name, len(ids), request.max_tokens, sampler.window)
@@ -88,7 +88,9 @@ class TransformersModel(OwnModel):
             seed=request.seed,
             stopped=partial(_holds, request.stop, counter),
         )
-        return Drawn(counter.decode(sample.ids), sample.ids, sample.logprobs, sample.finish, 0)
+        return EngineReply(
+            counter.decode(sample.ids), sample.ids, sample.logprobs, sample.finish, 0
+        )
 
     async def counter(self) -> TokenizerFile:
         """See `OwnModel.counter`."""

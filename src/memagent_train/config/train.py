@@ -76,7 +76,7 @@ class TrainConfig(Leaf):
         return self
 
     @model_validator(mode="after")
-    def _corrected(self) -> Self:
+    def _corrects(self) -> Self:
         check_dtype(self.model, self.lora)
         if self.rollout.ahead and self.algorithm.ratio == "recomputed":
             raise ConfigError(

@@ -20,10 +20,10 @@ from memagent.runstore import list_differences
 from memagent.tasks import SCORERS
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
-from memagent_train.data.known import Header, Tried, line, read_tried
 from memagent_train.data.open import open_source
 from memagent_train.data.settings import DataSettings, FilteredSettings
-from memagent_train.data.sources import Asked, QuestionSource
+from memagent_train.data.sources import BareQuestion, QuestionSource
+from memagent_train.data.tried_questions import Header, TriedQuestion, line, read_tried
 from memagent_train.errors import DataError, DiskFull
 
 PROMPT = (
@@ -139,7 +139,7 @@ async def _try_all(
     model: ChatModel,
     how: Tries,
     file: RawIOBase,
-    tried: dict[int, Tried],
+    tried: dict[int, TriedQuestion],
     report: Callable[[int, int], None],
 ) -> Tally:
     questions = len(source)
@@ -155,7 +155,7 @@ async def _try_all(
                 await _is_right(question, source.scorer, model, how, number)
                 for number in range(how.tries)
             ]
-            entry = Tried(index=question.index, right=sum(right), tries=how.tries)
+            entry = TriedQuestion(index=question.index, right=sum(right), tries=how.tries)
             await in_thread(_write, file, line(entry))
             tried[question.index] = entry
             report(len(tried), questions)
@@ -174,7 +174,7 @@ async def _try_all(
 
 
 async def _is_right(
-    question: Asked, scorer: str, model: ChatModel, how: Tries, number: int
+    question: BareQuestion, scorer: str, model: ChatModel, how: Tries, number: int
 ) -> bool:
     digest = hashlib.sha256(f"{how.seed}:{question.index}:{number}".encode()).digest()
     completion = await model.complete(
@@ -206,7 +206,7 @@ def _header(source: QuestionSource, model: ChatModel, how: Tries) -> Header:
     )
 
 
-def _open(out: Path, header: Header) -> tuple[RawIOBase, dict[int, Tried]]:
+def _open(out: Path, header: Header) -> tuple[RawIOBase, dict[int, TriedQuestion]]:
     """The file, ready for more lines, and its content."""
     try:
         new = not out.exists() or not out.stat().st_size

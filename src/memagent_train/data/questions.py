@@ -14,10 +14,10 @@ from memagent_bench.longqa.questions import GENERATE, QuestionTask
 from memagent_bench.longqa.sources import FOLDER, hotpotqa_of, squad_of
 from memagent_bench.longqa.tasks import hotpotqa, squad
 from memagent_bench.options import DataOptions
-from memagent_train.data.known import drop_known
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import HotpotqaSettings, QuestionSettings, SquadSettings
-from memagent_train.data.sources import Asked, as_training, digest_of, draw_length
+from memagent_train.data.sources import BareQuestion, as_training, digest_of, draw_length
+from memagent_train.data.tried_questions import drop_known
 from memagent_train.errors import DataError
 
 logger = logging.getLogger("memagent.train.data")
@@ -85,11 +85,11 @@ class PlacedQuestions:
         """Remaining questions."""
         return len(self._items)
 
-    def read_question(self, item: int) -> Asked:
+    def read_question(self, item: int) -> BareQuestion:
         """See `QuestionSource`."""
         index = self._items[item]
         question = self._collection.questions[index]
-        return Asked(index, question.text, question.answers)
+        return BareQuestion(index, question.text, question.answers)
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
         """See `Source`. If a question's paragraphs do not fit the drawn length, the next longer one is used."""

@@ -13,10 +13,10 @@ from memagent.tokens import TokenCounter
 from memagent_train.data.columns import BadRow, Record, read_row
 from memagent_train.data.hub import HubRows
 from memagent_train.data.jsonl import JsonlRows
-from memagent_train.data.known import drop_known
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import HubSettings, JsonlSettings, RowSettings
-from memagent_train.data.sources import Asked
+from memagent_train.data.sources import BareQuestion
+from memagent_train.data.tried_questions import drop_known
 from memagent_train.errors import DataError
 from memagent_train.rewards.scored import check_scorer
 
@@ -99,10 +99,10 @@ class RowSource:
         """Remaining rows."""
         return len(self._places)
 
-    def read_question(self, item: int) -> Asked:
+    def read_question(self, item: int) -> BareQuestion:
         """See `QuestionSource`."""
         record = self._record(item)
-        return Asked(self._places[item], record.question, record.answers)
+        return BareQuestion(self._places[item], record.question, record.answers)
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
         """See `Source`. The same in every round, at its natural length."""

@@ -41,7 +41,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class BareQuestion:
     """A question without its document."""
 
     index: int
@@ -57,7 +57,7 @@ class QuestionSource(Source, Protocol):
     data: str
     """Digest of all its questions, including those left out as known."""
 
-    def read_question(self, item: int) -> Asked:
+    def read_question(self, item: int) -> BareQuestion:
         """An item's question. Blocks.
 
         Raises:

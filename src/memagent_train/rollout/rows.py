@@ -73,7 +73,7 @@ class RolloutRecorder(Recorder):
                 "the agent made no call to its model: it must use the one that it is given"
             )
         rows: list[Row] = []
-        rejected = _rejected([call for calls in self._calls for call in calls])
+        rejected = _find_rejected([call for calls in self._calls for call in calls])
         for conversation, calls in zip(self.conversations, self._calls, strict=True):
             if not conversation.turns:
                 raise BadResponse(
@@ -117,7 +117,7 @@ class RolloutRecorder(Recorder):
         )
 
 
-def _rejected(calls: Sequence[_Call]) -> set[int]:
+def _find_rejected(calls: Sequence[_Call]) -> set[int]:
     """The numbers of calls whose replies were unusable, and were asked for again.
 
     memagent's agents switch reasoning off then. A tool agent may change the messages too: it makes room for a reply

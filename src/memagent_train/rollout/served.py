@@ -13,7 +13,7 @@ from memagent.models.router import Router
 from memagent.threads import in_thread
 from memagent_engines.transformers.sampler import Sampled
 from memagent_train.rollout.remote import RemoteSampler
-from memagent_train.rollout.server import CLIP, RolloutServer, Sent
+from memagent_train.rollout.server import CLIP, RolloutServer, SentWeights
 from memagent_train.rollout.server_dialects import DIALECTS, Engine
 
 
@@ -69,10 +69,10 @@ class ServedSampler(RemoteSampler):
         ]
         self._router = Router(self._servers)
         self._name = ", ".join(server.name for server in self._servers)
-        self.sent: Sent | None = None
+        self.sent: SentWeights | None = None
         """The latest weights that were loaded."""
 
-    def serves(self, weights: Sent) -> None:
+    def serves(self, weights: SentWeights) -> None:
         """Records which weights the servers should have, after another process had them load these."""
         self.sent = weights
         for server in self._servers:
@@ -123,7 +123,7 @@ class ServedSampler(RemoteSampler):
             ConfigError: the folder has no weights (vLLM would crash).
             ModelError: a server can't be reached, can't load them, or isn't started so that it can.
         """
-        weights = await in_thread(Sent.find, folder)
+        weights = await in_thread(SentWeights.find, folder)
         if all(server.weights for server in self._servers):
             await patiently(partial(self._load, weights, needed=1), name=self._name)
         else:
@@ -134,7 +134,7 @@ class ServedSampler(RemoteSampler):
         for server in self._servers:
             await server.aclose()
 
-    async def _load(self, weights: Sent, needed: int) -> None:
+    async def _load(self, weights: SentWeights, needed: int) -> None:
         loads = (server.load(weights) for server in self._servers)
         failures = await asyncio.gather(*loads, return_exceptions=True)
         away = [isinstance(outcome, (ConnectionFailed, RequestTimeout)) for outcome in failures]

@@ -44,7 +44,7 @@ ADAPTERS = (
 )
 
 
-class Sent(NamedTuple):
+class SentWeights(NamedTuple):
     """Weights that servers are sent."""
 
     folder: Path
@@ -55,7 +55,7 @@ class Sent(NamedTuple):
     """Whether they are all of the weights, not an adapter."""
 
     @classmethod
-    def find(cls, folder: Path) -> Sent:
+    def find(cls, folder: Path) -> SentWeights:
         """What a folder has. Blocks.
 
         Raises:
@@ -97,13 +97,13 @@ class RolloutServer(Server):
                 limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_SECONDS),
             )
         )
-        self.weights: Sent | None = None
+        self.weights: SentWeights | None = None
         """The weights that it should have; None for those that it started with."""
         self._restoring = PerLoop(asyncio.Lock)
         self._drew = ("", 0.0)
         """Name of the whole weights that it drew with last, and when."""
 
-    async def load(self, weights: Sent) -> None:
+    async def load(self, weights: SentWeights) -> None:
         """Makes it load weights.
 
         Raises:
@@ -112,7 +112,7 @@ class RolloutServer(Server):
         await (self._load_whole if weights.whole else self._load_adapter)(weights)
         self.weights = weights
 
-    async def _load_whole(self, weights: Sent) -> None:
+    async def _load_whole(self, weights: SentWeights) -> None:
         for path, body in self._dialect.load(str(weights.folder), weights.name):
             try:
                 reply = await self._send(path, body)
@@ -124,7 +124,7 @@ class RolloutServer(Server):
             if reply.get("success") is False:
                 raise ServerFailed(f"{self.name}: {path}: {str(reply)[:CLIP]}")
 
-    async def _load_adapter(self, weights: Sent) -> None:
+    async def _load_adapter(self, weights: SentWeights) -> None:
         path, old_weights = self._dialect.adapters, self.weights
         body = {"lora_name": weights.name, "lora_path": str(weights.folder)}
         try:
@@ -165,7 +165,7 @@ class RolloutServer(Server):
         await self.load(sent)
         return await self._send(path, named)
 
-    async def _has(self, weights: Sent) -> bool:
+    async def _has(self, weights: SentWeights) -> bool:
         reply = await self._send(self._dialect.version)
         return reply.get("weight_version") == weights.name
 

@@ -70,7 +70,7 @@ KEY = "MEMAGENT_API_KEY"
 """The server's key is read from the environment, as memagent does, and is in no file of the run."""
 
 
-class Served:
+class WeightTransfer:
     """Transfers the trainer's weights to an engine, through a folder that both can read.
 
     Args:

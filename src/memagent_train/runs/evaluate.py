@@ -19,7 +19,7 @@ from memagent_train.data.open import open_data
 from memagent_train.figures import RolloutFacts, facts_of, raise_if_nothing_scored
 from memagent_train.rollout.settings import OWN_WEIGHTS, RolloutSettings
 from memagent_train.rollouts import Rollout
-from memagent_train.runs.evaluation import Measured, by_length, measure, questions
+from memagent_train.runs.evaluation import RewardEstimate, by_length, measure, questions
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.rehearsal import rehearse
@@ -42,7 +42,7 @@ class Cell:
     task: str
     length: int
     """In tokens; 0 for samples at their natural length."""
-    estimate: Measured
+    estimate: RewardEstimate
 
 
 def evaluate(

@@ -14,7 +14,7 @@ from memagent_train.runs.ids import evaluation_id, seed_of
 
 
 @dataclass(frozen=True)
-class Measured(Estimate):
+class RewardEstimate(Estimate):
     """A mean reward, and what became of the samples."""
 
     overlong: float
@@ -23,12 +23,12 @@ class Measured(Estimate):
     """Why the first one without a reward has none."""
 
 
-def measure(rollouts: Sequence[RolloutFacts]) -> Measured:
+def measure(rollouts: Sequence[RolloutFacts]) -> RewardEstimate:
     """The mean reward of rollouts, at least one."""
     mean = summary([(rollout.task, rollout.reward) for rollout in rollouts])
     overlong = fmean(rollout.overlong for rollout in rollouts)
     error = next((rollout.error for rollout in rollouts if rollout.error), "no reason was given")
-    return Measured(**vars(mean), overlong=overlong, error=error)
+    return RewardEstimate(**vars(mean), overlong=overlong, error=error)
 
 
 def by_length(held_out: Data, lengths: Sequence[int]) -> dict[int, Data]:
@@ -99,7 +99,7 @@ def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
     )
 
 
-def as_figures(one: Measured) -> dict[str, Any]:
+def as_figures(one: RewardEstimate) -> dict[str, Any]:
     """Plain data for `metrics.jsonl`; where nothing was scored, the reason in place of a mean."""
     ends = {"mean": one.mean, "low": one.low, "high": one.high}
     counts = {"n": one.n, "unscored": one.unscored, "overlong": one.overlong}

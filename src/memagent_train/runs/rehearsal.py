@@ -40,7 +40,7 @@ HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 """Other names can only be folders."""
 
 
-class _Reached(Exception):
+class _FirstCall(Exception):
     """The agent made its first call."""
 
 
@@ -56,7 +56,7 @@ class _NoEngine:
     async def sample(
         self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Sampled:
-        raise _Reached
+        raise _FirstCall
 
 
 def rehearse(config: TrainConfig, tokenizer: Tokenizer, data: Data | None) -> None:
@@ -78,7 +78,7 @@ def rehearse(config: TrainConfig, tokenizer: Tokenizer, data: Data | None) -> No
     sample: Sample = SHORT if data is None or config.agent.use == MEMORY else data.sample(0)
 
     async def play() -> None:
-        with suppress(_Reached):
+        with suppress(_FirstCall):
             await agent(model, sample)
 
     asyncio.run(play())

@@ -92,7 +92,7 @@ class Rolling:
             DiskFull: the store is full.
         """
 
-        def done(rollout: Rollout) -> None:
+        def pass_on(rollout: Rollout) -> None:
             if rollout.error.startswith(f"{StoreFull.__name__}:"):
                 raise DiskFull(
                     f"runs cannot be stored ({rollout.error}): free some space, or set logging.runs = 0; then run the "
@@ -106,9 +106,9 @@ class Rolling:
             agent=self._kept_agent if kept else self._agent,
             verifier=self._rewards,
             concurrency=self._config.rollout.concurrency,
-            on_done=done,
+            on_done=pass_on,
         )
-        with self._merged(), self.sampler.generating():
+        with self._merge_adapter(), self.sampler.generating():
             rollouts = self.drive(work)
         if kept and self._store is not None:
             for rollout in rollouts:
@@ -116,7 +116,7 @@ class Rolling:
                 remove_lock(self._store.path, rollout.rollout_id)
         return rollouts
 
-    def _merged(self) -> AbstractContextManager[object]:
+    def _merge_adapter(self) -> AbstractContextManager[object]:
         """Half the time of a pass, on a CPU: there an adapter costs as much as a small model, and memory is cheap."""
         remote, on_cpu = isinstance(self.sampler, RemoteSampler), self._model.device.type == "cpu"
         return adapter_merged(self._model) if on_cpu and not remote else nullcontext()

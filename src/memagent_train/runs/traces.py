@@ -186,7 +186,7 @@ def _from_records(file: Path, min_reward: float | None) -> Iterator[TraceRow]:
                 f"and {len(record.loss_mask)} values of loss_mask do not match"
             )
         if record.reward is not None and (min_reward is None or record.reward >= min_reward):
-            yield _logged(record.model_dump())
+            yield _read_logged(record.model_dump())
 
 
 def _parse_line(kind: type[L], lines: JsonlFile, place: int) -> L:
@@ -204,10 +204,10 @@ def _from_rollouts(path: Path, min_reward: float) -> Iterator[TraceRow]:
     for row in read_rollouts(path):
         reward = row["reward"]
         if row["traj_idx"] is not None and reward is not None and reward >= min_reward:
-            yield _logged(row)
+            yield _read_logged(row)
 
 
-def _logged(row: Mapping[str, Any]) -> TraceRow:
+def _read_logged(row: Mapping[str, Any]) -> TraceRow:
     mask = row["loss_mask"]
     for span in row.get("spans") or ():  # logs of earlier versions have none
         if span["rejected"]:

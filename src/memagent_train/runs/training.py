@@ -18,7 +18,7 @@ from memagent_train.rollout.remote import RemoteSampler
 from memagent_train.rollout.roll import RolloutRequest
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.ahead import Ahead
-from memagent_train.runs.engine import Served
+from memagent_train.runs.engine import WeightTransfer
 from memagent_train.runs.evaluation import by_length
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.held_out import HeldOut
@@ -281,7 +281,9 @@ class Training:
     def _send_weights(self) -> None:
         sampler = self.rolling.sampler
         if isinstance(sampler, RemoteSampler):
-            served = Served(sampler, self.folder.path / "served", self.config.rollout.weights)
+            served = WeightTransfer(
+                sampler, self.folder.path / "served", self.config.rollout.weights
+            )
             served.send(self.trainer, self.rolling.loop)
 
     def _evaluate_if_due(self, step: int) -> None:

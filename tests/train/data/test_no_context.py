@@ -11,9 +11,9 @@ from tests.train.data.files import COUNTER, data, jsonl, rows, settings
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest
 from memagent.models.scripted import ScriptedModel
-from memagent_train.data.known import Tried, read_tried
 from memagent_train.data.no_context import Tries, open_questions, try_without_context
 from memagent_train.data.sources import QuestionSource
+from memagent_train.data.tried_questions import TriedQuestion, read_tried
 from memagent_train.errors import DataError, DiskFull
 
 
@@ -39,7 +39,7 @@ def knowing(*houses: int, window: int | None = 8192) -> ScriptedModel:
     return ScriptedModel(reply, window=window)
 
 
-async def tried_in(path: Path) -> dict[int, Tried]:
+async def tried_in(path: Path) -> dict[int, TriedQuestion]:
     return (await asyncio.to_thread(read_tried, path)).tried
 
 
@@ -178,7 +178,7 @@ async def test_questions_of_files_are_tried_too(tmp_path: Path) -> None:
 
     await try_without_context(opened, ScriptedModel(reply), tmp_path / "out.jsonl", Tries(tries=1))
     tried = await tried_in(tmp_path / "out.jsonl")
-    assert tried[1] == Tried(index=1, right=1, tries=1)
+    assert tried[1] == TriedQuestion(index=1, right=1, tries=1)
     assert sum(one.right for one in tried.values()) == 1
 
 

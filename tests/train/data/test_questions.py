@@ -7,9 +7,9 @@ from tests.bench.longqa import data as made
 from tests.train.data.files import COUNTER, data
 
 from memagent.errors import ConfigError, DocumentError
-from memagent_train.data.known import Header, Tried, line
 from memagent_train.data.questions import PlacedQuestions, open_hotpotqa, open_squad
 from memagent_train.data.settings import HotpotqaSettings, SquadSettings
+from memagent_train.data.tried_questions import Header, TriedQuestion, line
 from memagent_train.errors import DataError
 
 
@@ -102,7 +102,7 @@ def test_known_questions_are_left_out(hotpot: Path, tmp_path: Path) -> None:
     header = Header(
         source="hotpotqa", data=source.data, model="m", tries=2, scorer="f1", prompt="p", seed=0
     )
-    tried = [Tried(index=i, right=i % 3, tries=2) for i in range(6)]
+    tried = [TriedQuestion(index=i, right=i % 3, tries=2) for i in range(6)]
     file = tmp_path / "tried.jsonl"
     file.write_bytes(line(header) + b"".join(map(line, tried)))
     left = opened(hotpot, no_context=file)
@@ -111,7 +111,8 @@ def test_known_questions_are_left_out(hotpot: Path, tmp_path: Path) -> None:
     assert left.facts["known"] == 4
     assert len(opened(hotpot, no_context=file, count=4)) == 2
     file.write_bytes(
-        line(header) + b"".join(map(line, [Tried(index=i, right=2, tries=2) for i in range(6)]))
+        line(header)
+        + b"".join(map(line, [TriedQuestion(index=i, right=2, tries=2) for i in range(6)]))
     )
     with pytest.raises(DataError, match="remains"):
         opened(hotpot, no_context=file)

@@ -8,9 +8,9 @@ from tests.train.data.files import COUNTER, data, jsonl, rows
 
 from memagent.errors import ConfigError
 from memagent_train.data.jsonl import JsonlRows
-from memagent_train.data.known import Header, Tried, line
 from memagent_train.data.rows import RowSource, open_jsonl
 from memagent_train.data.settings import JsonlSettings
+from memagent_train.data.tried_questions import Header, TriedQuestion, line
 from memagent_train.errors import DataError
 
 
@@ -89,7 +89,7 @@ def test_known_rows_are_left_out(tmp_path: Path) -> None:
     header = Header(
         source="a", data=source.data, model="m", tries=4, scorer="f1", prompt="p", seed=0
     )
-    tried = [Tried(index=i, right=i, tries=4) for i in range(4)]
+    tried = [TriedQuestion(index=i, right=i, tries=4) for i in range(4)]
     (file := tmp_path / "tried.jsonl").write_bytes(line(header) + b"".join(map(line, tried)))
     left = opened(path, no_context=file, known=0.5)
     assert [left.read_question(i).index for i in range(len(left))] == [0, 1]

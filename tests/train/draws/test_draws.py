@@ -16,7 +16,7 @@ from memagent_draws.command import app, table
 from memagent_draws.drop import play
 from memagent_draws.expert import Expert
 from memagent_draws.game import LAST, WORDS, Draws
-from memagent_draws.kept import count_kept
+from memagent_draws.kept_values import count_kept
 from memagent_draws.material import GRPO, SFT, START, TRACES, WHOLE, WIDE, WINDOW, Start, lay_out
 from memagent_draws.tokenizer import draws_tokenizer
 from memagent_train.config.sft import load_sft

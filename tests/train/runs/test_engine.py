@@ -23,9 +23,9 @@ from memagent_train.errors import EngineMismatch
 from memagent_train.rollout.continuous import ContinuousSampler
 from memagent_train.rollout.in_process import EngineSampler
 from memagent_train.rollout.served import ServedSampler
-from memagent_train.rollout.server import Sent
+from memagent_train.rollout.server import SentWeights
 from memagent_train.rollout.settings import RolloutSettings, Weights
-from memagent_train.runs.engine import Served, open_sampler
+from memagent_train.runs.engine import WeightTransfer, open_sampler
 from memagent_train.runs.grpo import train
 from memagent_train.runs.policy import adapter_settings
 from memagent_train.smoke.model import tiny_model
@@ -86,7 +86,7 @@ def send(
     server, loop = Server(), asyncio.new_event_loop()
     try:
         for _ in range(times):
-            Served(server, folder, weights).send(trainer, loop)  # pyright: ignore[reportArgumentType]
+            WeightTransfer(server, folder, weights).send(trainer, loop)  # pyright: ignore[reportArgumentType]
     finally:
         loop.close()
     return server.folders
@@ -148,7 +148,7 @@ def test_a_server_gets_an_adapter_alone_each_time_by_another_name(tmp_path: Path
     first, second = send(policy, tmp_path / "served", "adapter", times=2)
     assert first.parent == second.parent == tmp_path / "served"
     assert list(first.parent.iterdir()) == [second]
-    assert Sent.find(second) == (second, second.name, False)
+    assert SentWeights.find(second) == (second, second.name, False)
     served = PeftModel.from_pretrained(tiny_model(TOKENIZER, seed=3), str(second))
     assert torch.equal(logits(served), logits(policy))
     with safe_open(second / "adapter_model.safetensors", "pt") as file:

@@ -19,7 +19,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from memagent.tools import Tool
-from memagent_bench.sessions.seat import Ended
+from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
 # Their types are unknown in part.
@@ -32,28 +32,28 @@ CLEAR = 0.5
 """Share of the window from which on old results are cleared."""
 
 
-async def play_defaults(post: Post) -> Ended:
+async def play_defaults(post: Post) -> SessionEnd:
     """`SummarizationMiddleware` that is told when a summary is due, and nothing else."""
     return await _play(post, [SummarizationMiddleware(_model(post), trigger=_of(post, TRIGGER))])
 
 
-async def play_tuned(post: Post) -> Ended:
+async def play_tuned(post: Post) -> SessionEnd:
     """The same, tuned to the window: it keeps a part of the window, and summarises all of the rest."""
     return await _play(post, [_summaries(post, KEEP)])
 
 
-async def play_tight(post: Post) -> Ended:
+async def play_tight(post: Post) -> SessionEnd:
     """The same, and keeps less."""
     return await _play(post, [_summaries(post, TIGHT)])
 
 
-async def play_clearing(post: Post) -> Ended:
+async def play_clearing(post: Post) -> SessionEnd:
     """`ClearToolUsesEdit`: results but for the last three are cleared from half of the window on."""
     edit = ClearToolUsesEdit(trigger=int(CLEAR * post.window))
     return await _play(post, [ContextEditingMiddleware(edits=[edit])])
 
 
-async def play_deep(post: Post) -> Ended:
+async def play_deep(post: Post) -> SessionEnd:
     """Deep Agents as they come; they take the window from the model's profile."""
     from deepagents import create_deep_agent
 
@@ -61,19 +61,19 @@ async def play_deep(post: Post) -> Ended:
     return await _run(agent, post)
 
 
-async def _play(post: Post, middleware: Sequence[AgentMiddleware[Any, Any, Any]]) -> Ended:
+async def _play(post: Post, middleware: Sequence[AgentMiddleware[Any, Any, Any]]) -> SessionEnd:
     agent: Any = create_agent(
         _model(post), _tools(post), system_prompt=SYSTEM, middleware=middleware
     )
     return await _run(agent, post)
 
 
-async def _run(agent: Any, post: Post) -> Ended:
+async def _run(agent: Any, post: Post) -> SessionEnd:
     with _LANGSMITH.tracing_context(enabled=False):
         state = await agent.ainvoke(
             {"messages": [HumanMessage(post.task)]}, {"recursion_limit": ENDLESS}
         )
-    return Ended(answer=state["messages"][-1].text)
+    return SessionEnd(answer=state["messages"][-1].text)
 
 
 def _summaries(post: Post, keep: float) -> AgentMiddleware[Any, Any, Any]:

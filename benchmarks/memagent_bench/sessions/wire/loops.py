@@ -11,9 +11,9 @@ from memagent.texts import name_extra
 from memagent_bench.sessions.wire.post import Post
 
 if TYPE_CHECKING:
-    from memagent_bench.sessions.seat import Ended
+    from memagent_bench.sessions.seat import SessionEnd
 
-Play = Callable[[Post], "Awaitable[Ended]"]
+Play = Callable[[Post], "Awaitable[SessionEnd]"]
 """Works until there is an answer.
 
 Raises:

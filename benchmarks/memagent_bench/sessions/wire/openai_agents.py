@@ -16,11 +16,11 @@ from agents.extensions import ToolOutputTrimmer
 from openai import AsyncOpenAI
 
 from memagent.tools import Tool
-from memagent_bench.sessions.seat import Ended
+from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
 
-async def play_trimmer(post: Post) -> Ended:
+async def play_trimmer(post: Post) -> SessionEnd:
     """`ToolOutputTrimmer` as it comes, and a session."""
     async with AsyncOpenAI(base_url=post.url, api_key="none", max_retries=0) as client:
         agent = Agent(
@@ -37,7 +37,7 @@ async def play_trimmer(post: Post) -> Ended:
             )
         finally:
             session.close()
-    return Ended(answer=str(result.final_output))
+    return SessionEnd(answer=str(result.final_output))
 
 
 def _tool(post: Post, tool: Tool) -> FunctionTool:

@@ -12,7 +12,7 @@ from memagent.models.base import ChatModel
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.record import Reason
-from memagent_bench.sessions.seat import Ended
+from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
 TIGHT = 0.9
@@ -30,17 +30,17 @@ def open_served(post: Post) -> ChatModel:
     )
 
 
-async def play_tool_agent(post: Post) -> Ended:
+async def play_tool_agent(post: Post) -> SessionEnd:
     """`ToolAgent` with the window as its working context."""
     return await _run_agent(post, post.window)
 
 
-async def play_tight(post: Post) -> Ended:
+async def play_tight(post: Post) -> SessionEnd:
     """The same with a part of the window: shorter prompts, more summaries."""
     return await _run_agent(post, int(TIGHT * post.window))
 
 
-async def play_buffer(post: Post) -> Ended:
+async def play_buffer(post: Post) -> SessionEnd:
     """A `SummaryBuffer` before each call of a loop around the openai package."""
     model = open_served(post)
     reads = {tool.name for tool in post.tools if tool.read_only}
@@ -54,12 +54,12 @@ async def play_buffer(post: Post) -> Ended:
         await model.aclose()
 
 
-async def play_whole(post: Post) -> Ended:
+async def play_whole(post: Post) -> SessionEnd:
     """The same loop without it: the whole history."""
     return await _loop(post, None)
 
 
-async def _run_agent(post: Post, working_context: int) -> Ended:
+async def _run_agent(post: Post, working_context: int) -> SessionEnd:
     agent = ToolAgent(
         open_served(post),
         post.tools,
@@ -70,12 +70,12 @@ async def _run_agent(post: Post, working_context: int) -> Ended:
     )
     async with agent:
         result = await agent.arun(post.task)
-    return Ended(
+    return SessionEnd(
         answer=result.answer, reason=Reason(result.stop_reason.value), detail=result.detail
     )
 
 
-async def _loop(post: Post, buffer: SummaryBuffer | None) -> Ended:
+async def _loop(post: Post, buffer: SummaryBuffer | None) -> SessionEnd:
     tools: Any = [tool.spec.to_openai() for tool in post.tools]
     history: list[Any] = [
         {"role": "system", "content": SYSTEM},
@@ -96,7 +96,7 @@ async def _loop(post: Post, buffer: SummaryBuffer | None) -> Ended:
             usage = Usage(prompt_tokens=reply.usage.prompt_tokens) if reply.usage else None
             history.append(message.model_dump(exclude_none=True, mode="json"))
             if not message.tool_calls:
-                return Ended(answer=message.content or "")
+                return SessionEnd(answer=message.content or "")
             for call in message.tool_calls:
                 function: Any = getattr(call, "function", None)
                 text = await post.run(function.name, function.arguments)

@@ -12,12 +12,12 @@ from memagent.texts import name_error
 from memagent.threads import in_thread
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.record import Reason
-from memagent_bench.sessions.seat import Ended
+from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.desk import Desk, Refusal, WriteSummary
+from memagent_bench.sessions.wire.loop_figures import LoopFigures
 from memagent_bench.sessions.wire.loops import Play
 from memagent_bench.sessions.wire.post import Post
 from memagent_bench.sessions.wire.server import MODEL, serving
-from memagent_bench.sessions.wire.wired import Wired
 from memagent_bench.shift.rules import LOST
 from memagent_bench.shift.shift import Shift
 
@@ -30,14 +30,14 @@ OVERFLOW = re.compile("ContextOverflow|ContextWindow|WindowTooSmall")
 """What frameworks call errors that say, before anything is sent, that the prompt will not fit."""
 
 
-class Worked(NamedTuple):
+class SessionOutcome(NamedTuple):
     """How a session went."""
 
-    ended: Ended
+    ended: SessionEnd
     usage: Usage
     largest: int
     """Tokens of the largest prompt."""
-    wired: Wired | None = None
+    wired: LoopFigures | None = None
 
 
 async def work(
@@ -49,7 +49,7 @@ async def work(
     max_steps: int,
     alone: bool,
     write: WriteSummary | None = None,
-) -> Worked:
+) -> SessionOutcome:
     """Works off a shift, and hands in the answer.
 
     Args:
@@ -71,7 +71,7 @@ async def work(
     if ended.answer is not None:
         shift.finish(ended.answer)
     refusals = [why for why, _ in desk.refused]
-    wired = Wired(
+    wired = LoopFigures(
         probes=shift.probes,
         repeated=shift.repeated,
         overflows=refusals.count(Refusal.OVERFLOW),
@@ -81,10 +81,10 @@ async def work(
         kept=tuple(round(share, 3) for share in desk.kept),
     )
     ended = ended.model_copy(update={"summaries": desk.summaries})
-    return Worked(ended, desk.usage, max(desk.prompts, default=0), wired)
+    return SessionOutcome(ended, desk.usage, max(desk.prompts, default=0), wired)
 
 
-async def _end(play: Play, post: Post, desk: Desk) -> Ended:
+async def _end(play: Play, post: Post, desk: Desk) -> SessionEnd:
     try:
         ended = await play(post)
     except Exception as error:  # noqa: BLE001 - each framework has errors of its own
@@ -93,8 +93,8 @@ async def _end(play: Play, post: Post, desk: Desk) -> Ended:
             " ".join(kind.__name__ for kind in type(error).__mro__)
         ):
             reason = Reason.OVERFLOW
-        return Ended(reason=reason or Reason.ERROR, detail=name_error(error))
+        return SessionEnd(reason=reason or Reason.ERROR, detail=name_error(error))
     if ended.answer == LOST:
         detail = f"the prompt of step {desk.lost_at} held neither the task nor a summary of it"
-        return Ended(reason=Reason.TASK_LOST, detail=detail)
+        return SessionEnd(reason=Reason.TASK_LOST, detail=detail)
     return ended

@@ -14,14 +14,14 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from memagent.tools import Tool
-from memagent_bench.sessions.seat import Ended
+from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.post import SYSTEM, Post
 
 SHARE = 0.7
 """Of the window: what the newest turns may take."""
 
 
-async def play_newest(post: Post) -> Ended:
+async def play_newest(post: Post) -> SessionEnd:
     """A processor that keeps the task and the newest turns, and no call without its results."""
 
     def keep_newest(messages: list[ModelMessage]) -> list[ModelMessage]:
@@ -38,7 +38,7 @@ async def play_newest(post: Post) -> Ended:
         )
         limits = UsageLimits(request_limit=None)
         result = await agent.run(post.task, usage_limits=limits)
-    return Ended(answer=result.output)
+    return SessionEnd(answer=result.output)
 
 
 def _tokens(messages: Sequence[ModelMessage]) -> float:

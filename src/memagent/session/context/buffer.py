@@ -17,9 +17,9 @@ from memagent.prompts.session import SessionPrompts
 from memagent.run.caller import Caller
 from memagent.run.log import Log
 from memagent.session.context.archive import Archive, FileArchive, RunArchive, read_archived
+from memagent.session.context.contents import Contents, SavedContents
 from memagent.session.context.feed import Feeding, change, has_reader, make_prompt
 from memagent.session.context.layout import Layout
-from memagent.session.context.saved import Opened, Saved
 from memagent.threads import in_background, in_thread
 from memagent.tools import Tool
 
@@ -115,7 +115,7 @@ class SummaryBuffer(Feeding):
             summary_tokens=summary_tokens,
         )
         self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)
-        self._opened: Opened | None = None
+        self._opened: Contents | None = None
         self._lock = asyncio.Lock()
 
     async def open(
@@ -147,8 +147,8 @@ class SummaryBuffer(Feeding):
         self,
         prompt: Sequence[Message],
         tools: tuple[ToolSpec, ...],
-        saved: Mapping[str, Any] | Saved | None = None,
-    ) -> Opened:
+        saved: Mapping[str, Any] | SavedContents | None = None,
+    ) -> Contents:
         working_context, window = self._sizes
         model_window = None if self._log else await self._model.window()
         limit = min((size for size in (model_window, window) if size is not None), default=None)
@@ -171,7 +171,7 @@ class SummaryBuffer(Feeding):
             most=limit,
         )
         caller = self._calls(counter, layout.window)
-        begin = partial(Opened.begin, layout, caller, self._early, saved)
+        begin = partial(Contents.begin, layout, caller, self._early, saved)
         return await count_in_thread(self._model, begin)
 
     async def change(
@@ -333,7 +333,7 @@ class SummaryBuffer(Feeding):
             await in_thread(self._own.close)
 
     @property
-    def _ready(self) -> Opened:
+    def _ready(self) -> Contents:
         if self._opened is None:
             raise ConfigError("this buffer has no prompt yet: await open(messages) first")
         return self._opened

@@ -16,7 +16,7 @@ from memagent.models.retry import count_in_thread
 from memagent.prompts import Neutraliser
 from memagent.session.context.anchors import Anchors
 from memagent.session.context.archive import READ_ARCHIVED
-from memagent.session.context.saved import Opened, Saved
+from memagent.session.context.contents import Contents, SavedContents
 from memagent.session.context.turns import as_user, join_users, neutralise
 from memagent.texts import describe_problem, digest
 from memagent.threads import Closing, in_background, in_thread, run_sync
@@ -96,11 +96,11 @@ class History(Leaf):
         )
 
 
-class Stored(Leaf):
+class BufferState(Leaf):
     """What `SummaryBuffer.state` returns."""
 
     version: Literal[1] = STATE_VERSION
-    context: Saved
+    context: SavedContents
     history: History
 
 
@@ -113,15 +113,15 @@ class Feeding(Closing):
 
     max_summaries: int
     _tools: tuple[ToolSpec, ...]
-    _opened: Opened | None
+    _opened: Contents | None
     _lock: asyncio.Lock
-    _saved: Saved | None = None
+    _saved: SavedContents | None = None
     _history: History | None = None
 
     @abstractmethod
     async def _open(
-        self, prompt: Sequence[Message], tools: tuple[ToolSpec, ...], saved: Saved | None
-    ) -> Opened: ...
+        self, prompt: Sequence[Message], tools: tuple[ToolSpec, ...], saved: SavedContents | None
+    ) -> Contents: ...
 
     async def feed(
         self,
@@ -188,7 +188,7 @@ class Feeding(Closing):
         # Of equal messages, those that stay are the last.
         return [raw[m].pop() if raw.get(m) else m.to_openai() for m in reversed(prompt)][::-1]
 
-    async def _read(self, opened: Opened, chain: Chain, usage: Usage | None) -> Sequence[Message]:
+    async def _read(self, opened: Contents, chain: Chain, usage: Usage | None) -> Sequence[Message]:
         """Appends what is new, and returns what to send."""
         assert self._history is not None
         start, limit = self._history.fed.count, self._history.summaries + self.max_summaries
@@ -217,8 +217,8 @@ class Feeding(Closing):
         """
         if self._history is None:
             raise ConfigError("this buffer was fed nothing: call feed(messages) first")
-        context = self._opened.save() if self._opened else self._saved
-        return Stored(context=context or Saved(), history=self._history).model_dump(mode="json")
+        context = (self._opened.save() if self._opened else self._saved) or SavedContents()
+        return BufferState(context=context, history=self._history).model_dump(mode="json")
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], model: ChatModel, **settings: Any) -> Self:
@@ -233,7 +233,7 @@ class Feeding(Closing):
             ConfigError: it isn't a state, or was written by a later version of memagent.
         """
         try:
-            stored = Stored.model_validate(state)
+            stored = BufferState.model_validate(state)
         except ValidationError as error:
             raise ConfigError(
                 f"this is not a buffer's state of version {STATE_VERSION} ({describe_problem(error)}): give what "
@@ -256,14 +256,14 @@ def has_reader(tools: Sequence[ToolSpec]) -> bool:
     return any(tool.name == READ_ARCHIVED.name for tool in tools)
 
 
-def _keep(opened: Opened, messages: Sequence[Message]) -> None:
+def _keep(opened: Contents, messages: Sequence[Message]) -> None:
     """Puts results into an archive that may be new, so that their handles stay valid. Blocks."""
     for message in messages:
         if message.role == "tool":
             opened.layout.archive.put(opened.layout.neutraliser.safe(message.content))
 
 
-async def _complete(opened: Opened, max_summaries: int) -> None:
+async def _complete(opened: Contents, max_summaries: int) -> None:
     """Gives each call a result, if only one that says so until it comes, and compacts while that is due."""
     state, layout = opened.state, opened.layout
     if state.pending:
@@ -275,7 +275,7 @@ async def _complete(opened: Opened, max_summaries: int) -> None:
 
 
 async def change(
-    opened: Opened, prompt: Sequence[Message], tools: Sequence[ToolSpec], **known: frozenset[str]
+    opened: Contents, prompt: Sequence[Message], tools: Sequence[ToolSpec], **known: frozenset[str]
 ) -> None:
     """Sets another prompt and other tools, before the same turns; `known` are names of tools that the layout has."""
     old, state = opened.layout, opened.state

@@ -199,7 +199,7 @@ def keep_said(
     The last message stays, clipped only where nothing else has room; earlier ones, whole, share half of that. Those in
     the turns that are `kept` stand there, and take their part of it.
     """
-    user_texts, later = [*past.said, *_said(turns)], _said(kept)
+    user_texts, later = [*past.said, *_list_user_texts(turns)], _list_user_texts(kept)
     room, first = layout.said, len(user_texts) + len(later)
     for text in reversed((*user_texts, *later)):
         if (size := layout.size(text)) > room and first <= len(user_texts) + len(later) - 1:
@@ -216,7 +216,7 @@ def keep_said(
     return tuple(user_texts[first:]), earlier
 
 
-def _said(turns: tuple[Turn, ...]) -> list[str]:
+def _list_user_texts(turns: tuple[Turn, ...]) -> list[str]:
     return [turn.head.content for turn in turns if turn.head.role == "user" and turn.own]
 
 

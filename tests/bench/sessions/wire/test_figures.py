@@ -10,8 +10,8 @@ from memagent.messages import Usage
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.record import Reason, SessionRecord
 from memagent_bench.sessions.wire.figures import HEAD, LEGEND, lines, markdown, rows
+from memagent_bench.sessions.wire.loop_figures import LoopFigures
 from memagent_bench.sessions.wire.plot import choose, plot_steps
-from memagent_bench.sessions.wire.wired import Wired
 from memagent_bench.shift.shift import Probes
 
 AGENT = Arm(system="tool-agent", working_context=8192)
@@ -23,7 +23,7 @@ def wired(tokens: int = 1000, recall: float = 1, **fields: Any) -> SessionRecord
     own: float | None = fields.pop("own", 0.04)
     score: float | None = fields.get("score", 1.0)
     probes = Probes(recall=recall, artifacts=1, continuation=1, decisions=1)
-    counted = Wired(
+    counted = LoopFigures(
         probes=None if score is None else probes,
         repeated=0,
         overflows=fields.pop("overflows", 0),

@@ -15,7 +15,7 @@ from memagent_bench.length_tokens import length_counter
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.record import Reason
 from memagent_bench.sessions.wire.loops import LOOPS, load_loop
-from memagent_bench.sessions.wire.play import Worked, work
+from memagent_bench.sessions.wire.play import SessionOutcome, work
 from memagent_bench.shift.shift import SHIFTS
 
 WINDOW = 8192
@@ -29,7 +29,7 @@ def frameworks_may_block(blockbuster: BlockBuster) -> None:
     blockbuster.deactivate()
 
 
-async def played(name: str, game: str = "shift", difficulty: int = 100) -> Worked:
+async def played(name: str, game: str = "shift", difficulty: int = 100) -> SessionOutcome:
     shift = SHIFTS[game](seed=42, difficulty=difficulty)
     return await work(
         load_loop(name),

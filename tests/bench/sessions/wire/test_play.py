@@ -12,9 +12,9 @@ from blockbuster import BlockBuster
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.record import Reason
-from memagent_bench.sessions.seat import Ended
+from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.loops import load_loop
-from memagent_bench.sessions.wire.play import Worked, work
+from memagent_bench.sessions.wire.play import SessionOutcome, work
 from memagent_bench.sessions.wire.post import Post
 from memagent_bench.shift.rules import LOST
 from memagent_bench.shift.shift import SHIFTS, Probes
@@ -30,7 +30,9 @@ def loops_may_block(blockbuster: BlockBuster) -> None:
     blockbuster.deactivate()
 
 
-async def played(play: Any, game: str = "shift", difficulty: int = 200, **how: Any) -> Worked:
+async def played(
+    play: Any, game: str = "shift", difficulty: int = 200, **how: Any
+) -> SessionOutcome:
     given: dict[str, Any] = {"window": WINDOW, "max_steps": 500, "alone": True} | how
     shift = SHIFTS[game](seed=1, difficulty=difficulty)
     return await work(play, shift, ChatCounter(length_counter(None)), **given)
@@ -62,13 +64,13 @@ async def test_the_whole_history_overflows() -> None:
 
 
 async def test_own_time_is_neither_the_servers_nor_that_of_others() -> None:
-    async def busy(post: Post) -> Ended:
+    async def busy(post: Post) -> SessionEnd:
         end = time.process_time() + 0.2
         while time.process_time() < end:
             pass
-        return Ended(answer="{}")
+        return SessionEnd(answer="{}")
 
-    async def played_whole(post: Post) -> Ended:
+    async def played_whole(post: Post) -> SessionEnd:
         return await load_loop("openai")(post)
 
     worked = await played(busy)
@@ -89,7 +91,7 @@ async def test_own_time_is_neither_the_servers_nor_that_of_others() -> None:
     ],
 )
 async def test_a_frameworks_error_says_why_it_ended(name: str, reason: Reason) -> None:
-    async def fails(post: Post) -> Ended:
+    async def fails(post: Post) -> SessionEnd:
         raise type(name, (Exception,), {})("too much")
 
     ended = (await played(fails)).ended
@@ -101,7 +103,7 @@ async def test_a_frameworks_error_says_why_it_ended(name: str, reason: Reason) -
 async def test_a_recovered_overflow_does_not_explain_a_later_failure(
     recovers: bool, reason: Reason
 ) -> None:
-    async def fails(post: Post) -> Ended:
+    async def fails(post: Post) -> SessionEnd:
         tools = [tool.spec.to_openai() for tool in post.tools]
         async with httpx.AsyncClient() as client:
             for text in ("word " * WINDOW, *([post.task] if recovers else [])):
@@ -118,8 +120,8 @@ async def test_a_recovered_overflow_does_not_explain_a_later_failure(
 
 
 async def test_a_lost_task_is_no_answer() -> None:
-    async def forgets(post: Post) -> Ended:
-        return Ended(answer=LOST)
+    async def forgets(post: Post) -> SessionEnd:
+        return SessionEnd(answer=LOST)
 
     worked = await played(forgets)
     assert worked.ended.reason is Reason.TASK_LOST

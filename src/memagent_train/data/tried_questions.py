@@ -28,7 +28,7 @@ class Header(Leaf):
     seed: int
 
 
-class Tried(Leaf):
+class TriedQuestion(Leaf):
     """Any other line: one question."""
 
     index: int = Field(ge=0)
@@ -43,7 +43,7 @@ class TriedFile:
     """The content of a file."""
 
     header: Header
-    tried: dict[int, Tried]
+    tried: dict[int, TriedQuestion]
     """By index."""
     size: int
     """Bytes up to the end of the last complete line; a killed session may leave a partial one."""
@@ -63,7 +63,7 @@ def read_tried(path: Path) -> TriedFile:
     first, *others = content.splitlines() or [b""]
     try:
         header = Header.model_validate_json(first)
-        tried = {line.index: line for line in map(Tried.model_validate_json, others)}
+        tried = {line.index: line for line in map(TriedQuestion.model_validate_json, others)}
     except ValidationError as error:
         message = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise DataError(
@@ -100,7 +100,7 @@ def drop_known(indexes: Iterable[int], path: Path, known: float, data: str) -> l
     return [i for i in questions if tried_file.tried[i].right / tried_file.tried[i].tries < known]
 
 
-def line(entry: Header | Tried) -> bytes:
+def line(entry: Header | TriedQuestion) -> bytes:
     """One line of the file."""
     fields: dict[str, Any] = entry.model_dump()
     return (json.dumps(fields) + "\n").encode()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_train.data.known import Header, Tried, drop_known, line, read_tried
+from memagent_train.data.tried_questions import Header, TriedQuestion, drop_known, line, read_tried
 from memagent_train.errors import DataError
 
 HEADER = Header(
@@ -13,7 +13,7 @@ HEADER = Header(
 
 
 def written(path: Path, *right: int, after: bytes = b"") -> Path:
-    tried = [Tried(index=10 * i, right=number, tries=4) for i, number in enumerate(right)]
+    tried = [TriedQuestion(index=10 * i, right=number, tries=4) for i, number in enumerate(right)]
     path.write_bytes(line(HEADER) + b"".join(map(line, tried)) + after)
     return path
 

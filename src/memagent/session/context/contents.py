@@ -16,7 +16,7 @@ from memagent.session.context.summarise import Summariser
 from memagent.session.context.turns import Turn, neutralise, place_message
 
 
-class Saved(Leaf):
+class SavedContents(Leaf):
     """All that a context is made of, but for the texts in its archive."""
 
     past: Past = Past()
@@ -31,7 +31,7 @@ class Saved(Leaf):
 
 
 @dataclass
-class Opened:
+class Contents:
     """What exists once the prompt is known."""
 
     model: ChatModel
@@ -46,11 +46,11 @@ class Opened:
         layout: Layout,
         caller: Caller,
         early: float | None,
-        values: Mapping[str, Any] | Saved | None,
+        values: Mapping[str, Any] | SavedContents | None,
     ) -> Self:
         """A new one, or one with the state that `dump` returned. Blocks."""
         layout, model = layout.measure(), caller.model
-        saved = Saved() if values is None else Saved.model_validate(values)
+        saved = SavedContents() if values is None else SavedContents.model_validate(values)
         summariser = Summariser(caller, early, saved.written)
         (first, *_), marks = layout.anchors.known, saved.anchors
         if not marks or (marks[0].messages, marks[0].counted) != (first.messages, first.counted):
@@ -61,10 +61,10 @@ class Opened:
         layout = replace(layout, anchors=Anchors(marks))
         return cls(model, layout, summariser, state, saved.number)
 
-    def save(self) -> Saved:
+    def save(self) -> SavedContents:
         """The state to store."""
         state = self.state
-        return Saved(
+        return SavedContents(
             past=state.past,
             turns=state.turns,
             tokens=state.tokens,

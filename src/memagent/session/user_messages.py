@@ -16,7 +16,7 @@ from memagent.tools import Tool, Toolset
 from memagent.trajectory import StopReason
 
 
-class Offered(Leaf):
+class ToolEntry(Leaf):
     """A tool without its function."""
 
     spec: ToolSpec
@@ -26,7 +26,7 @@ class Offered(Leaf):
 
     def tool(self) -> Tool:
         """A tool that can't be run."""
-        return Tool(run=_gone, **{name: getattr(self, name) for name in Offered.model_fields})
+        return Tool(run=_gone, **{name: getattr(self, name) for name in ToolEntry.model_fields})
 
 
 async def _gone(arguments: Mapping[str, Any]) -> str:
@@ -38,17 +38,17 @@ class Offer(Leaf):
 
     since: int = 0
     """Number of the message that changed them last."""
-    tools: tuple[Offered, ...] | None = None
+    tools: tuple[ToolEntry, ...] | None = None
     """They, in that message. Runs of earlier versions have none: all their messages have the run's."""
 
     @classmethod
     def of(cls, tools: Toolset, number: int) -> Self:
         """That of the message that changes them."""
-        entries = (Offered.model_validate(t, from_attributes=True) for t in tools.values())
+        entries = (ToolEntry.model_validate(t, from_attributes=True) for t in tools.values())
         return cls(since=number, tools=tuple(entries))
 
 
-class Said(Leaf):
+class UserMessage(Leaf):
     """A message as committed (`said-N`), with where the session stood before it."""
 
     text: str
@@ -71,12 +71,17 @@ class Said(Leaf):
         body = store.effect(run_id, f"said-{number}")
         return None if body is None else cls.model_validate(body)
 
+    def count_stops(self, store: RunStore, run_id: str) -> int:
+        """How often it was stopped since it made no progress. Blocks."""
+        stops = store.events(run_id, self.seq, kind="stopped")
+        return sum(e.type == "stopped" and e.reason is StopReason.NO_PROGRESS for e in stops)
+
 
 def find_tools(store: RunStore, run_id: str, number: int) -> Toolset | None:
     """What a message offers, without functions; None if that isn't stored. Blocks."""
-    message = Said.find(store, run_id, number)
+    message = UserMessage.find(store, run_id, number)
     if message is not None and message.offer.since != number:
-        message = Said.find(store, run_id, message.offer.since)
+        message = UserMessage.find(store, run_id, message.offer.since)
     tools = None if message is None else message.offer.tools
     return None if tools is None else Toolset(tool.tool() for tool in tools)
 
@@ -87,7 +92,7 @@ class Place:
 
     number: int
     """The task is 0."""
-    said: Said | None
+    said: UserMessage | None
     """None if it is new."""
     answer: dict[str, Any] | None
     """The effect of its answer; None if it has none yet."""
@@ -111,10 +116,11 @@ def find_place(
     """
     number, _ = store.latest(run_id, "said") or (0, {})
     number = 0 if first else number  # only the task is meant
-    message, answer = Said.find(store, run_id, number), store.effect(run_id, f"answer-{number}/q0")
+    message = UserMessage.find(store, run_id, number)
+    answer = store.effect(run_id, f"answer-{number}/q0")
     if answer is not None and text is not None and not first:
         return Place(number + 1, None, None, store.last_seq(run_id))
-    current = message or Said(text=task, output=output)
+    current = message or UserMessage(text=task, output=output)
     if answer is None and text not in (None, current.text):
         raise RunMismatch(
             f"session {run_id!r} has not answered {quote(current.text)} yet: send that again (or resume the run), "
@@ -134,13 +140,7 @@ def find_place(
     return Place(number, message, answer, current.seq)
 
 
-def count_stops(store: RunStore, run_id: str, said: Said) -> int:
-    """How often a message was stopped since it made no progress. Blocks."""
-    stops = store.events(run_id, said.seq, kind="stopped")
-    return sum(e.type == "stopped" and e.reason is StopReason.NO_PROGRESS for e in stops)
-
-
-def check_limits(store: RunStore, run_id: str, said: Said, settings: ToolSettings) -> None:
+def check_limits(store: RunStore, run_id: str, said: UserMessage, settings: ToolSettings) -> None:
     """Raises a `ConfigError` if a message has taken more steps or summaries than the settings allow. Blocks."""
     events = store.events(run_id, said.seq, kind="compacted")
     stages = (event.compaction.stage for event in events if event.type == "compacted")

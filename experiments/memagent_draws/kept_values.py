@@ -16,7 +16,7 @@ LAST = 10
 """Steps at the end whose overlong sessions are counted."""
 
 
-class Kept(NamedTuple):
+class KeptCount(NamedTuple):
     """Summaries of one logged step whose context showed the value."""
 
     kept: int
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
     all: int
 
 
-def count_kept(file: Path, tokenizer: PreTrainedTokenizerBase) -> Kept:
+def count_kept(file: Path, tokenizer: PreTrainedTokenizerBase) -> KeptCount:
     """Counts the summaries of a step; a rejected one doesn't count.
 
     Args:
@@ -32,7 +32,7 @@ def count_kept(file: Path, tokenizer: PreTrainedTokenizerBase) -> Kept:
         tokenizer: of the policy.
     """
     outcomes = [outcome for row in read_rollouts(file) for outcome in _summaries(row, tokenizer)]
-    return Kept(sum(outcomes), len(outcomes))
+    return KeptCount(sum(outcomes), len(outcomes))
 
 
 def kept_shares(folder: Path, policy: Path) -> list[float | None]:

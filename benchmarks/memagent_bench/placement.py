@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placement:
     """Where each text goes. There are texts and units, at least one of each."""
 
     units: Sequence[str]

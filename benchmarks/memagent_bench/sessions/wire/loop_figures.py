@@ -1,4 +1,4 @@
-"""`Wired`: what is counted of a loop at a server."""
+"""`LoopFigures`: what is counted of a loop at a server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from memagent.messages import Leaf
 from memagent_bench.shift.shift import Probes
 
 
-class Wired(Leaf):
+class LoopFigures(Leaf):
     """Beside what is counted of every session."""
 
     probes: Probes | None
