@@ -11,9 +11,9 @@ Tier = Literal["stale", "clip", "summary"]
 
 What = Literal["stale", "duplicate", "clipped", "dropped", "summarised", "shown_again"]
 """What became of a text. `stale`: a later call had the same tool and arguments; `duplicate`: a later result is the same
-text; `clipped`: its head and tail are left; `dropped`, in runs of earlier versions: the turn left without being
-summarised; `summarised`: the turn was shown to the summariser; `shown_again`: the turn stands, clipped if it had to be,
-behind the summary."""
+text; `clipped`: only its head and tail are left; `dropped`, only in runs of earlier versions: the turn was removed
+without being summarised; `summarised`: the turn was shown to the summariser; `shown_again`: the turn follows the
+summary, clipped if necessary."""
 
 
 class Change(Leaf):
@@ -61,7 +61,7 @@ class Compaction(Leaf):
     """The summary calls used, with their replies; several if the turns didn't fit a single call."""
 
     def segments(self, before: tuple[Message, ...]) -> list[Conversation]:
-        """The conversations that it ended: the context's contents, and how they were summarised.
+        """Returns the conversations that the compaction ended: the context's, and those of the summary calls.
 
         A summary that follows everything the model said ends that conversation. Otherwise (a turn was left out, or
         there were several passes) the context is a separate conversation, so that nothing sampled is lost.
@@ -74,7 +74,7 @@ class Compaction(Leaf):
 
 
 def conversation_of(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
-    """The context as a conversation: up to the model's last message, since it saw nothing after that.
+    """Returns the context as a conversation, up to the model's last message, since it saw nothing after that.
 
     Empty if the model said nothing.
     """

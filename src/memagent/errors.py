@@ -204,7 +204,7 @@ class OutOfSummaries(SessionError):
 
 
 class OutputInvalid(SessionError):
-    """No reply had the form of the output type; sending the message again with the same one asks again."""
+    """No reply matched the output type; sending the message again with the same type asks again."""
 
 
 class UnknownHandle(SessionError):

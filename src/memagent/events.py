@@ -40,7 +40,7 @@ class RunStarted(_Event):
     origin: str | None = None
     """The run that this one branched from."""
     before: int = 0
-    """The chunk before which it did. Events about earlier chunks are copies of the origin's, without usage."""
+    """The chunk before which it branched. Events about earlier chunks are copies of the origin's, without usage."""
 
 
 class ChunkRead(_Event):
@@ -103,9 +103,9 @@ class RowsFound(_QuestionEvent):
     rows: int
     """New rows."""
     duplicates: int
-    """Rows that are equal to earlier ones."""
+    """Rows equal to earlier ones."""
     invalid: int
-    """Rows that were given up (`Extraction.invalid`)."""
+    """Rows rejected for good (`Extraction.invalid`)."""
     total: int
     """Rows found so far."""
 
@@ -118,13 +118,13 @@ class Settled(_QuestionEvent):
 
 
 class Rereading(_QuestionEvent):
-    """The memory didn't settle the question: memory and chunk events that follow are of chunks read again."""
+    """The memory didn't settle the question: later events about its chunks and memory are of chunks read again."""
 
     type: Literal["rereading"] = "rereading"
     chunks: tuple[int, ...]
-    """Those that rank highest for the question's words."""
+    """The chunks that rank highest for the question's words."""
     recalled: tuple[str, ...]
-    """Sentences of past memories that were put behind the memory."""
+    """Sentences of past memories that were appended to the memory."""
     usage: Usage
     """Cost of the answer call that found it unsettled."""
 
@@ -196,7 +196,7 @@ class MessageSent(_Event):
     """Number of the message; the task is 0."""
     text: str
     tools: tuple[str, ...] | None = None
-    """Names of the tools from here on, if they are others than before."""
+    """Names of the tools from this message on; None if they didn't change."""
 
 
 class Acted(_Event):
@@ -205,7 +205,7 @@ class Acted(_Event):
     type: Literal["acted"] = "acted"
     step: int
     text: str
-    """Its text, apart from its calls."""
+    """The reply's text, without its calls."""
     calls: tuple[ToolCall, ...]
     prompt_tokens: int
     """Tokens of the prompt, counted before it was sent."""
@@ -238,7 +238,7 @@ class Compacted(_Event):
 
     type: Literal["compacted"] = "compacted"
     step: int
-    """Number of steps made before."""
+    """Number of steps made before the compaction."""
     compaction: Compaction
 
 
@@ -270,7 +270,7 @@ event_adapter: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 def memory_after(event: Event, memory: str) -> str:
-    """A question's memory after an event about it, from the one before."""
+    """Returns a question's memory after an event about that question, given the memory before it."""
     if isinstance(event, Rereading):
         return "\n".join((memory, *event.recalled)).lstrip("\n")
     return event.memory if isinstance(event, MemoryUpdated) else memory

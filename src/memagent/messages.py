@@ -76,11 +76,11 @@ class ToolCall(_Sparse):
     """Other fields of the call, which its server may need back (Gemini's `extra_content`)."""
 
     def values(self) -> dict[str, JsonValue]:
-        """The arguments as chat templates take them; empty if they aren't a JSON object, as in vLLM."""
+        """Returns the arguments as chat templates take them; empty if they aren't a JSON object, as in vLLM."""
         return read_object(self.arguments) or {}
 
     def to_openai(self) -> dict[str, Any]:
-        """The call as an element of a message's `tool_calls`."""
+        """Returns the call as an element of a message's `tool_calls`."""
         function = {"name": self.name, "arguments": self.arguments}
         return {**self.extra, "id": self.id, "type": "function", "function": function}
 
@@ -98,7 +98,7 @@ class ToolSpec(Leaf):
 
     @classmethod
     def from_openai(cls, fields: Mapping[str, Any] | ToolSpec) -> ToolSpec:
-        """Reads an element of a request's `tools`, which `to_openai` returns unchanged: servers count each character.
+        """Reads an element of a request's `tools`. `to_openai` returns it unchanged: servers count each character.
 
         Raises:
             ConfigError: it isn't a function in the form of chat completions.
@@ -117,14 +117,14 @@ class ToolSpec(Leaf):
         return spec
 
     def to_openai(self) -> dict[str, Any]:
-        """The tool as an element of a request's `tools`, with its description even if empty: templates expect it."""
+        """Returns the tool for a request's `tools`, with its description even if empty: templates expect it."""
         if self._given is not None:
             return dict(self._given)
         return {"type": "function", "function": dict(self) | {"parameters": dict(self.parameters)}}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
-    """The calls of one message. A call whose id is missing or repeated gets an id from its position.
+    """Reads the calls of one message. A call whose id is missing or repeated gets an id from its position.
 
     Missing or empty arguments become an empty object.
     """
@@ -151,7 +151,7 @@ class Message(_Sparse):
     tool_calls: tuple[ToolCall, ...] = ()
     """For an assistant: the tools to run, in order."""
     tool_call_id: Text | None = None
-    """For a tool: the id of the call that this is the result of."""
+    """For a tool: the id of the call whose result this is."""
     extra: Extra = Field(default_factory=dict)
     """Other fields, which the server may need back (DeepSeek's `reasoning_content`). A `content` here replaces the
     text when sent: parts that aren't only text."""
@@ -198,7 +198,7 @@ class Message(_Sparse):
             ) from error
 
     def to_openai(self) -> dict[str, Any]:
-        """The message in OpenAI's form, with the required keys and those of `extra`.
+        """Returns the message in OpenAI's form, with the required keys and those of `extra`.
 
         Empty content next to tool calls becomes null, as OpenAI sends it: some gateways reject an empty text there.
         """
@@ -237,7 +237,7 @@ class ChatRequest(Leaf):
     pattern: str | None = None
     """A regular expression that the whole text must match, if the engine can enforce one; else ignored."""
     stop: tuple[str, ...] = ()
-    """The engine stops after the first of these strings, if it can; the reader of the reply cuts it there."""
+    """Strings that end the reply: the engine stops after the first one, if it can; the reply's reader cuts it there."""
     tools: tuple[ToolSpec, ...] = ()
     """Tools that the model may call through the server's tool-call protocol."""
     tool_choice: Literal["none"] | None = None

@@ -1,4 +1,4 @@
-"""Which sentences of a document share the words of an answer: lexical alignment, computed, never asked of a model."""
+"""Finds the sentences of a document that share an answer's words: lexical alignment, computed without a model."""
 
 import hashlib
 import math
@@ -15,21 +15,21 @@ from memagent.errors import RunMismatch
 from memagent.texts import ITEM, LINE_END, STOPS, words
 
 MIN_SCORE = 0.5
-"""At least half of a sentence's words, weighted by rarity, have to be in its quote."""
+"""A quote must have at least half of its sentence's words, weighted by rarity."""
 # A stop with white space after it ends a sentence, and so does an empty line.
 _LATIN = rf"(?<![{STOPS}])[{STOPS}]++[\"'”’»)\]]*+(?=\s|\Z)"
 _END = rf"{_LATIN}|[。！？]++[”’」』）】]*+|\n[ \t\r]*+\n"
 _ITEM = rf"[ \t]*+(?:[-*+•–][ \t]++)?+(?:(?!\.)(?:{ITEM})\.(?=[ \t]++\S)[ \t]*+)++"
-"""Numbers of items, and initials: they belong to what comes after them."""
+"""Item numbers and initials, which belong to the text after them."""
 _SAID = rf"(?:\n{_ITEM}|(?!{_END})[\s\S])"
 _SENTENCE = re.compile(rf"(?:{_ITEM}{_SAID}*+|{_SAID}++)(?:{_END})?\s*+|(?:{_END})\s*+")
 _ROW_END = rf"{LINE_END}(?=[ \t]*+\S)"
 _ROW = re.compile(rf"(?:(?!{_ROW_END})[\s\S])*+(?:{_ROW_END}|\Z)")
 _WORD = re.compile(r"[\"'“‘«(]*[^\W\d_]+")
 WRAPPED = 40, 0.8
-"""Lines of prose are at least so long, and filled to such a share: the rest is for letters of different width."""
+"""Minimum length of wrapped prose's longest line, and the share of it that the others fill: letters vary in width."""
 MOST_CHARS = 2000
-"""A longer sentence is looked at in parts."""
+"""Maximum characters of a sentence; a longer one is split into parts."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,23 @@ class Quote:
 
     sentence: str
     text: str = ""
-    """As it stands in the document; empty if no sentence shares enough."""
+    """The document's sentence, verbatim; empty if none shares enough words."""
     place: str = ""
-    """Such as `p. 12`, if the document's format has places."""
+    """Its place, such as `p. 12`, if the document's format has places."""
     start: int = 0
     """First character in the document's text."""
     end: int = 0
-    """One past the last."""
+    """One past the last character."""
     score: float = 0.0
-    """Share (0 to 1) of the sentence's words that are in `text`, weighted by rarity; 1 if it is word for word."""
+    """Share (0 to 1) of the sentence's words that are in `text`, weighted by rarity; 1 for word for word."""
 
 
 async def align(document: Document, texts: Sequence[str], mark: Any = None) -> list[Quote]:
-    """Quotes for each sentence of some texts, in order. Reads the document twice; memory doesn't grow with it.
+    """Finds a quote for each sentence of the texts, in order. Reads the document twice, in constant memory.
 
     Raises:
         DocumentError: the document can't be read.
-        RunMismatch: it isn't the one whose last chunk that a run read has this mark.
+        RunMismatch: it isn't the document of the run whose last chunk read has this `mark`.
     """
     covered, hasher = 0 if mark is None else mark["covered"], hashlib.sha256()
     sentences = [s for text in texts for s in dict.fromkeys(map(str.strip, split(text))) if s]
@@ -78,7 +78,7 @@ async def align(document: Document, texts: Sequence[str], mark: Any = None) -> l
             score = sum(weights[word] for word in terms & common) / totals[number] if terms else 0.0
             if (score < 1 and score <= quotes[number].score) or score < MIN_SCORE:
                 continue
-            # All words in another order are almost, but not quite, word for word.
+            # All words but in another order: just below a word-for-word match.
             score = 1.0 if phrases[number] in f" {' '.join(text_words)} " else min(score, 0.99)
             if score > quotes[number].score:
                 end = start + len(text)
@@ -90,27 +90,27 @@ async def align(document: Document, texts: Sequence[str], mark: Any = None) -> l
 
 
 def split(text: str) -> list[str]:
-    """The sentences of a text, with the white space after them."""
+    """Splits a text into sentences, each with the white space after it."""
     rows = (row for match in _SENTENCE.finditer(text) for row in _rows(match[0]))
     return [part[at : at + MOST_CHARS] for part in rows for at in range(0, len(part), MOST_CHARS)]
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of each line, however long, with the white space after them."""
+    """Splits each line into sentences of any length, each with the white space after it."""
     return [part for line in text.splitlines(keepends=True) for part in _SENTENCE.findall(line)]
 
 
 def _rows(sentence: str) -> list[str]:
-    """The rows, entries or items in what ends with a stop; wrapped text is one, whatever its lines begin with."""
+    """Splits a sentence into rows, entries or items; wrapped prose stays whole, whatever its lines begin with."""
     rows = [match[0] for match in _ROW.finditer(sentence) if match[0]]
     lines = sentence.strip().splitlines()
     min_width, share = WRAPPED
     width = max(map(len, lines), default=0)
-    # Of five lines of prose, some begin in lower case.
+    # Of five or more lines of prose, some begin in lower case.
     if width > min_width and (len(rows) < 5 or len(rows) < len(lines)):
         full = (
             (word := _WORD.match(next_line)) and len(line) + len(word[0]) > share * width
-            for line, next_line in pairwise(lines[1:])  # the first may begin before the sentence
+            for line, next_line in pairwise(lines[1:])  # the first may be the end of a line
         )
         if all(full):
             return [sentence]
@@ -118,7 +118,7 @@ def _rows(sentence: str) -> list[str]:
 
 
 async def _read(document: Document) -> AsyncGenerator[tuple[int, str]]:
-    """The document's sentences, each with the position of its first character."""
+    """Yields the document's sentences, each with the position of its first character."""
     at, tail = 0, ""
     async with aclosing(cast("AsyncGenerator[str, Any]", document.pieces())) as pieces:
         async for piece in pieces:

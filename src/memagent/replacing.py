@@ -1,4 +1,4 @@
-"""Output that is there as a whole or not at all."""
+"""Atomic output: written completely or not at all."""
 
 import secrets
 import shutil
@@ -9,13 +9,13 @@ from pathlib import Path
 
 @contextmanager
 def replacing(out: Path) -> Generator[Path]:
-    """A new path beside `out` to write a file or folder to; at the end it replaces `out`, unless an error is raised.
+    """Yields a new path beside `out` to write a file or folder to; it replaces `out` unless an error is raised.
 
-    Its name is random, since a fixed one may be that of a user's file. A file passes its permissions on.
+    The new path's name is random, since a user's file might have a fixed one. An existing file's permissions are kept.
 
     Args:
         out: a file, an empty folder, a link to one, or nothing yet; its folder is created if missing. A pipe or device
-            is written to as it is.
+            is written to directly.
 
     Raises:
         OSError: it can't be replaced.
@@ -23,7 +23,7 @@ def replacing(out: Path) -> Generator[Path]:
     if out.exists() and not out.is_file() and not out.is_dir():
         yield out
         return
-    out = out.resolve()  # a link stays
+    out = out.resolve()  # replaces a link's target, not the link
     # A name has 255 bytes at most.
     new_path = out.with_name(f"{out.name[:60]}.{secrets.token_hex(4)}.new")
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""JSON schemas of pydantic models, and models from schemas, for those who extract rows without Python."""
+"""JSON schemas of pydantic models, and models from schemas, for extracting rows without Python."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ class JsonForm(GenerateJsonSchema):
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's type
 
     def encode_default(self, dft: Any) -> Any:
-        """See `GenerateJsonSchema`, which leaves a default out for which this raises."""
+        """See `GenerateJsonSchema`, which omits a default if this raises."""
         value = super().encode_default(dft)
         try:
             json.dumps(value, allow_nan=False)
@@ -30,7 +30,7 @@ class JsonForm(GenerateJsonSchema):
 
 
 class _SchemaModel(BaseModel):
-    """Writes optional fields without a value as the schema wants: not at all."""
+    """Omits optional fields without a value, as the schema requires."""
 
     @model_serializer(mode="wrap")
     def _write(self, write: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class _SchemaModel(BaseModel):
 
 
 def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
-    """The model of an object that a JSON schema describes. A `$ref` may point into the schema only.
+    """Makes a pydantic model of the object that a JSON schema describes. A `$ref` must stay inside the schema.
 
     Args:
         source: a file, or the schema itself.
@@ -86,10 +86,10 @@ _MERGE = "`allOf` must be of objects, and not beside `properties`; merge its par
 
 
 def _readable(part: dict[str, Any]) -> dict[str, Any]:
-    """A part as the library reads it right: without `uniqueItems`, and null, its default, is allowed where optional."""
+    """Fixes a part for the library: drops `uniqueItems`, and lets optional fields be null, the library's default."""
     properties = part.get("properties")
     keywords = ", ".join(f"`{name}`" for name in sorted(filter(_UNCHECKED.fullmatch, part)))
-    # Where all values are schemas, those are the names of fields.
+    # If all values are schemas, the keys are names of fields.
     if keywords and (properties or not all(isinstance(v, dict) for v in part.values())):
         raise ConfigError(f"{keywords} would not be checked; leave it out")
     if isinstance(properties, dict):
@@ -102,5 +102,5 @@ def _readable(part: dict[str, Any]) -> dict[str, Any]:
             if name not in part.get("required", ()) and "default" not in field:
                 about = {"description": field["description"]} if "description" in field else {}
                 fields[name] = about | {"anyOf": [field, {"type": "null"}]}
-    # A field of that name has a schema for a value.
+    # A field named `uniqueItems` has a schema as its value.
     return {k: v for k, v in part.items() if k != "uniqueItems" or isinstance(v, dict)}

@@ -28,7 +28,7 @@ class TextPart(BaseModel, extra="allow"):
 
 
 class OtherPart(BaseModel, extra="allow"):
-    """A part that isn't."""
+    """A part of a message that isn't text."""
 
     type: str
 

@@ -22,34 +22,34 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters other than tab and line feed: a document must not steer the terminal it is shown on."""
 
 Part: TypeAlias = "str | tuple[str, str]"
-"""Text, or text with a style of rich."""
+"""Text, or text with a rich style."""
 
 
 def escape(error: Any) -> tuple[str, int]:
-    """What a stream gets for characters that it can't show: the escapes that JSON has."""
+    """Replaces characters that a stream can't show by JSON escapes; a codec error handler."""
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def clean(text: str) -> str:
-    """The text with control characters replaced by U+FFFD and line ends by line feeds."""
+    """Replaces control characters by U+FFFD and line ends by line feeds."""
     return CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def shorten(text: str, width: int = PIPE_WIDTH) -> str:
-    """The text on one line of at most `width` characters."""
+    """Puts a text on one line of at most `width` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
 
 def amount(number: float) -> str:
-    """A count, rounded above ten thousand: `9,876`, `12.3k`, `4.56M`."""
+    """Formats a count, rounded above ten thousand: `9,876`, `12.3k`, `4.56M`."""
     if number < 10_000:
         return f"{number:,.0f}"
     return f"{number / 1e3:.1f}k" if number < 999_950 else f"{number / 1e6:,.2f}M"
 
 
 def duration(seconds: float) -> str:
-    """`4.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Formats a duration: `4.2 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, remainder = divmod(round(seconds), 60)
@@ -58,17 +58,17 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time in the local zone, to the minute."""
+    """Formats a time in the local zone, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def on_terminal(stream: IO[str]) -> bool:
-    """Whether the stream is a terminal that can move its cursor."""
+    """Returns whether the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
 def console(stream: IO[str]) -> Console:
-    """A console for a terminal (colours as `NO_COLOR` and the terminal allow)."""
+    """Makes a console for a terminal (colours as `NO_COLOR` and the terminal allow)."""
     from rich.console import Console
 
     return Console(file=stream, highlight=False, markup=False, emoji=False)
@@ -155,7 +155,7 @@ def live(screen: Console, draw: Callable[[], RenderableType]) -> Live:
 def board(
     stream: IO[str], title: str, state: Callable[[], tuple[float, float | None, list[str]]]
 ) -> Live:
-    """A bar (the share done, the seconds left) between its title and lines; all are removed at the end."""
+    """Draws a title, a bar (from the share done and the seconds left) and lines; all are removed at the end."""
     from rich.console import Group
     from rich.text import Text
 
@@ -173,7 +173,7 @@ def board(
 
 
 def bar(fraction: float | None, left: float | None, unknown: str = "") -> RenderableType:
-    """A bar with the percentage and the time left; with `unknown` next to it if there is no fraction."""
+    """Makes a bar with the percentage and the time left, or with `unknown` next to it if there is no fraction."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 

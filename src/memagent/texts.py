@@ -1,4 +1,4 @@
-"""Words for values, errors and counts, repairs of texts before they are sent or stored, and a search from the end."""
+"""Formats values, errors and counts; repairs texts before they are sent or stored; searches from a text's end."""
 
 import difflib
 import hashlib
@@ -21,17 +21,17 @@ MESSAGE_CHARS = 2000
 """Maximum characters of an error for a model: a long message, but little of a small window (600 tokens)."""
 
 LINE_END = r"(?>\r\n|\r|\n)(?![a-zß-öø-ÿα-ωа-я])"
-"""A line that continues in lower case is wrapped text."""
+"""A line end, unless the next line begins in lower case: that is wrapped text."""
 
 ITEM = r"\d{1,3}(?:\.\d{1,3})*+|x{0,3}(?:ix|iv|v?i{0,3})|X{0,3}(?:IX|IV|V?I{0,3})|[A-Za-z]"
-"""An item's number or an initial: the full stop after it ends no sentence. May match nothing."""
+"""An item's number or an initial: the full stop after it doesn't end a sentence. May match nothing."""
 STOPS = ".!?…।॥؟۔"  # they end a sentence if white space follows
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SIGNS = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 _WORD = regex.compile(rf"[{_SIGNS}]|(?!\p{{M}})[[\w\p{{N}}]--[{_SIGNS}]]+", regex.V1)
-"""Chinese and Japanese have no blanks between words, so each sign is one. The `\\w` of `re` lacks combining marks."""
+"""Chinese and Japanese don't separate words, so each character is one. The `\\w` of `re` lacks combining marks."""
 
 
 def quote(value: object) -> str:
@@ -42,35 +42,35 @@ def quote(value: object) -> str:
 
 
 def clip(text: str, chars: int = MESSAGE_CHARS) -> str:
-    """The text, or its beginning and how many characters were left out."""
+    """Returns the text, or its beginning and how many characters were left out."""
     if len(text) <= chars:
         return text
     return f"{text[:chars]}... ({len(text) - chars} more characters)"
 
 
 def message(error: BaseException) -> str:
-    """An error's message, clipped; empty if it has none, or producing it fails."""
+    """Returns an error's message, clipped; empty if it has none, or producing it fails."""
     try:
         return clip(str(error).strip())
-    except Exception:  # noqa: BLE001 - it is whoever wrote the tool who wrote __str__
+    except Exception:  # noqa: BLE001 - __str__ may be a tool author's code
         return ""
 
 
 def name_error(error: BaseException) -> str:
-    """Class and message of an error: `ValueError: no such page`."""
+    """Returns the class and message of an error: `ValueError: no such page`."""
     detail = message(error)
     return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
 
 
 def plural(number: int, word: str) -> str:
-    """`1 chunk`, `12 chunks`, `2 summaries`, `2 retries`."""
+    """Formats a count with its noun: `1 chunk`, `12 chunks`, `2 summaries`, `2 retries`."""
     if number == 1:
         return f"1 {word}"
     return f"{number:,} {word[:-1]}ies" if word.endswith("y") else f"{number:,} {word}s"
 
 
 def show_length(length: int) -> str:
-    """`8K` for 8192 tokens, `1M` for 1048576, digits for anything that isn't a multiple of 1024."""
+    """Formats a token count: `8K` for 8192, `1M` for 1048576, digits for anything that isn't a multiple of 1024."""
     for name, size in (("M", 1024**2), ("K", 1024)):
         if length % size == 0 and length >= size:
             return f"{length // size}{name}"
@@ -78,12 +78,12 @@ def show_length(length: int) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in lower case and composed."""
+    """Splits a text into words, in lower case and composed (NFC)."""
     return _WORD.findall(unicodedata.normalize("NFC", text.casefold()))
 
 
 def expand(path: str | os.PathLike[str]) -> Path:
-    """The path with `~` as the home folder. A `~name` that is nobody's stays, where pathlib raises a RuntimeError."""
+    """Expands `~` to the home folder. A `~name` of an unknown user is kept, where pathlib raises a RuntimeError."""
     try:
         return Path(os.path.expanduser(path))  # noqa: PTH111 - see above
     except ValueError:  # a NUL
@@ -105,13 +105,13 @@ def repair_surrogates(text: str) -> str:
 
 
 def digest(text: str | bytes, size: int = 16) -> str:
-    """The hash of a text, of `size` bytes, in hex."""
+    """Returns the hash of a text, of `size` bytes, in hex."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=size).hexdigest()
 
 
 def last_end(pattern: re.Pattern[str], text: str, low: int, bound: int, look: int) -> int | None:
-    """The last end in (low, bound], None if there is none.
+    """Finds the last end in (low, bound]; None if there is none.
 
     An end is the position of the pattern's last named (empty) group. The search starts `look` characters before
     `bound`; the pattern sees two more after it.
@@ -144,7 +144,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 def read_object(
     text: str, change: Callable[[str], str] = repair_surrogates, *, strict: bool = False
 ) -> dict[str, JsonValue] | None:
-    """The JSON object that a model wrote, its texts changed; None if it isn't one, or if `strict` has raw line ends."""
+    """Reads a JSON object from a model, its texts changed; None if invalid. `strict` rejects raw line ends."""
     try:
         value: Any = map_texts(json.loads(text, strict=strict), change)
         json.dumps(value, allow_nan=False)
@@ -154,12 +154,12 @@ def read_object(
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The known name that a mistyped one is closest to; None if none is close."""
+    """Returns the known name that a mistyped one is closest to; None if none is close."""
     return next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
 def describe_problem(error: ValidationError, known: Collection[str] = ()) -> str:
-    """The first validation error, in words: "window must be greater than 0, got 0". `known`: the names of settings."""
+    """Describes the first validation error: "window must be greater than 0, got 0". `known`: names of settings."""
     problem = error.errors(include_url=False)[0]
     path = re.sub(r"\.constrained-int$", "", ".".join(map(str, problem["loc"])))  # of a union
     if problem["type"] == "missing":

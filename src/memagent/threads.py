@@ -26,7 +26,7 @@ allowed_workers = WORKERS
 
 @cache
 def _executor(process: int, workers: int) -> ThreadPoolExecutor:
-    """One per process, since threads don't survive a fork, and per size, since an executor can't grow."""
+    """Makes an executor per process, since threads don't survive a fork, and per size, since it can't grow."""
     return ThreadPoolExecutor(workers, thread_name_prefix="memagent-work")
 
 
@@ -43,7 +43,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """Runs short blocking work in a thread and awaits it even when cancelled, so a commit in progress completes.
 
     Not for work that may wait long for others (reading a pipe, say), which would block the few threads: use
-    `asyncio.to_thread`. Work that asks a server requests more threads (`widen`), has a time limit, isn't retried here.
+    `asyncio.to_thread`. Work that asks a server requests more threads (`widen`), has a time limit, and isn't retried.
     """
     call: Callable[[], T] = partial(function, *args, **kwargs)
     context_call = partial(contextvars.copy_context().run, call)
@@ -55,7 +55,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])
         if not work.cancelled():
-            work.exception()  # looked at, so that nobody reports it as lost
+            work.exception()  # retrieved, so that asyncio doesn't report it as lost
         raise
 
 
@@ -90,11 +90,11 @@ async def in_own_thread(call: Callable[[], T]) -> T:
 
 _mutex = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""By process, since threads don't survive a fork."""
+"""Event loops by process id, since threads don't survive a fork."""
 
 
 def _background() -> asyncio.AbstractEventLoop:
-    """The event loop of one daemon thread, made on first use."""
+    """Returns the event loop of one daemon thread, made on first use."""
     with _mutex:
         loop = _loops.get(os.getpid())
         if loop is None:
@@ -105,7 +105,7 @@ def _background() -> asyncio.AbstractEventLoop:
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     while True:
-        # asyncio leaves these in their task, for whoever awaits it, and stops the loop, which serves others too.
+        # asyncio sets these as the task's exception and stops the loop, which other work still needs.
         with suppress(SystemExit, KeyboardInterrupt):
             return loop.run_forever()
 
@@ -133,7 +133,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
             )
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
-    except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on
+    except BaseException:  # Ctrl-C, or what a signal handler raised, while the work continues
         _stop(work, loop)
         raise
 

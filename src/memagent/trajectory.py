@@ -20,11 +20,11 @@ class StopReason(StrEnum):
     OUT_OF_SUMMARIES = "out_of_summaries"
     """A tool session used up its summaries, and its working context is full again."""
     NO_PROGRESS = "no_progress"
-    """A tool session made the same calls with the same results over and over, also after it was told; resumable."""
+    """A tool session made the same calls with the same results over and over, even after being told; resumable."""
     LIMIT = "limit"
     """A usage limit was reached; there is no answer yet, and the run can be resumed."""
     UNUSABLE_REPLY = "unusable_reply"
-    """The model refused, or its reply stayed empty or in its reasoning after two retries; resumable, memory intact."""
+    """The model refused, or its reply was empty or all reasoning, even after two retries; resumable, memory intact."""
 
 
 class Conversation(Leaf):
@@ -42,7 +42,7 @@ class Conversation(Leaf):
     in `tokens`. Empty once a call returns no ids."""
 
     def dump(self) -> dict[str, Any]:
-        """The conversation as JSON values, as it is stored."""
+        """Returns the conversation as JSON values, as stored."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 

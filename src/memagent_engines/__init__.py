@@ -1,1 +1,1 @@
-"""Language models in this process, each behind the extra of its library. Opened by `open_model`."""
+"""Language models in this process, each behind the extra of its library. `open_model` opens them."""

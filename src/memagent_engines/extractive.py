@@ -7,7 +7,7 @@ from memagent.tokens.byte_bound import ByteBound
 from memagent_engines.extractive_score import Question, clip, sentences
 
 WINDOW = 8192
-"""The published system's window, though tokens are bytes here."""
+"""Window of the published system, although tokens are bytes here."""
 NOTHING_FOUND = "No sentence of the document matches the question."
 
 
@@ -47,7 +47,7 @@ class ExtractiveModel(SimpleModel):
 
 
 def _memory(request: ChatRequest) -> list[str]:
-    """The memory's lines: this model writes one sentence on each."""
+    """Returns the memory's lines; this model writes one sentence on each."""
     memory = request.parts.get("memory", "")
     if memory.strip() == request.parts.get("empty_memory", "").strip():
         return []
@@ -58,7 +58,7 @@ def _update(request: ChatRequest) -> str:
     parts = request.parts
     question = Question.parse(parts.get("question", ""))
     old = _memory(request)
-    # dict: a sentence that overlapping chunks show twice is kept once, at its first position.
+    # dict: a sentence that overlapping chunks show twice is kept once, at its first position
     candidates = list(dict.fromkeys([*old, *sentences(parts.get("chunk", ""))]))
     selection = _best(question, candidates, request.max_tokens)
     if selection == old or not selection:
@@ -68,11 +68,11 @@ def _update(request: ChatRequest) -> str:
 
 
 def _best(question: Question, candidates: list[str], budget: int) -> list[str]:
-    """The best sentences that fit `budget` UTF-8 bytes, one per line, in document order."""
+    """Returns the best sentences that fit `budget` UTF-8 bytes, one per line, in document order."""
     scores = list(map(question.score, candidates))
     matching = [place for place, score in enumerate(scores) if score > 0]
     selection: dict[int, str] = {}
-    for place in sorted(matching, key=lambda place: -scores[place]):  # of equals the first
+    for place in sorted(matching, key=lambda place: -scores[place]):  # of equal scores, the first
         # Only the best sentence is worth keeping in part.
         text = candidates[place] if selection else clip(candidates[place], budget)
         size = ByteBound().count(text) + bool(selection)  # with its line end
@@ -85,7 +85,7 @@ def _best(question: Question, candidates: list[str], budget: int) -> list[str]:
 def _answer(request: ChatRequest) -> str:
     question = Question.parse(request.parts.get("question", ""))
     memory = _memory(request)
-    # max returns the first of equals.
+    # max returns the first of equals
     best = max(memory, key=question.score, default="")
     answer = " ".join(best.split()) if question.score(best) > 0 else NOTHING_FOUND
     before, after = _FORMS.get(request.parts.get("answer_form", "plain"), ("", ""))

@@ -1,4 +1,4 @@
-"""Sentences, word stems, and how well a sentence may answer a question."""
+"""Splits text into sentences and word stems, and scores how well a sentence may answer a question."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SHORTENED = (
     "mr mrs ms dr st prof rev gen col capt lt sgt jr sr mme mlle messrs vs etc no vol fig cf"
 )
 _ABBREVIATIONS = frozenset(_SHORTENED.split())
-"""After these a full stop ends no sentence. Single letters (initials) are treated alike."""
+"""Words whose full stop doesn't end a sentence. Single letters (initials) are treated alike."""
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of hard-wrapped prose, white space collapsed; a blank line also ends one."""
+    """Splits hard-wrapped prose into sentences, with white space collapsed; a blank line also ends one."""
     return [
         sentence
         for paragraph in _PARAGRAPH.split(text)
@@ -46,7 +46,7 @@ def _split(paragraph: str) -> Iterator[str]:
 
 
 def _ends_sentence(paragraph: str, end: re.Match[str]) -> bool:
-    # 20 characters hold any run of opening marks before a sentence's first word.
+    # 20 characters are enough for any run of opening marks before a sentence's first word.
     next_text = paragraph[end.end() : end.end() + 20].lstrip(_OPENING)
     if next_text[:1].islower():
         return False
@@ -59,7 +59,7 @@ def _ends_sentence(paragraph: str, end: re.Match[str]) -> bool:
 
 
 def clip(text: str, limit: int) -> str:
-    """The longest prefix of at most `limit` UTF-8 bytes, cut between words if there are any."""
+    """Returns the longest prefix of at most `limit` UTF-8 bytes, cut between words if there are any."""
     chars = ByteBound().measure(text).chars_within(limit)
     if chars >= len(text):
         return text
@@ -130,19 +130,19 @@ _IRREGULAR = {form: base for base, *forms in map(str.split, _FORMS.split(",")) f
 
 NAME_WEIGHT = 2.0
 COMMON_WEIGHT = 0.6
-"""Words that could occur in most questions say little about this one."""
+"""Weight of words that could occur in most questions and so say little about this one."""
 LONG_WORD = 10
-"""Letters at which a word counts twice as much as a very short one: long words are rare."""
+"""Length in letters from which a word has twice the weight of a very short one: long words are rare."""
 EXPECTED_BONUS = 0.4
 """Bonus for a sentence that contains the kind of thing asked for (a date, a place), as a share of all weights."""
 QUESTION_FACTOR = 0.6
-"""Factor for questions, which seldom answer."""
+"""Factor for sentences that are questions, which seldom answer one."""
 EASY_WORDS = 30
-"""Words in a sentence before its length counts against it: about an average sentence in a novel."""
+"""Words that a sentence may have before its length lowers its score: about an average sentence in a novel."""
 LENGTH_SCALE = 120
-"""Words above `EASY_WORDS` that halve a score."""
+"""Words beyond `EASY_WORDS` that halve a score."""
 NEAR = 12
-"""Words between two matches that make them count as half unrelated."""
+"""Words between two matches at which they count as half unrelated."""
 
 _STOP_WORDS = """
     a about after all also am an and any are as at be because been before being but by can could did do does
@@ -173,27 +173,27 @@ _PLACE = re.compile(r"\b(?:in|at|near|from|to|into|on|outside)\s+(?:the\s+)?[A-Z
 _REASON = re.compile(r"\b(?:because|since|for|therefore|so that|owing|in order)\b", re.IGNORECASE)
 _EXPECTED = {"where": _PLACE, "number": _NUMBER, "why": _REASON}
 _NAME = re.compile(r"(?<=[a-z,;] )[A-ZÀ-Þ][^\W\d_]{2,}")
-"""A capital inside a sentence."""
+"""Matches a capitalised word inside a sentence."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question taken apart once, for scoring many sentences."""
+    """A question, parsed once for scoring many sentences."""
 
     weights: dict[str, float]
     """Weight of each content word, by stem."""
     asks: str
-    """`when`, `where`, `who`, `number`, `why`, or nothing in particular."""
+    """Kind of answer: `when`, `where`, `who`, `number`, `why`, or empty."""
 
     @classmethod
     def parse(cls, text: str) -> Question:
-        """Takes a question apart: content words, names among them, and what kind of answer it wants."""
+        """Parses a question into content words, names among them, and the kind of answer it wants."""
         weights: dict[str, float] = {}
         for match in WORD.finditer(text):
             word, root = match.group(), stem(match.group())
             if root in _STOP:
                 continue
-            # The first word of a sentence is capital without being a name.
+            # The first word of a sentence is capitalised without being a name.
             lead = text[: match.start()].rstrip("\"'“”‘’() \n")
             opens = not lead or lead[-1] in ".!?"
             weight = 1 + min(len(root), LONG_WORD) / LONG_WORD
@@ -205,7 +205,7 @@ class Question:
         return cls(weights=weights, asks=_kind(text))
 
     def score(self, sentence: str) -> float:
-        """How likely the sentence is to answer; 0 if it has no content word of the question.
+        """Returns how likely the sentence is to answer; 0 if it has no content word of the question.
 
         `sum of the weights of distinct matches * (0.5 + their share of all weights) * nearness`, plus a bonus
         for the expected kind of answer, proportional to that share; less for long sentences and questions.
@@ -224,7 +224,7 @@ class Question:
         return score / (1 + max(0, len(words) - EASY_WORDS) / LENGTH_SCALE)
 
     def _nearness(self, matches: list[tuple[int, str]]) -> float:
-        """1 if the distinct matches are adjacent, approaching 0.5 the farther apart they are."""
+        """Returns 1 if the distinct matches are adjacent, approaching 0.5 the farther apart they are."""
         distinct = len({root for _, root in matches})
         if distinct == 1:
             return 1.0
@@ -238,7 +238,7 @@ class Question:
         return 0.5 + 0.5 / (1 + gap / NEAR)
 
     def _score_kind(self, sentence: str) -> float:
-        """From 0 to 1: does the sentence contain the kind of thing asked for?"""
+        """Returns from 0 to 1 how well the sentence contains the kind of thing asked for."""
         if self.asks == "when":
             return 1.0 if _DATE.search(sentence) else 0.4 * bool(_TIME.search(sentence))
         if self.asks == "who":

@@ -1,4 +1,4 @@
-"""What models in an engine in this process share: calls, ids, adapters, new weights."""
+"""Shared code of models in an engine in this process: calls, ids, adapters, new weights."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class OwnModel(ABC):
-    """Base of models in this process: a reply is what is drawn for the ids of the messages."""
+    """Base of models in this process: a reply is drawn for the ids of the messages."""
 
     name: str
     _closed = False
@@ -37,8 +37,8 @@ class OwnModel(ABC):
             ContextOverflow: prompt plus `max_tokens` exceed the window; nothing was computed.
             TokenizerError: the chat template rejects the messages.
             DeviceFull: the prompt is too long for the device.
-            ConfigError: the model cannot be loaded, or the request has pictures or tools to call.
-            EngineFailed: the engine did not start, or died.
+            ConfigError: the model can't be loaded, or the request has pictures or tools to call.
+            EngineFailed: the engine didn't start, or died.
             ModelError: the model failed or refused the request, or is closed.
         """
         refuse_unread(self.name, request)
@@ -65,7 +65,7 @@ class OwnModel(ABC):
 
     @abstractmethod
     async def counter(self) -> TokenizerFile:
-        """The model's own tokenizer with its chat template: counts are exact. Raises like `complete`."""
+        """Returns the model's own tokenizer with its chat template: counts are exact. Raises like `complete`."""
 
     @abstractmethod
     async def draw(self, ids: Sequence[int], request: ChatRequest) -> EngineReply:
@@ -80,23 +80,23 @@ class EngineModel(OwnModel):
     """Base of models that run in an engine in this process, which batches calls and caches their prefixes.
 
     The engine starts at the first call. Models with the same source, window and settings share it, from any event
-    loops; it ends with the last of them. If it dies, the next call starts another.
+    loops; it ends with the last of them. If it dies, the next call starts a new one.
 
     Args:
         source: a folder as `save_pretrained` writes it, or a name on the hub. A folder may include settings
             (`memagent.toml`), which agents then use as defaults.
-        window: maximum tokens of prompt plus output, for which the engine reserves memory; default the config's.
-        name: the model's name in records; default the spec.
+        window: maximum tokens of prompt plus output, for which the engine reserves memory; default: the config's.
+        name: the model's name in records; default: the spec.
         tokens: whether replies include token ids and log-probabilities.
         adapter: folder of a LoRA adapter for the model. Its settings (`memagent.toml`) override those of `source`.
-        settings: more arguments of the engine.
+        settings: further arguments for the engine.
 
     Raises:
-        ConfigError: there is no such folder, its settings are invalid, or the engine takes no adapters.
+        ConfigError: there is no such folder, its settings are invalid, or the engine doesn't support adapters.
     """
 
     scheme: ClassVar[str]
-    """The prefix of its spec."""
+    """Prefix of the model's spec."""
 
     def __init__(
         self,
@@ -131,29 +131,29 @@ class EngineModel(OwnModel):
         return await self._call(shared, engine.draw(tuple(ids), request, self._asked))
 
     async def load(self, folder: Path) -> None:
-        """Gives the engine other weights of the same model, for all models that use it. No call may be running.
+        """Loads other weights of the same model into the engine, for all models that use it. No call may be running.
 
-        An engine that starts anew has those of `source`. On a CPU, vLLM keeps the old output layer if it is tied to
+        A restarted engine has those of `source` again. On a CPU, vLLM keeps the old output layer if it is tied to
         the embedding.
 
         Raises:
             ConfigError: the folder has no weights.
-            EngineFailed: the engine did not start, or died.
-            ModelError: the engine can't take them, or the model is closed.
+            EngineFailed: the engine didn't start, or died.
+            ModelError: the engine can't load them, or the model is closed.
         """
         shared, (engine, _) = await self._open()
         await self._call(shared, engine.load(str(await in_thread(find_weights, folder))))
 
     async def counter(self) -> TokenizerFile:
-        """The model's own tokenizer with its chat template: counts are exact. Raises like `complete`."""
+        """Returns the model's own tokenizer with its chat template: counts are exact. Raises like `complete`."""
         return (await self._open())[1][1]
 
     async def window(self) -> int:
-        """The engine's window. Raises like `complete`."""
+        """Returns the engine's window. Raises like `complete`."""
         return (await self._open())[1][0].window
 
     async def aclose(self) -> None:
-        """Aborts its calls, and ends the engine's processes unless other models use them."""
+        """Aborts the model's calls, and ends the engine's processes unless other models use them."""
         with self._lock:
             self._closed = True
             shared, self._shared = self._shared, None
@@ -168,10 +168,10 @@ class EngineModel(OwnModel):
 
     @abstractmethod
     async def _start(self) -> Engine:
-        """Starts the engine, on the loop on which it will be used."""
+        """Starts the engine, on the event loop that will use it."""
 
     def _allow(self, adapter: Path) -> dict[str, Any]:
-        """Settings with which the engine takes an adapter."""
+        """Returns the settings with which the engine accepts an adapter."""
         raise ConfigError(
             f"{self.scheme} takes no adapter, but got {str(adapter)!r}: merge it into its model (memagent-train export "
             f"does so unless it is given --adapter), and give the merged folder"
@@ -188,7 +188,7 @@ class EngineModel(OwnModel):
                 self._shared = lease(self._key, self._source, self._start)
             shared = self._shared
         try:
-            # shield: a caller that is cancelled must not cancel the start for the others.
+            # shield: a cancelled caller must not cancel the start for the others
             return shared, await asyncio.shield(asyncio.wrap_future(shared.started))
         except Exception:
             await self._give_up(shared)
@@ -217,7 +217,7 @@ class EngineModel(OwnModel):
                 self._calls.discard(call)
 
     async def _give_up(self, shared: SharedEngine) -> None:
-        """Leaves an engine that failed, so that the next call starts another."""
+        """Gives up an engine that failed, so that the next call starts a new one."""
         with self._lock:
             if self._shared is not shared:
                 return
@@ -229,17 +229,17 @@ class EngineModel(OwnModel):
 
 def _check_adapter(source: str, adapter: Path) -> None:
     base = Path(source)
-    if base.is_dir():  # not a name on the hub
-        from memagent_engines.transformers.adapter import check_base  # it imports torch
+    if base.is_dir():  # otherwise a name on the hub
+        from memagent_engines.transformers.adapter import check_base  # imports torch
 
         check_base(base, adapter)
 
 
 def find_weights(folder: Path) -> Path:
-    """The absolute path of a folder with weights; without any, vLLM would end.
+    """Returns the absolute path of a folder with weights; without any, vLLM would exit.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: the folder has none.
     """
     path = folder.absolute()
     if not any(path.glob("*.safetensors")):
@@ -250,13 +250,13 @@ def find_weights(folder: Path) -> Path:
 
 
 def find_model(source: str | Path) -> tuple[str, Policy | None]:
-    """The folder as an absolute path, or the name on the hub; and the folder's settings.
+    """Returns the folder as an absolute path, or the name on the hub; and the folder's settings.
 
     Raises:
         ConfigError: there is no such folder, it has no model, or its settings are invalid.
     """
     text = str(source)
-    folder = Path(os.path.abspath(expand(text)))  # noqa: PTH100 - links are left as they are
+    folder = Path(os.path.abspath(expand(text)))  # noqa: PTH100 - doesn't resolve links
     if not folder.is_dir():
         if isinstance(source, Path) or text.startswith((".", "/", "~")) or text.count("/") > 1:
             raise ConfigError(
@@ -273,7 +273,7 @@ def find_model(source: str | Path) -> tuple[str, Policy | None]:
 
 
 def refuse_unread(who: str, request: ChatRequest) -> None:
-    """Raises a `ConfigError` if a request has what these models don't take: calls, or parts that aren't text."""
+    """Raises a `ConfigError` if a request has what these models don't support: calls, or parts that aren't text."""
     if request.tools and request.tool_choice != "none":
         names = [tool.name for tool in request.tools]
         raise ConfigError(

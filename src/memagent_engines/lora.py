@@ -1,4 +1,4 @@
-"""Low-rank adapters as peft writes them: their settings."""
+"""Settings of low-rank adapters in peft's format."""
 
 import json
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from typing import Any
 from memagent.errors import ConfigError
 
 SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-"""peft's names for the files of an adapter."""
+"""peft's names of an adapter's files."""
 PLAIN = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False, "use_dora": False}
-"""Settings with which merging is one product per layer."""
+"""Settings of adapters whose merging is one product per layer."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Lora:
 
 
 def read_lora(adapter: Path) -> Lora:
-    """The settings of an adapter.
+    """Reads the settings of an adapter.
 
     Raises:
         ConfigError: they can't be read, or it isn't plain LoRA.
@@ -47,7 +47,7 @@ def read_lora(adapter: Path) -> Lora:
 
 
 def refuse_unreadable(adapter: Path, error: Exception) -> ConfigError:
-    """What to say of an adapter whose files can't be read."""
+    """Returns the error for an adapter whose files can't be read."""
     return ConfigError(
         f"{str(adapter)!r} has no readable adapter ({type(error).__name__}: {error}): give a folder "
         f"with {SETTINGS} and {WEIGHTS}, as written by memagent-train export --adapter"

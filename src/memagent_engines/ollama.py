@@ -1,4 +1,4 @@
-"""A model of an Ollama server, through `/api/chat`: its `/v1` takes no window, and drops what does not fit.
+"""A model of an Ollama server, through `/api/chat`: its `/v1` accepts no window, and drops what doesn't fit.
 
 Checked against Ollama's source of August 2026 (`api/types.go`, `server/routes.go`, `server/prompt.go`,
 `llm/llama_server.go`), not against a running server.
@@ -18,14 +18,14 @@ from memagent.models.server import Server
 from memagent.threads import in_thread
 
 WINDOW = 8192
-"""Tokens, unless told otherwise: Ollama reserves memory for all of its window, and some models' is 1M."""
+"""Default window in tokens: Ollama reserves memory for the whole window, and some models have one of 1M."""
 _NATIVE = {"model", "messages", "tools", "think", "format", "keep_alive"}
 """Fields of `/api/chat`; all others are options."""
 _RENAMED = {"max_tokens": "num_predict", "max_completion_tokens": "num_predict"}
 _DROPPED = {"tool_choice", "options"}
-"""Fields that it lacks, or that are merged."""
+"""Fields that `/api/chat` lacks, or that are merged."""
 _FINISHED = {"stop", "length"}
-"""`done_reason` of a reply; `load` and `unload` generate nothing."""
+"""Values of `done_reason` for a complete reply; with `load` and `unload`, nothing is generated."""
 
 
 class _Message(BaseModel):
@@ -44,15 +44,15 @@ class _Reply(BaseModel):
 
 class _OllamaServer(Server):
     thinks = False
-    """Whether reasoning can be switched off, as far as it was asked."""
+    """Whether reasoning can be switched off, as far as known."""
 
     async def _ask_list(self) -> tuple[ServedModel, ...] | None:
-        """Its models, this one with the context length that it was trained with."""
+        """Lists the server's models, this one with the context length that it was trained with."""
         models = await super()._ask_list()
         try:
             details = await in_thread(self.ask, "/api/show", {"model": self.model})
         except ModelNotFound:
-            return models  # which doesn't have it either
+            return models  # the list doesn't have the model either
         info = cast("dict[str, Any]", details.get("model_info") or {})
         length = next((v for k, v in info.items() if k.endswith(".context_length")), None)
         self.thinks = "thinking" in cast("Sequence[str]", details.get("capabilities") or ())
@@ -64,7 +64,7 @@ class _OllamaServer(Server):
         return self._read_chat(raw)
 
     def _read_chat(self, raw: str) -> bytes:
-        """A reply of `/api/chat` in OpenAI's form."""
+        """Converts a reply of `/api/chat` to OpenAI's form."""
         try:
             reply = _Reply.model_validate_json(raw)
         except ValidationError as error:
@@ -95,10 +95,10 @@ class OllamaModel(OpenAIModel):
     counts: older servers don't know these fields.
 
     Args:
-        model: its name there, `qwen3:4b`.
+        model: the model's name there, such as `qwen3:4b`.
         window: maximum tokens of prompt plus output, at most the model's context length; 8,192 by default. Ollama
             reloads the model when it changes.
-        options: the other arguments of `OpenAIModel`. In `extra_body`, `keep_alive` and `format` are fields
+        options: other arguments of `OpenAIModel`. In `extra_body`, `keep_alive` and `format` are fields
             of the request, and everything else is one of its `options`.
 
     Raises:
@@ -112,7 +112,7 @@ class OllamaModel(OpenAIModel):
         super().__init__(model, **options)
 
     async def window(self) -> int:
-        """The window in use, which is the server's `num_ctx`. Raises a `ModelError` if no server can be asked."""
+        """Returns the window in use, the server's `num_ctx`. Raises a `ModelError` if no server can be asked."""
         return self._limit(await super().window())
 
     async def _known_window(self, server: Server) -> int:
@@ -143,7 +143,7 @@ class OllamaModel(OpenAIModel):
 
 
 def write_chat(fields: Mapping[str, object]) -> dict[str, object]:
-    """The body of `/api/chat` for the fields of a chat request in OpenAI's form."""
+    """Converts the fields of a chat request in OpenAI's form to a body for `/api/chat`."""
     options: dict[str, object] = dict(cast("Mapping[str, object]", fields.get("options") or {}))
     for name, value in fields.items():
         if name not in _NATIVE | _DROPPED:
@@ -155,7 +155,7 @@ def write_chat(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _write_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as Ollama takes it: the arguments of calls are objects, not texts."""
+    """Converts a message to Ollama's form: the arguments of calls are objects, not texts."""
     calls = [
         call
         | {"function": call["function"] | {"arguments": json.loads(call["function"]["arguments"])}}

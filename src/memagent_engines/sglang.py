@@ -1,6 +1,6 @@
-"""A model in SGLang's engine, which gets a process of its own.
+"""A model in SGLang's engine, which runs in a separate process.
 
-For when a part of SGLang fails, it kills the process that holds it, with all children. It also wants the main thread,
+When a part of SGLang fails, it kills the process that hosts it, with all children. It also needs the main thread,
 for signals, and replaces the handlers of logging. Checked with SGLang 0.5.23 on a CPU.
 """
 
@@ -22,18 +22,18 @@ from memagent_engines.in_process import EngineModel
 from memagent_engines.sharing import FINISH, DrawOptions, Engine, EngineReply
 
 STOP_LIMIT = 30.0
-"""Seconds that the process has to end by itself before it is killed."""
+"""Seconds that the process has to exit before it is killed."""
 _UNUSABLE = (ImportError, OSError, TypeError, ValueError)
-"""What says at the start that the engine is missing, or a setting or the folder wrong."""
+"""Errors at the start which mean that the engine is missing, or that a setting or the folder is wrong."""
 _Outcome: TypeAlias = EngineReply | tuple[type[ModelError], str] | None
-"""What the engine's process sends of a call: a reply, an error and its message, or that the weights were taken."""
+"""Outcome of a call, sent by the engine's process: a reply, an error and its message, or None for loaded weights."""
 
 
 class SglangModel(EngineModel):
-    """A model in SGLang's engine beside this process: what `sglang:` is at a server. `settings` are `sglang.Engine`'s.
+    """A model in SGLang's engine beside this process, like `sglang:` at a server. `settings` are `sglang.Engine`'s.
 
-    Defaults of the model's generation config (top-k, penalties) are used, as by SGLang's server;
-    `sampling_defaults="openai"` leaves them out. Log-probabilities are those after temperature. Seeds count only with
+    It uses defaults of the model's generation config (top-k, penalties), as SGLang's server does;
+    `sampling_defaults="openai"` leaves them out. Log-probabilities are after temperature. Seeds require
     `enable_deterministic_inference=True`. Replies end a few tokens before the window does.
     """
 
@@ -53,10 +53,10 @@ class _Sglang:
         self._pipe, child_pipe = context.Pipe()
         self._process = context.Process(target=_run, args=(child_pipe, settings), name="sglang")
         self._process.start()
-        child_pipe.close()  # else the pipe would not end with the process
+        child_pipe.close()  # or the pipe wouldn't end with the process
         self._loop = asyncio.get_running_loop()
         self._replies = dict[int, asyncio.Future[Any]]()
-        """By the numbers of requests, until the engine has ended them, aborted ones too."""
+        """Replies by request number, kept until the engine has ended the request, even if it was aborted."""
         self._numbers = itertools.count()
         try:
             reply = self._pipe.recv()
@@ -77,7 +77,7 @@ class _Sglang:
         await self._send((_take, folder))
 
     async def _send(self, work: tuple[Any, ...]) -> Any:
-        """Has a function of this module called in the engine's process, behind the engine as first argument."""
+        """Calls a function of this module in the engine's process, with the engine as first argument."""
         number = next(self._numbers)
         try:
             self._pipe.send((number, work))
@@ -87,14 +87,14 @@ class _Sglang:
         try:
             return await reply
         except asyncio.CancelledError:
-            with suppress(OSError):  # it has ended, and its requests with it
+            with suppress(OSError):  # the process has ended, and its requests with it
                 self._pipe.send((number, None))
             raise
 
     def stop(self) -> None:
         if not self._pipe.closed:
             self._loop.remove_reader(self._pipe.fileno())
-            self._pipe.close()  # which ends the process
+            self._pipe.close()  # ends the process
         self._process.join(STOP_LIMIT)
         self._process.kill()
         self._process.join()
@@ -109,7 +109,7 @@ class _Sglang:
                     reply.set_exception(_make_failure())
             return
         reply = self._replies.pop(number)
-        if reply.done():  # its call was cancelled
+        if reply.done():  # the call was cancelled
             return
         if isinstance(outcome, tuple):
             kind, text = cast("tuple[type[ModelError], str]", outcome)
@@ -136,20 +136,20 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
 
 
 def _run(pipe: Connection, settings: dict[str, Any]) -> None:
-    """The engine's process, until the other end of the pipe is closed."""
+    """Runs the engine's process until the other end of the pipe is closed."""
     os.dup2(2, 1)  # standard output is for answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller gets it too, and decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller gets it too, and decides what to do
     with suppress(BrokenPipeError):  # the caller is gone
         asyncio.run(_serve(pipe, settings))
 
 
 async def _serve(pipe: Connection, settings: dict[str, Any]) -> None:
     try:
-        # By name: type checkers don't know SGLang, which is in no environment of ours.
+        # By name: type checkers don't know SGLang, which is in none of our environments.
         engine: Any = import_module("sglang").Engine(**settings)
-    except Exception as error:  # noqa: BLE001 - whatever it raises, the caller is told
+    except Exception as error:  # noqa: BLE001 - the caller is told, whatever the error
         kind = next((kind for kind in _UNUSABLE if isinstance(error, kind)), None)
-        # Others may not survive the pipe.
+        # Other errors may not survive pickling.
         pipe.send(kind(str(error)) if kind else RuntimeError(repr(error)))
         return
     loop, messages = asyncio.get_running_loop(), asyncio.Queue[Any]()
@@ -168,7 +168,7 @@ async def _serve(pipe: Connection, settings: dict[str, Any]) -> None:
             pipe.send((number, outcome))
 
     pipe.send(engine.tokenizer_manager.context_len)
-    # In a thread, so that neither end waits for the other while both are sending.
+    # In a thread, so that the two ends don't wait for each other when both are sending.
     threading.Thread(target=read, daemon=True).start()
     while (message := await messages.get()) is not None:
         number, work = message
@@ -177,7 +177,7 @@ async def _serve(pipe: Connection, settings: dict[str, Any]) -> None:
             call = calls[number] = asyncio.create_task(function(engine, *arguments))
             call.add_done_callback(partial(send_outcome, number))
         elif number in calls:
-            calls[number].cancel()  # SGLang then aborts it
+            calls[number].cancel()  # makes SGLang abort it
     engine.shutdown()
 
 
@@ -189,7 +189,7 @@ async def _answer(engine: Any, ids: list[int], sampling: dict[str, Any], tokens:
         )
     except ValueError as error:
         return RequestRefused, f"SGLang refuses the request: {error}"
-    except Exception as error:  # noqa: BLE001 - whatever it raises, the caller is told
+    except Exception as error:  # noqa: BLE001 - the caller is told, whatever the error
         return ModelError, f"SGLang failed: {type(error).__name__}: {error}"
     meta = reply["meta_info"]
     reason = meta["finish_reason"]
@@ -208,7 +208,7 @@ async def _take(engine: Any, folder: str) -> _Outcome:
         is_done, message, _ = await engine.tokenizer_manager.update_weights_from_disk(
             kind(model_path=folder)
         )
-    except Exception as error:  # noqa: BLE001 - whatever it raises, the caller is told
+    except Exception as error:  # noqa: BLE001 - the caller is told, whatever the error
         is_done, message = False, f"{type(error).__name__}: {error}"
     return (
         None

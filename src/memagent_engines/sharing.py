@@ -1,4 +1,4 @@
-"""Engines in this process: one for all models with the same settings, on an event loop of its own."""
+"""Engines in this process: one for all models with the same settings, on its own event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memagent.tokens import TokenizerFile
 
 T = TypeVar("T")
 FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
-"""By what engines say; with any other word they broke off."""
+"""Finish reasons by the engines' names; any other name means that the engine broke off."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class EngineReply:
     """The reply that an engine drew for one prompt."""
 
     text: str
-    """Without special tokens and from the stop sequence on."""
+    """The reply without special tokens, and without the stop sequence and what follows it."""
     ids: tuple[int, ...]
     """T ids, including those of the stop sequence."""
     logprobs: tuple[float, ...] | None
-    """T log-probabilities, if they were asked for."""
+    """T log-probabilities, if requested."""
     finish: FinishReason
     cached: int
     """Prompt tokens from the prefix cache."""
@@ -39,16 +39,16 @@ class EngineReply:
 
 @dataclass(frozen=True)
 class DrawOptions:
-    """What a model asks of its engine at each call."""
+    """What a model requests from its engine with each call."""
 
     tokens: bool = False
-    """Whether log-probabilities are wanted."""
+    """Whether to return log-probabilities."""
     adapter: str | None = None
-    """Folder of the adapter to draw with."""
+    """Folder of the adapter to use."""
 
 
 class Engine(Protocol):
-    """A running engine. It is made and used on its own event loop."""
+    """A running engine, made and used on its own event loop."""
 
     window: int
 
@@ -64,11 +64,11 @@ class Engine(Protocol):
         ...
 
     async def load(self, folder: str) -> None:
-        """Takes the weights in a folder, of the same model, and forgets the prefixes it cached.
+        """Loads the weights in a folder, of the same model, and drops cached prefixes.
 
         Raises:
             EngineFailed: the engine has died.
-            ModelError: it can't take them.
+            ModelError: the engine can't load them.
         """
         ...
 
@@ -84,9 +84,9 @@ class SharedEngine:
     """An engine, its tokenizer, the thread of its event loop, and how many models use it.
 
     Args:
-        source: as the models have it.
+        source: source of the models.
         start: starts the engine.
-        previous: one that has to end first, since both may not fit the memory.
+        previous: an engine that must end first, since memory may not hold both.
     """
 
     def __init__(self, source: str, start: Start, previous: SharedEngine | None = None) -> None:
@@ -95,7 +95,7 @@ class SharedEngine:
         self._closing = False
         self._submitting, self._ending = threading.Lock(), threading.Lock()
         self._loop = asyncio.new_event_loop()
-        # Starting blocks it for up to minutes, and afterwards each step takes some of its time: no other loop waits.
+        # A separate loop: starting blocks it for up to minutes, and each step takes some of its time afterwards.
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="memagent-engine", daemon=True
         )
@@ -120,7 +120,7 @@ class SharedEngine:
         if previous is not None:
             previous.close()
         try:
-            # Here, since it imports torch. The tokenizer is first: it takes a second to be refused.
+            # Imported here, since it imports torch. The tokenizer comes first: its errors show within a second.
             from memagent_engines.transformers.loading import load_counter
 
             counter = load_counter(self._source)
@@ -137,23 +137,23 @@ class SharedEngine:
                 f"{self._source!r} cannot be opened ({_say(error)}): give a folder as save_pretrained writes it, and "
                 f"settings that the engine has"
             ) from error
-        except Exception as error:  # whatever an engine raises
+        except Exception as error:  # anything that an engine may raise
             raise EngineFailed(
                 f"the engine for {self._source!r} did not start ({_say(error)}): its log is on standard error. Often "
                 f"the weights, or the cache beside them, do not fit the memory",
                 attempts=0,
             ) from error
-        # Now, since what is registered last runs first: multiprocessing would kill the engine's processes before.
+        # Only now: the last registered runs first, and multiprocessing would kill the engine's processes before.
         atexit.register(self.close)
         return engine, counter
 
     def close(self) -> None:
-        """Ends the engine, and calls that wait for it fail. Blocks for seconds, or until it has started."""
+        """Ends the engine, failing calls that wait for it. Blocks for seconds, or until the engine has started."""
         atexit.unregister(self.close)
         with self._submitting:
             self._closing = True
-        with self._ending:  # who comes second waits until it has ended
-            if self._loop.is_closed() or not self._thread.is_alive():  # it is a parent process's
+        with self._ending:  # a second caller waits until the engine has ended
+            if self._loop.is_closed() or not self._thread.is_alive():  # a parent process's loop
                 return
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -161,7 +161,7 @@ class SharedEngine:
             self._loop.close()
 
     async def _end(self) -> None:
-        with suppress(Exception):  # it did not start, which was reported, or its process is gone
+        with suppress(Exception):  # it didn't start, which was reported, or its process is gone
             (await asyncio.wrap_future(self.started))[0].stop()
         calls = asyncio.all_tasks() - {asyncio.current_task()}
         for call in calls:
@@ -176,7 +176,7 @@ _lock = threading.Lock()
 
 
 def lease(key: object, source: str, start: Start) -> SharedEngine:
-    """The engine with these settings, started if no model uses it."""
+    """Returns the engine with these settings; starts it if no model uses it."""
     with _lock:
         shared = _engines.get(key)
         if shared is None:
@@ -186,9 +186,9 @@ def lease(key: object, source: str, start: Start) -> SharedEngine:
 
 
 def release(key: object, shared: SharedEngine, *, failed: bool = False) -> bool:
-    """Gives an engine back, and says whether that was its last user, who has to close it.
+    """Gives an engine back; returns whether that was its last user, who must close it.
 
-    Nobody gets an engine again that failed.
+    A failed engine isn't leased again.
     """
     with _lock:
         shared.users -= 1

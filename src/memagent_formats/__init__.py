@@ -1,7 +1,7 @@
 """Formats that are converted to text, and how each is recognised.
 
-A converter is a generator of passages: text, and the place that begins with it. Text formats get decoded text, so they
-come in any encoding, also compressed; the others get a path.
+A converter is a generator of passages: text, and the place that begins with it. Converters of text formats get decoded
+text, so files may have any encoding and be compressed; the others get a path.
 """
 
 from collections.abc import Generator, Iterator
@@ -17,9 +17,9 @@ class Passage(NamedTuple):
 
     text: str
     place: str | None = None
-    """The place that begins here; None continues the one before."""
+    """Place that begins here; None continues the previous one."""
     line: int = 0
-    """The line of the place that the text begins in, from 1, if its lines are places too."""
+    """Line of the place that the text begins in, from 1, if lines are places too."""
 
 
 TEXTS = {
@@ -31,12 +31,12 @@ TEXTS = {
     ".srt": "subtitles",
     ".vtt": "subtitles",
 }
-"""Module by suffix."""
+"""Converter modules by suffix."""
 FILES = {".docx": "docx", ".eml": "mail", ".epub": "epub", ".pdf": "pdf"}
 
 
 def convert_text(path: Path, pieces: Iterator[str], name: str) -> Generator[Passage] | None:
-    """Converts a text format, known by the suffix; `.gz` at its end is ignored. None if there is nothing to convert."""
+    """Converts a text format, known by the suffix (before a `.gz`). Returns None if there is nothing to convert."""
     kind = TEXTS.get(suffix_of(path))
     return None if kind is None else import_module(f"{__name__}.{kind}").read(pieces, name)
 
@@ -44,8 +44,8 @@ def convert_text(path: Path, pieces: Iterator[str], name: str) -> Generator[Pass
 def convert_file(
     path: Path, start: bytes, name: str, *decoding: str | None
 ) -> Generator[Passage] | None:
-    """Converts another format, known by the suffix, or first bytes; `decoding`: the encoding and error mode given."""
-    from memagent.documents.formats import PDF  # its package imports this one
+    """Converts another format, recognised by suffix or first bytes; `decoding`: given encoding and error mode."""
+    from memagent.documents.formats import PDF  # imported here, since its package imports this one
 
     kind = "pdf" if PDF.search(start[:1024]) else FILES.get(suffix_of(path))
     if kind and start.startswith(b"\x1f\x8b"):
@@ -56,5 +56,5 @@ def convert_file(
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of a file, in lower case, or the one before `.gz`."""
+    """Returns the suffix of a file in lower case, or the one before `.gz`."""
     return Path(path.stem if path.suffix.lower() == ".gz" else path).suffix.lower()

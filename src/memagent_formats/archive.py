@@ -1,4 +1,4 @@
-"""Zip archives that are read without trusting them."""
+"""Reads zip archives without trusting them."""
 
 from pathlib import Path
 from typing import IO
@@ -8,23 +8,23 @@ from zipfile import ZipFile
 from memagent.errors import BinaryDocument
 
 MAX_RATIO = 200
-"""Text compresses 3 to 20 times; bombs 1,000 times."""
+"""Maximum ratio of sizes: text compresses 3 to 20 times; bombs 1,000 times."""
 SMALL = 10_000_000
-"""Bytes of a member that are fine however well it is compressed."""
+"""Bytes of a member that are allowed, however well it is compressed."""
 
 
 class Archive(ZipFile):
-    """An archive, and the document's name."""
+    """An archive with the document's name."""
 
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path)
         self._name = name
 
     def member(self, member: str) -> IO[bytes]:
-        """A member, for reading.
+        """Opens a member for reading.
 
         Raises:
-            BinaryDocument: it is missing, encrypted, or expands beyond reason.
+            BinaryDocument: the member is missing, encrypted, or expands too much.
         """
         if (info := self.NameToInfo.get(member)) is None:
             raise BinaryDocument(f"{self._name!r} is broken: it has no {member!r}")
@@ -38,6 +38,6 @@ class Archive(ZipFile):
         return self.open(info)
 
     def parse(self, member: str) -> Element:
-        """The root of a member in XML."""
+        """Parses a member in XML; returns its root."""
         with self.member(member) as file:
             return parse(file).getroot()

@@ -20,47 +20,47 @@ from memagent_formats.numbering import (
 )
 
 _MARKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^"}
-"""The last one is an exponent in an equation."""
+"""Text of elements; the last one is an exponent in an equation."""
 _SYMBOLS = {
     "Symbol": dict(enumerate("ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ", 0x41))
     | dict(enumerate("′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐─↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬", 0xA2)),
     "Wingdings": {0xA8: "☐", 0xFB: "✗", 0xFC: "✓", 0xFE: "☑"},
 }
-"""Letters and signs by font and code; others become U+FFFD."""
+"""Letters and signs by font and code; all others become U+FFFD."""
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _HIDDEN = {"moveFrom", "tabs", f"{_MC}Fallback"}
-"""Moved from here, where tabs would stop, and the same again for old programs."""
+"""Elements to skip: text moved away, tab stops, and a repetition for old programs."""
 _HEADINGS = ("heading", "title")
 _RULES = ("styles", "numbering", "settings")
-"""Parts without text, whose elements say what paragraphs are."""
+"""Parts without text, whose elements define what paragraphs are."""
 _PARTS = ("header", "footer", "document", "footnotes", "endnotes", "comments")
 _NOTES = {"footnote": "decimal", "endnote": "lowerRoman"}
-"""How Word numbers them, unless the settings say otherwise. Those of a section are not looked at."""
+"""Word's number formats of notes, unless the settings differ. A section's own settings are ignored."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class _Context:
-    """What one part says about another."""
+    """What parts of the file say about other parts."""
 
     headings: set[str] = field(default_factory=set[str])
-    """Styles."""
+    """Ids of heading styles."""
     lists: WordLists = field(default_factory=WordLists)
     notes: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in _NOTES})
-    """Numbers by kind and id, in the order of the text."""
+    """Numbers of notes by kind and id, in the order of the text."""
     formats: dict[str, str] = field(default_factory=_NOTES.copy)
     starts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_NOTES, 1))
 
     def refer(self, kind: str, note: str) -> str:
-        """The number of a note, to which the text refers."""
+        """Returns the number of a note that the text refers to."""
         number = show_number(self.starts[kind] + len(self.notes[kind]), self.formats[kind])
         return self.notes[kind].setdefault(note, number)
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
-    """Headers and footers, paragraphs in order, notes, comments. A row of a table is a line, separated by tabs.
+    """Yields headers and footers, paragraphs in order, notes, comments. A table's row is a line separated by tabs.
 
-    Lists, headings and notes have the numbers that Word shows; digits stand for words (`First`) and signs (`*`).
+    Lists, headings and notes have the numbers that Word shows; digits replace words (`First`) and signs (`*`).
 
     Raises like `Archive.member`.
     """
@@ -83,13 +83,13 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
                 for passage in _paragraphs(events, context, name):
                     if kind not in ("header", "footer"):
                         yield passage
-                    elif passage.text not in margins:  # those of first and even pages are alike
+                    elif passage.text not in margins:  # those of first and even pages may be equal
                         margins.add(passage.text)
                         yield passage
 
 
 def _find_parts(archive: Archive, part: str) -> dict[str, list[str]]:
-    """The parts that a part, or the archive itself, refers to, by kind; `officeDocument` is `document`."""
+    """Returns the parts that a part, or the archive itself, refers to, by kind; `officeDocument` becomes `document`."""
     folder, name = posixpath.split(part)
     member = posixpath.join(folder, "_rels", f"{name}.rels")
     targets: dict[str, list[str]] = {}
@@ -101,7 +101,7 @@ def _find_parts(archive: Archive, part: str) -> dict[str, list[str]]:
 
 
 def _take_rules(events: Iterator[tuple[str, Element]], context: _Context) -> None:
-    """Takes note of lists and of the styles of headings, whose names are English in all languages."""
+    """Records lists and the styles of headings, whose names are English in all languages."""
     _, root = next(events)
     w = root.tag.partition("}")[0] + "}"
     for event, element in events:
@@ -122,7 +122,7 @@ def _take_rules(events: Iterator[tuple[str, Element]], context: _Context) -> Non
 def _paragraphs(
     events: Iterator[tuple[str, Element]], context: _Context, name: str
 ) -> Generator[Passage]:
-    """A part's text."""
+    """Yields a part's text."""
     rows: list[list[str]] = []
     open_elements: list[Element] = []
     note = "", ""
@@ -168,11 +168,11 @@ def _paragraphs(
                 is_heading = kind in context.headings or kind.lower().startswith(_HEADINGS)
                 yield Passage(f"{text}\n\n", " ".join(text.split()) if is_heading else None)
         if tag in ("p", "tr") and open_elements:
-            open_elements[-1].clear()  # the tree would grow with the document
+            open_elements[-1].clear()  # or the tree would grow with the document
 
 
 def _text(paragraph: Element, w: str, context: _Context, note: tuple[str, str]) -> str:
-    """Its text, with that of equations, whose namespace ends in `/math`, and numbers of notes; `note` is around it."""
+    """Returns its text with equations (in a namespace ending in `/math`) and note numbers; `note` is around it."""
     text, is_raised, was_raised = "", False, False
     deletions = {e for deleted in paragraph.iter(f"{w}del") for e in deleted.iter()}
     for e in paragraph.iter():

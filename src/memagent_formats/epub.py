@@ -1,4 +1,4 @@
-"""EPUB books: the chapters in reading order; their headings are places."""
+"""EPUB books: chapters in reading order; headings are places."""
 
 import logging
 import posixpath
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
-    """The chapters of the book's spine. Raises like `Archive.member`."""
+    """Yields the chapters of the book's spine. Raises like `Archive.member`."""
     with Archive(path, name) as archive:
         rootfile = archive.parse("META-INF/container.xml").find(".//{*}rootfile")
         package = "" if rootfile is None else rootfile.get("full-path", "")

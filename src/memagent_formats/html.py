@@ -1,4 +1,4 @@
-"""HTML: the text of a page, block by block; headings are places."""
+"""HTML: a page's text, block by block; headings are places."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from memagent_formats import Passage
 from memagent_formats.numbering import number_of, show_number
 
 MAX_MARKUP = 8_000_000
-"""Characters of a tag, comment or script that isn't closed: all of it is kept."""
+"""Maximum characters of an unclosed tag, comment or script, all of which are kept in memory."""
 _BLOCK = re.compile(
     "address|article|aside|blockquote|body|caption|center|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|"
     "footer|form|h[1-6]|header|hgroup|hr|html|legend|li|listing|main|menu|nav|ol|optgroup|option|p|pre|search|section|"
@@ -21,17 +21,17 @@ _BLOCK = re.compile(
 )
 _HEADING = re.compile("h[1-6]")
 _AT_ONCE = re.compile("h[1-6]|pre|table|tr")
-"""Blocks whose start and end separate texts even if a cell comes next."""
+"""Blocks whose start and end separate texts even if a table cell comes next."""
 _HIDDEN = {"desc", "metadata", "noscript", "script", "style", "template", "title"}
 _NEVER_HIDDEN = re.compile(
     "area|base|body|br|col|embed|hr|html|img|input|link|meta|param|source|track|wbr"
 )
-"""Elements that have no end tag, and those that scripts show when the page is ready."""
+"""Elements without an end tag, and those that scripts show when the page is ready."""
 _LEFT_OPEN = {"dd", "dt", "li", "option", "p", "td", "th", "tr"}
 """Elements that often have no end tag."""
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)
 _OPEN = re.compile("<[a-zA-Z/!?]")
-"""Begins a tag or a comment, which lasts until a `>` at least."""
+"""Matches the start of a tag or comment, which lasts at least until a `>`."""
 _COMMENT_END = re.compile(r"--!?\s*>")
 _LISTS = {"dir", "menu", "ol", "ul"}
 _FORMATS: dict[str, str | None] = {
@@ -50,18 +50,18 @@ _FORMATS: dict[str, str | None] = {
     "upper-roman": "upperRoman",
     **dict.fromkeys(("circle", "disc", "none", "square")),
 }
-"""Of numbers, by an element's `type` and style; None if there are none."""
+"""Number formats by an element's `type` and style; None if there are no numbers."""
 _LIST_STYLE = re.compile(r"(?:^|;)\s*list-style(?:-type)?\s*:([^;]*)", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\n\r\f]+")
 RAISED = re.compile(r"\s*[-+−–\d]")
-"""A superscript that would read as part of the number before it; ordinals don't (`1st`)."""
+"""A superscript that would read as part of the number before it; ordinals (`1st`) wouldn't."""
 
 
 @dataclass
 class _List:
     tag: str
     format: str | None
-    """Of its numbers; None if it has none."""
+    """Format of the item numbers; None if there are none."""
     next: int
     step: int
 
@@ -72,20 +72,20 @@ class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.found: list[Passage] = []
-        self._hidden = ""  # the element whose text isn't shown
+        self._hidden = ""  # the element whose text is hidden
         self._open, self._inside = Counter[str](), Counter[str]()  # elements, by name; those in it
         self._xml = False
         self._verbatim = 0
         self._heading = False
-        self._raised = False  # a superscript begins
+        self._raised = False  # whether a superscript begins
         self._lists: list[_List] = []
-        self._listed = Counter[str]()  # tags of these
+        self._listed = Counter[str]()  # tags of these lists
         self._numbers: list[tuple[int, str]] = []
-        """Of items whose text comes next, with the depth of their lists."""
+        """Numbers of items whose text comes next, with the depth of their lists."""
         self._line: list[str] = []
-        self._said = False  # the line, or its last cell, has text
-        self._ended = False  # its block has ended, but a cell may follow
-        self._begun = False  # its beginning was passed on
+        self._said = False  # whether the line, or its last cell, has text
+        self._ended = False  # whether its block has ended, though a cell may follow
+        self._begun = False  # whether its beginning was already passed on
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         block = _BLOCK.fullmatch(tag)
@@ -124,7 +124,7 @@ class _Reader(HTMLParser):
         if self._hidden:
             inner_count, outer_count = self._inside[tag], self._open[tag]
             self._inside[tag] -= inner_count > 0
-            if inner_count or not outer_count:  # it ends with what it is in, too
+            if inner_count or not outer_count:  # it also ends with an enclosing element
                 return
             self._hidden = ""
         self._open[tag] -= self._open[tag] > 0
@@ -150,7 +150,7 @@ class _Reader(HTMLParser):
             if self._numbers:
                 numbers = "".join(number for _, number in self._numbers)
                 content = text if self._verbatim else text.lstrip()
-                # Pages whose style hides numbers may have them in the text.
+                # Pages whose style hides the numbers may have them in the text.
                 text = content if content.startswith(numbers.rstrip()) else numbers + content
                 self._numbers.clear()
             self._raised = False
@@ -158,14 +158,14 @@ class _Reader(HTMLParser):
             self._line.append(text)
 
     def parse_comment(self, i: int, report: bool = True) -> int:
-        end = _COMMENT_END.search(self.rawdata, i + 2)  # `<!-->` is one
+        end = _COMMENT_END.search(self.rawdata, i + 2)  # `<!-->` is a comment
         return end.end() if end else -1
 
     def parse_html_declaration(self, i: int) -> int:
         if not self.rawdata.startswith("<![", i):
             return super().parse_html_declaration(i)
         if not (self._xml and self.rawdata.startswith("CDATA[", i + 3)):
-            return self.parse_bogus_comment(i)  # as browsers do; the inherited one may fail
+            return self.parse_bogus_comment(i)  # as in browsers; the inherited method may fail
         if (end := self.rawdata.find("]]>", i)) < 0:
             return -1
         self.handle_data(self.rawdata[i + 9 : end])
@@ -173,14 +173,14 @@ class _Reader(HTMLParser):
 
     def _begin_list(self, tag: str, attributes: dict[str, str | None]) -> None:
         start, backwards = number_of(attributes.get("start")), "reversed" in attributes
-        # Backwards, it begins with the number of its items, which aren't read yet.
+        # A reversed list begins with the number of its items, which aren't read yet.
         is_numbered = tag == "ol" and not self._open["nav"] and (start is not None or not backwards)
         kind = _format(attributes, "decimal" if is_numbered else None)
         self._lists.append(_List(tag, kind, 1 if start is None else start, -1 if backwards else 1))
         self._listed[tag] += 1
 
     def _end_list(self, tag: str) -> None:
-        while self._listed[tag]:  # it ends with what it is in, too
+        while self._listed[tag]:  # it also ends with an enclosing list
             last = self._lists.pop().tag
             self._listed[last] -= 1
             if last == tag:
@@ -195,7 +195,7 @@ class _Reader(HTMLParser):
         parent.next += parent.step
 
     def _drop_numbers(self) -> None:
-        """Forgets the numbers of items of this list, and of lists in it, that had no text."""
+        """Drops the numbers of items without text, of this list and lists inside of it."""
         while self._numbers and self._numbers[-1][0] >= len(self._lists):
             self._numbers.pop()
 
@@ -205,7 +205,7 @@ class _Reader(HTMLParser):
         self._ended |= self._said
 
     def end_block(self) -> None:
-        """The block so far is complete."""
+        """Completes the current block."""
         text = self._text() if self._verbatim else self._text().rstrip(" \n")
         if text.strip() or self._said or self._begun:
             place = " ".join(text.split()) if self._heading else None
@@ -214,7 +214,7 @@ class _Reader(HTMLParser):
         self._said = self._ended = self._begun = self._heading = False
 
     def pass_on(self) -> None:
-        """A long block doesn't wait for its end, and is not a heading; blanks wait for what they separate."""
+        """Passes on a long block before its end, which then isn't a heading; blanks wait for the text after them."""
         if sum(map(len, self._line)) > PIECE_CHARS:
             text = self._text()
             end = len(text.rstrip(" \t\n")) or len(text)
@@ -229,19 +229,19 @@ class _Reader(HTMLParser):
 
 
 def _format(attributes: dict[str, str | None], default: str | None) -> str | None:
-    """The format of the numbers of a list or item with these attributes."""
+    """Returns the number format of a list or item with these attributes."""
     match = _LIST_STYLE.search(attributes.get("style") or "")
     words = [attributes.get("type") or "", *(match[1].lower().split() if match else ())]
     return next((_FORMATS[word] for word in reversed(words) if word in _FORMATS), default)
 
 
 def _is_note(link: dict[str, str | None]) -> bool:
-    """Whether a link is a note's number, which books raise by their style."""
+    """Returns whether a link is a note's number, which books raise by their style."""
     return "noteref" in f"{link.get('epub:type')} {link.get('role')}"
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
-    """The visible text. Blocks are paragraphs, cells are separated by tabs, preformatted text stays as it is.
+    """Yields the visible text. Blocks are paragraphs, cells are separated by tabs, preformatted text is unchanged.
 
     Items of ordered lists have their numbers, except in a `nav`.
 
@@ -251,7 +251,7 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
     reader = _Reader()
     for piece in pieces:
         if _OPEN.match(reader.rawdata) and ">" not in piece:
-            reader.rawdata += piece  # `feed` would read all of it again
+            reader.rawdata += piece  # `feed` would scan all of it again
         else:
             reader.feed(piece)
             reader.pass_on()
@@ -262,7 +262,7 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
         yield from reader.found
         reader.found.clear()
     if reader.cdata_elem or not _OPEN.match(reader.rawdata):
-        # `close` would read an open tag, which browsers don't show, again from each `<` in it.
+        # `close` would scan an open tag, which browsers don't show, again from each `<` in it.
         reader.handle_data(unescape(reader.rawdata))
     reader.end_block()
     yield from reader.found

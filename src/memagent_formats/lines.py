@@ -1,13 +1,13 @@
-"""Lines of a stream of text."""
+"""Splits a stream of text into lines."""
 
 from collections.abc import Generator, Iterator
 
 MAX_LINE = 1_000_000
-"""A longer line comes in parts."""
+"""Maximum characters of a line; a longer one comes in parts."""
 
 
 def lines_of(pieces: Iterator[str]) -> Generator[str]:
-    """The lines with their ends, LF or CRLF."""
+    """Yields the lines with their ends, LF or CRLF."""
     rest = ""
     for piece in pieces:
         *lines, rest = (rest + piece).split("\n")

@@ -1,4 +1,4 @@
-"""Mail messages: the headers that people read, and the text."""
+"""Mail messages: the usual headers, and the text."""
 
 import logging
 import re
@@ -16,19 +16,19 @@ from memagent_formats import Passage, html
 _log = logging.getLogger(__name__)
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 MAX_BYTES = 100_000_000
-"""The parser holds a message in memory."""
+"""Maximum size, since the parser holds a message in memory."""
 ENOUGH = 0.9
-"""Share of an HTML part's words that its plain text has if it says the same: the rest are labels and notices."""
+"""Share of an HTML part's words that its plain text must have to replace it: the rest are labels and notices."""
 _PLAIN = ("text/plain", "text/markdown")
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/ \t]*+(?:\r?\n|\Z))*+(?:[A-Za-z0-9+/ \t]*+==?)?")
-"""Lines of its characters, up to the padding at its end. Mailing lists add lines to it as they are."""
+"""Matches lines of base64 up to the padding. Mailing lists append plain lines to it."""
 
 
 def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[Passage]:
-    """Headers and text, also of forwarded messages. HTML is read if plain text lacks its words. Attachments are named.
+    """Yields headers and text, also of forwarded messages; names attachments. Uses HTML if plain text lacks its words.
 
     Raises:
-        BinaryDocument: it is larger than `MAX_BYTES`, has no text, or is broken.
+        BinaryDocument: the message is larger than `MAX_BYTES`, has no text, or is broken.
         DecodingError: a part is neither in the encoding that it declares nor in the given one.
     """
     if path.stat().st_size > MAX_BYTES:
@@ -68,7 +68,7 @@ def _passages(message: Message, name: str) -> Generator[Passage]:
 
 
 def _parts(message: Message, name: str) -> list[Message]:
-    """The parts that aren't made of parts. Of alternatives not the HTML if the plain text says the same."""
+    """Returns the innermost parts. Of alternatives, drops the HTML if the plain text says the same."""
     if message.get_content_maintype() != "multipart" or not message.is_multipart():
         return [message]
     parts = [part for child in cast("Any", message.get_payload()) for part in _parts(child, name)]
@@ -94,14 +94,14 @@ def _is_text(part: Message, *kinds: str) -> bool:
 
 
 def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str | list[Any]:
-    """A part's text: in the declared encoding, else the given one, or a guess with U+FFFD; no parts if it isn't any."""
+    """Decodes a part: in the declared or the given encoding, or a guess with U+FFFD; an empty list if it isn't text."""
     content = cast("bytes", part.get_payload(decode=True))
     declared = part.get_content_charset("" if encoding else "utf-8")
     if (charset := fitting(declared, content)) is None:
         if encoding:
             return "".join(decode(iter([content]), name, encoding, errors))
         _log.warning("%r isn't in its charset %r: name its encoding if it is wrong", name, declared)
-    for raw in (content, content.replace(b"\0", b"")):  # a NUL alone makes no text binary
+    for raw in (content, content.replace(b"\0", b"")):  # a NUL alone doesn't make a text binary
         try:
             return "".join(decode(iter([raw]), name, charset, "replace"))
         except DecodingError:
@@ -112,5 +112,5 @@ def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str 
 
 
 def _decode_header(raw: str) -> str:
-    """A header as people read it. Its addresses aren't parsed: many that are sent are not what the standard wants."""
+    """Decodes a header for display. Doesn't parse addresses: many don't conform to the standard."""
     return " ".join(str(policy.default.header_fetch_parse("Subject", raw)).split())

@@ -1,4 +1,4 @@
-"""Markdown: the text as it is; headings are places."""
+"""Markdown: the text unchanged; headings are places."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -11,11 +11,11 @@ _CLOSING = re.compile(r"(?:^|[ \t])#+$")
 _FENCE = re.compile(r" {0,3}(`{3,}+(?!.*`)|~{3,}+)(.*)")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)\s*")
 _TITLE = re.compile(r" {0,3}(?!(?:[-+*]|\d+[.)])\s|>)\S")
-"""Of a line that isn't a list or a quotation."""
+"""Matches a possible title: a line that isn't a list or a quotation."""
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
-    """Line by line; outside of code, `# Title` and a one-line paragraph over `===` or `---` begin a place."""
+    """Yields line by line; outside of code, `# Title` and a one-line paragraph over `===` or `---` begin a place."""
     fence: str | None = None
     title, first = "", True  # a line that the next may underline; whether a paragraph may begin
     for line in lines_of(pieces):

@@ -1,4 +1,4 @@
-"""Numbers of list items: documents hold the rules by which programs count, not the numbers."""
+"""Computes the numbers of list items: documents contain counting rules, not the numbers."""
 
 import re
 from collections import defaultdict
@@ -12,9 +12,9 @@ _ROMAN = (
 )
 _LEVELS = range(9)
 MOST_BASES = 20
-"""Longest chain of styles that are based on one another: some files have circles."""
+"""Longest chain of styles based on one another: some files have cycles."""
 MOST_CHARS = 100
-"""Longest number: without a limit, a small file could become a huge text."""
+"""Maximum characters of a number: without a limit, a small file could become a huge text."""
 _SPACES = {"nothing": "", "space": " ", "tab": " "}
 
 
@@ -45,37 +45,37 @@ def show_number(number: int, kind: str) -> str:
 class _Level:
     start: int
     kind: str
-    """`decimal`, `bullet` and so on."""
+    """Number format: `decimal`, `bullet` and so on."""
     text: str
-    """Of the number: `%1.%2` has the counts of the first two levels."""
+    """Text of the number: `%1.%2` has the counts of the first two levels."""
     above: int
-    """Number of levels, from the first, whose items make it begin again."""
+    """Number of levels, from the first, whose items restart this one."""
     legal: bool
-    """Whether letters and Roman numerals become digits."""
+    """Whether letters and Roman numerals are shown as digits."""
     after: str
     style: str | None
-    """Whose paragraphs are on this level."""
+    """Style whose paragraphs are on this level."""
 
 
 @dataclass(frozen=True)
 class _List:
     counter: str
-    """The `abstractNum` that counts its items, with those of other lists."""
+    """The `abstractNum` that counts its items, together with those of other lists."""
     levels: dict[int, _Level]
     starts: dict[int, int]
-    """By level, where its first item begins again."""
+    """Start numbers by level, at which its first item restarts."""
 
 
 @dataclass(frozen=True)
 class _Style:
     number: str | None = None
-    """Of its list."""
+    """Number of the style's list."""
     level: int | None = None
     base: str | None = None
 
 
 class WordLists:
-    """Counts the paragraphs of a Word document as Word does."""
+    """Counts the paragraphs of a Word document like Word."""
 
     def __init__(self) -> None:
         self._styles: dict[str, _Style] = {}
@@ -87,14 +87,14 @@ class WordLists:
     def begin(self) -> None:
         """Starts a part: headers, text and notes are counted separately."""
         self._counts = defaultdict[str, dict[int, int]](dict)
-        """By `abstractNum` and level."""
+        """Counts by `abstractNum` and level."""
         self._begun = set[tuple[str, int]]()
-        """Lists and levels that had an item."""
+        """Lists and levels that already had an item."""
         self._joined = False
-        """Whether the mark at the end of the paragraph before was deleted."""
+        """Whether the mark at the end of the previous paragraph was deleted."""
 
     def add(self, element: Element, w: str) -> None:
-        """Takes note of a `style`, `abstractNum` or `num`, before anything is counted; `w`: the namespace in braces."""
+        """Records a `style`, `abstractNum` or `num`, before anything is counted; `w`: the namespace in braces."""
         tag = element.tag.removeprefix(w)
         if tag == "style":
             properties = element.find(f"{w}pPr/{w}numPr")
@@ -115,7 +115,7 @@ class WordLists:
             self._lists[element.get(f"{w}numId", "")] = _List(counter, levels, starts)
 
     def count(self, paragraph: Element, w: str, *, empty: bool) -> str:
-        """Counts the next paragraph of a part; returns what Word shows before its text, such as `2.1 `, or nothing."""
+        """Counts a part's next paragraph; returns what Word shows before its text, such as `2.1 `, or nothing."""
         is_joined, self._joined = self._joined, False
         properties = paragraph.find(f"{w}pPr")
         if properties is None:
@@ -138,7 +138,7 @@ class WordLists:
             return ""
         counter, levels = self._resolve(word_list)
         if level is None:
-            # Word looks at the level that a style says only if no level says the style.
+            # Word uses the level that a style names only if no level names the style.
             levels_by_style = {definition.style: n for n, definition in levels.items()}
             level = (
                 next(
@@ -181,7 +181,7 @@ class WordLists:
                 del counts[below]
 
     def _bases(self, style: str | None) -> list[str]:
-        """A style and those that it is based on."""
+        """Returns a style and those that it is based on."""
         bases: list[str] = []
         while style is not None and style in self._styles and len(bases) < MOST_BASES:
             bases.append(style)
@@ -189,7 +189,7 @@ class WordLists:
         return bases
 
     def _of_styles(self, styles: Iterable[str]) -> tuple[str | None, int | None]:
-        """The list and level that the first of these styles have."""
+        """Returns the list and the level that the first of these styles define."""
         definitions = [self._styles[style] for style in styles]
         return (
             next(
@@ -203,7 +203,7 @@ class WordLists:
         )
 
     def _resolve(self, word_list: _List) -> tuple[str, dict[int, _Level]]:
-        """Which `abstractNum` counts a list's items, and its levels."""
+        """Returns the `abstractNum` that counts a list's items, and its levels."""
         counter = word_list.counter
         levels, link = self._counters.get(counter, ({}, None))
         if not levels and link is not None:
@@ -234,22 +234,22 @@ def _levels(parent: Element, w: str) -> dict[int, _Level]:
 
 
 def _choice(numbering: Element, w: str) -> tuple[str | None, int | None]:
-    """The list and level of a `numPr`."""
+    """Returns the list and level of a `numPr`."""
     level = number_of(value_of(numbering, "ilvl", w))
     return value_of(numbering, "numId", w), level if level in _LEVELS else None
 
 
 def value_of(parent: Element, tag: str, w: str) -> str | None:
-    """The `val` of a child element; None if there is none."""
+    """Returns the `val` of a child element; None if there is none."""
     child = parent.find(f"{w}{tag}")
     return None if child is None else child.get(f"{w}val")
 
 
 def is_on(value: str | None) -> bool:
-    """Whether an on/off attribute is on, as it is without a value."""
+    """Returns whether an on/off attribute is on; without a value it is."""
     return value not in ("0", "false", "off")
 
 
 def number_of(text: str | None) -> int | None:
-    """An attribute's integer; None if it isn't one."""
+    """Parses an attribute's integer; None if it isn't one."""
     return int(text) if text is not None and re.fullmatch(r"-?\d{1,9}", text.strip()) else None

@@ -15,17 +15,17 @@ from memagent_formats import Passage
 
 _log = logging.getLogger(__name__)
 _CLEAN = str.maketrans({"\r": None, "\ufffe": None, "\x02": None, "\0": " "})
-"""PDFium ends lines with both characters, and marks hyphens at line ends."""
+"""Characters to clean up: PDFium ends lines with both, and marks hyphens at line ends."""
 _inside = threading.RLock()
-"""PDFium crashes if two threads are in it. The same thread may come back, when it collects a forgotten reading."""
+"""PDFium crashes if two threads use it. The same thread may re-enter when it garbage-collects a forgotten reading."""
 
 
 def read(path: Path, name: str, *_: object) -> Generator[Passage]:
-    """The pages' text, each from its own place. Pages without text, such as scans, are logged as a warning.
+    """Yields the pages' text, each page a place. Logs a warning for pages without text, such as scans.
 
     Raises:
-        BinaryDocument: it is encrypted, broken, or has no text at all.
-        ConfigError: pypdfium2 is not installed.
+        BinaryDocument: the file is encrypted, broken, or has no text at all.
+        ConfigError: pypdfium2 isn't installed.
     """
     try:
         pdfium: Any = import_module("pypdfium2")  # it has no types
@@ -70,7 +70,7 @@ def read(path: Path, name: str, *_: object) -> Generator[Passage]:
 
 
 def _text(page: Any, words: Any) -> str:
-    """What stands on a page, with the breaks between cells; PDFium's text within bounds is without them."""
+    """Returns a page's text, with breaks between cells, which PDFium's text within bounds lacks."""
     raw: Any = import_module("pypdfium2.raw")
     units = (raw.FPDF_WCHAR * (words.count_chars() + 1))()
     raw.FPDFText_GetText(words, 0, len(units) - 1, units)
@@ -78,7 +78,7 @@ def _text(page: Any, words: Any) -> str:
     bounded_text = words.get_text_bounded(errors="replace").translate(_CLEAN)
     if "".join(text.split()) == "".join(bounded_text.split()):
         return text
-    left, bottom, right, top = page.get_bbox()  # what was cropped away is text, too
+    left, bottom, right, top = page.get_bbox()  # PDFium's text includes what was cropped
     visible_text = ""
     for index in range(len(units) - 1):
         x, y, far, high = words.get_charbox(index)
@@ -91,7 +91,7 @@ def _text(page: Any, words: Any) -> str:
 
 
 def _notes(page: Any, form: Any) -> list[str]:
-    """What is filled into a page's form, each after the field's name, and its comments."""
+    """Returns the filled fields of a page's form, each after its name, and the page's comments."""
     raw: Any = import_module("pypdfium2.raw")
 
     def string(name: str, *arguments: object) -> str:
@@ -100,7 +100,7 @@ def _notes(page: Any, form: Any) -> list[str]:
         getter(*arguments, buffer, len(buffer) * 2)
         return bytes(buffer).decode("utf-16-le", "replace").rstrip("\0")
 
-    texts: dict[str, None] = {}  # radio buttons share a field
+    texts: dict[str, None] = {}  # a dict, since radio buttons share a field
     for number in range(raw.FPDFPage_GetAnnotCount(page)):
         note = raw.FPDFPage_GetAnnot(page, number)
         kind, text = raw.FPDFAnnot_GetSubtype(note), ""
@@ -108,7 +108,7 @@ def _notes(page: Any, form: Any) -> list[str]:
             value = string("FormFieldValue", form, note)
             label = string("FormFieldAlternateName", form, note)
             label = label or string("FormFieldName", form, note)
-            # Off: a box without its tick
+            # Off: an unticked box
             text = "" if value in ("", "Off") else f"{label}: {value}"
         elif kind not in (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP):
             text = string("StringValue", note, b"Contents")
@@ -119,7 +119,7 @@ def _notes(page: Any, form: Any) -> list[str]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """As `3, 7-9`."""
+    """Formats numbers as in `3, 7-9`."""
     groups = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     runs = ([n for _, n in run] for _, run in groups)
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)

@@ -1,4 +1,4 @@
-"""WebVTT and SubRip: what is said; the times are places."""
+"""WebVTT and SubRip: spoken text; the times are places."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -15,15 +15,15 @@ _TAG = re.compile(r"</?(?:[bcisuv]|font|lang|rt|ruby)\b[^>]*>|<[\d:.]+>|\{\\[^}]
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
-    """The cues' text, a line each, speakers before what they say. Headers, notes, styles and numbers are left out.
+    """Yields the cues' text line by line, each speaker before the words. Skips headers, notes, styles and numbers.
 
     Raises:
-        BinaryDocument: it has text, but no cues.
+        BinaryDocument: the file has text, but no cues.
     """
     time: str | None = None
     is_inside: bool | None = None  # None before the first cue
     stray, vtt, gap = False, False, True
-    number = ""  # after a gap: the next cue's if times follow, else what is said
+    number = ""  # after a gap: the next cue's number if times follow, else spoken text
     for line in lines_of(map(IncrementalNewlineDecoder(None, translate=True).decode, pieces)):
         match = _TIMES.fullmatch(line)
         if number and not match and line.strip():
@@ -32,13 +32,13 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
         if match:
             time, is_inside, gap, number = match[1], True, False, ""
         elif not line.strip():
-            # WebVTT has notes between cues, where SubRip may have more of the last one.
+            # WebVTT has notes between cues, where SubRip may have more text of the last one.
             is_inside, gap = is_inside and (time is not None or not vtt), True
         elif is_inside is None and line.startswith("WEBVTT"):
             vtt = True
         else:
             stray = stray or is_inside is None
-            if vtt and not is_inside:  # but SubRip may have a first cue whose times nobody can read
+            if vtt and not is_inside:  # but SubRip may have a first cue with unreadable times
                 continue
             text = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
             text = text if text.endswith("\n") else f"{text}\n"

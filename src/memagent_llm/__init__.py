@@ -1,1 +1,1 @@
-"""`llm read`: a command of the `llm` tool."""
+"""`llm read`: a command for the `llm` tool."""

@@ -18,11 +18,11 @@ from memagent.tokens.byte_bound import ByteBound
 
 
 class LlmModel(SimpleModel):
-    """A model of `llm`, with its keys and options. Tokens are counted as bytes, and its temperature is its own.
+    """A model of `llm`, with its keys and options. Tokens are counted as bytes; the temperature is the model's own.
 
     Args:
         model: from `llm.get_model`.
-        window: tokens of prompt plus output; `llm` doesn't know them.
+        window: maximum tokens of prompt plus output, which `llm` doesn't know.
     """
 
     def __init__(self, model: Any, window: int = 8192) -> None:
@@ -30,7 +30,7 @@ class LlmModel(SimpleModel):
         self.name, self._model = f"llm:{model.model_id}", model
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Prompts the model. Raises a `ModelError` with what it raised."""
+        """Prompts the model. Raises a `ModelError` if that fails."""
         self.count_prompt(request)
         return await in_own_thread(partial(self._prompt, request))
 
@@ -48,7 +48,7 @@ class LlmModel(SimpleModel):
         usage = Usage(
             calls=1, prompt_tokens=counts.input or 0, completion_tokens=counts.output or 0
         )
-        # `llm` doesn't pass on why a reply ended.
+        # `llm` doesn't report why a reply ended.
         full = has_limit and usage.completion_tokens >= request.max_tokens
         finish = FinishReason.LENGTH if full else FinishReason.STOP
         completion = Completion(text=text, finish_reason=finish, usage=usage)

@@ -1,1 +1,1 @@
-"""Reading documents as tools of an MCP server: `memagent mcp --root DIR`."""
+"""MCP server with tools that read documents: `memagent mcp --root DIR`."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memagent_mcp.roots import Roots
 
 NOT_SERVED = ("doc", "question", "questions", "encoding", "errors", "run_id", "display", "json")
-"""Options of `ask` that the client gives, or that a server has no use for."""
+"""Options of `ask` that the client gives, or that a server doesn't use."""
 
 
 @dataclass(frozen=True, kw_only=True)

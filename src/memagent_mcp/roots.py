@@ -1,4 +1,4 @@
-"""The folders with the files that a client may ask about."""
+"""Folders with the files that a client may ask about."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,13 +8,13 @@ from memagent.texts import expand, quote
 
 
 class Roots:
-    """Allowed folders. Symbolic links are followed first: where a file really is decides.
+    """Allowed folders. Symbolic links are resolved first: the file's real location decides.
 
     Args:
         folders: at least one.
 
     Raises:
-        ConfigError: there is none, or one isn't a folder.
+        ConfigError: there is no folder, or one isn't a folder.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -27,10 +27,10 @@ class Roots:
             raise ConfigError("name at least one folder whose documents may be read: --root DIR")
 
     def find(self, path: str) -> Path:
-        """The real path of a file, given by an absolute path or one relative to a root.
+        """Returns the real path of a file, given by an absolute path or one relative to a root.
 
         Raises:
-            DocumentNotFound: it isn't a regular file below a root. Whether it exists elsewhere isn't told.
+            DocumentNotFound: it isn't a regular file below a root. The message doesn't say if it exists elsewhere.
         """
         for folder in self.folders:
             try:
@@ -43,7 +43,7 @@ class Roots:
         raise DocumentNotFound(f"no document {quote(path)} below {roots}; name a file there")
 
     def holds(self, path: str) -> bool:
-        """Whether `find` finds it. Where a file that is gone really was, and each file of a folder, can't be told."""
+        """Returns whether `find` finds it: not a folder, nor a file that is gone, whose real location can't be told."""
         try:
             return bool(self.find(path))
         except DocumentNotFound:

@@ -1,4 +1,4 @@
-"""The tools of the server: ask a document, summarise it, extract rows, read more of it, list the runs."""
+"""The server's tools: ask a document, summarise it, extract rows, read more of it, list the runs."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -55,19 +55,19 @@ Offset = Annotated[int, Field(ge=0, description="First character to show; of row
 class Reader:
     """The tools, over one agent and one store.
 
-    Runs of anything but a file below a root don't exist for a client.
+    To a client, runs of anything but a file below a root don't exist.
 
     Args:
-        agent: reads; its runs are in `store`.
-        store: where runs are.
-        roots: what may be read.
+        agent: the agent that reads; its runs are in `store`.
+        store: where runs are kept.
+        roots: folders that may be read.
     """
 
     def __init__(self, agent: MemoryAgent, store: RunStore, roots: Roots) -> None:
         self._agent, self._store, self._roots = agent, store, roots
 
     def server(self) -> MCPServer[Any]:
-        """The server, to be run over a transport."""
+        """Makes the server, to be run over a transport."""
         roots = ", ".join(map(str, self._roots.folders))
         instructions = INSTRUCTIONS.format(roots=roots)
         server = MCPServer[Any](
@@ -169,7 +169,7 @@ class Reader:
         return stream.result
 
     def _quotes(self, result: Result) -> list[Quote]:
-        # Found once more: while it was read, which takes minutes, it may have become a link.
+        # Found again: during the reading, which takes minutes, it may have become a link.
         file = self._roots.find(result.source["path"])
         return result.quotes(open_document(file, **result.source["options"]))
 
@@ -207,7 +207,7 @@ class Reader:
 
 @contextmanager
 def _convert_errors() -> Generator[None]:
-    """Turns errors of this library into ones that the client is told."""
+    """Turns memagent's errors into errors that are reported to the client."""
     try:
         yield
     except MemagentError as error:

@@ -1,4 +1,4 @@
-"""What tools return: of bounded size, with what is needed to read on."""
+"""Results of tools: bounded in size, with what is needed to read on."""
 
 import json
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ from memagent.runstore import RunRecord, RunStore
 from memagent.texts import repair_surrogates
 
 PAGE = 8000
-"""Characters that `read_more` returns: about 2,000 tokens."""
+"""Maximum characters that `read_more` returns: about 2,000 tokens."""
 ANSWER = 4000
-"""Characters of an answer."""
+"""Maximum characters of an answer."""
 QUOTES, QUOTE = 8, 500
-"""Number of quotes, and characters of each."""
+"""Maximum number of quotes, and characters of each."""
 ASKED = 200
-"""Characters of a question in a list of runs."""
+"""Maximum characters of a question in a list of runs."""
 ROWS = 50
-"""Runs that `list_runs` returns."""
+"""Maximum runs that `list_runs` returns."""
 
 Part = Literal["answer", "memory", "document", "rows"]
 
@@ -31,9 +31,9 @@ class Evidence(BaseModel):
 
     text: str
     place: str
-    """Such as `p. 12`; empty if the format has no places."""
+    """Place such as `p. 12`; empty if the format has no places."""
     start: int
-    """First character in the document: `read_more(part="document", start=...)` shows what is around it."""
+    """First character in the document: `read_more(part="document", start=...)` shows the text from there."""
     end: int
 
 
@@ -58,7 +58,7 @@ class Rows(BaseModel):
     """The first rows (`row`) with their places."""
     total: int
     invalid: int
-    """Rows that the model didn't write as the schema says: the total may lack them."""
+    """Number of rows that didn't follow the schema: the total may lack them."""
     finished: bool
     detail: str
     run_id: str
@@ -72,7 +72,7 @@ class Page(BaseModel):
     text: str
     start: int
     end: int
-    """Where to continue; equal to `total` at the end. Of rows, all three are numbers of rows."""
+    """Where to continue; equal to `total` at the end. For rows, `start`, `end` and `total` are numbers of rows."""
     total: int
 
 
@@ -84,11 +84,11 @@ class Run(BaseModel):
     document: str
     question: str
     created: float
-    """Seconds since the epoch."""
+    """Creation time, in seconds since the epoch."""
 
 
 def show_answer(result: Result, quotes: Iterable[Quote]) -> Answer:
-    """A result within bounds; what is cut off says how to read the rest."""
+    """Limits a result in size; its detail says how to read what is cut off."""
     detail, answer = _detail(result), result.answer
     if answer is not None and len(answer) > ANSWER:
         detail = f"The answer has {len(answer)} characters: read_more(run_id, 'answer', {ANSWER}) continues it."
@@ -107,12 +107,12 @@ def show_answer(result: Result, quotes: Iterable[Quote]) -> Answer:
 
 
 def show_rows(result: Extraction[Any], store: RunStore) -> Rows:
-    """An extraction within bounds. Blocks."""
+    """Limits an extraction in size. Blocks."""
     detail, page = _detail(result), read_rows(store, result.run_id, 0)
     if result.answer is not None and page.end < page.total:
         detail = f"read_more(run_id, 'rows', {page.end}) continues the rows."
     return Rows(
-        # Not splitlines, which splits at characters that JSON leaves in texts too.
+        # Not splitlines, which also splits at characters that JSON leaves in texts.
         rows=[json.loads(line) for line in page.text.split("\n") if line],
         total=page.total,
         invalid=len(result.invalid),
@@ -125,7 +125,7 @@ def show_rows(result: Extraction[Any], store: RunStore) -> Rows:
 
 
 def _detail(result: Result) -> str:
-    """Why there is no answer, and how to continue; a limit is the server's, so the same call would change nothing."""
+    """Says why there is no answer and how to continue; not for a limit, which the same call would reach again."""
     if result.answer is not None or result.stop_reason == StopReason.LIMIT:
         return result.detail
     hint = f"To continue, make the same call with run_id={result.run_id!r}."
@@ -133,7 +133,7 @@ def _detail(result: Result) -> str:
 
 
 def read_rows(store: RunStore, run_id: str, start: int) -> Page:
-    """A page of an extraction's rows, a JSON line each; at least one. Blocks."""
+    """Returns a page of an extraction's rows, one JSON line each; at least one. Blocks."""
     rows = stored_rows(store, run_id, ROW, dict[str, Any])
     total, lines, size = len(rows), list[str](), 0
     begin = min(max(0, start), total)
@@ -148,7 +148,7 @@ def read_rows(store: RunStore, run_id: str, start: int) -> Page:
 
 
 def list_evidence(quotes: Iterable[Quote]) -> list[Evidence]:
-    """The first quotes that were found, each place once; those of the answer come first."""
+    """Returns the first quotes that were found, each place once, beginning with those of the answer."""
     quotes_by_start = {quote.start: quote for quote in quotes if quote.text}
     return [
         Evidence(text=quote.text[:QUOTE], place=quote.place, start=quote.start, end=quote.end)
@@ -157,14 +157,14 @@ def list_evidence(quotes: Iterable[Quote]) -> list[Evidence]:
 
 
 def cut_page(text: str, start: int) -> Page:
-    """A page of a text."""
+    """Returns a page of a text."""
     begin = min(max(0, start), len(text))
     end = min(len(text), begin + PAGE)
     return Page(text=text[begin:end], start=begin, end=end, total=len(text))
 
 
 def read_document(store: RunStore, run_id: str, start: int) -> Page:
-    """A page of what a run has read of its document."""
+    """Returns a page of what a run has read of its document."""
     begin, parts, total = max(0, start), list[str](), 0
     for event in store.events(run_id, kind="chunk_read"):
         assert event.type == "chunk_read"
@@ -182,7 +182,7 @@ def read_document(store: RunStore, run_id: str, start: int) -> Page:
 
 
 def show_run(record: RunRecord, status: str) -> Run:
-    """A line about a run."""
+    """Returns a line about a run."""
     return Run(
         run_id=record.id,
         status=status,

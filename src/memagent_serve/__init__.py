@@ -1,4 +1,4 @@
-"""The endpoint: an OpenAI-compatible server in front of a model, without the limit of its window.
+"""The endpoint: an OpenAI-compatible server in front of a model that lifts the limit of its window.
 
 from memagent import open_model
 from memagent_serve import Settings, make_app
@@ -18,7 +18,7 @@ _HOME = {"make_app": "memagent_serve.app", "Settings": "memagent_serve.settings"
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded on first use: the command line imports this package, also where the extra isn't installed.
+    # Loaded on first use: the command line imports this package even if the extra isn't installed.
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'memagent_serve' has no attribute {name!r}")

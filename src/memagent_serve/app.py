@@ -33,15 +33,15 @@ from memagent_serve.states import States
 logger = logging.getLogger("memagent.serve")
 
 CALLS = 16
-"""Calls of readings and summaries at once, as of `MemoryAgent`."""
+"""Maximum concurrent calls of readings and summaries, as in `MemoryAgent`."""
 
 
 def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
-    """Makes an endpoint; its server closes the model at the end.
+    """Makes an endpoint; the server that runs it closes the model at the end.
 
     Args:
-        model: answers. Requests that fit its window reach its server unchanged, if it has one.
-        settings: of the endpoint.
+        model: the model that answers. Requests that fit its window reach its server unchanged, if it has one.
+        settings: settings of the endpoint.
     """
     model, settings = Metered(model), settings or Settings()
     store_option = settings.store
@@ -99,7 +99,7 @@ async def _describe(_: Request) -> Response:
 def _answer_error(_: Request, error: Exception) -> Response:
     match error:
         case ClientLeft():
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # the client is gone
         case Refusal():
             refusal = error
         case MemagentError():

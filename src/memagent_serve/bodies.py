@@ -1,4 +1,4 @@
-"""Request bodies: read within a size and a time, and unpacked to look inside."""
+"""Request bodies: read within limits of size and time, and unpacked to look inside."""
 
 import asyncio
 import json
@@ -12,31 +12,31 @@ from starlette.requests import ClientDisconnect, Request
 from memagent_serve.refusals import ClientLeft, Refusal
 
 BODY_SECONDS = 120.0
-"""For a whole body: the largest allowed by default arrives at 4 Mbit/s."""
+"""Seconds for a whole body: the largest allowed by default arrives at 4 Mbit/s."""
 QUICK = 2**16
-"""Bytes that are parsed in about a millisecond, so without a thread."""
+"""Bytes that parse in about a millisecond, and so need no thread."""
 PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """Encodings that can be unpacked to look inside, with the window bits of zlib."""
 BYTES_PER_VALUE = 64
-"""The largest body has room for a value in as many bytes: each can take 200 bytes of RAM."""
+"""A body may have one JSON value for this many bytes of the maximum size: each value can take 200 bytes of RAM."""
 _VALUES = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
-"""Texts, and the commas and brackets outside them: at least one for each value."""
+"""Matches texts, and the commas and brackets outside of them: at least once for each value."""
 
 
 async def take_body(request: Request, most: int) -> tuple[bytes, dict[str, Any]]:
-    """Reads the body of a request: as it came, and the JSON object in it.
+    """Reads the body of a request; returns it as received, and the JSON object in it.
 
     Args:
-        request: whose body was not read yet.
-        most: maximum bytes, packed and unpacked.
+        request: a request whose body hasn't been read.
+        most: maximum bytes, both packed and unpacked.
 
     Raises:
-        Refusal: it is too large or too slow, or not a JSON object.
+        Refusal: the body is too large or too slow, or not a JSON object.
         ClientLeft: the client hung up.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        # Also what keeps web pages out: browsers ask the endpoint before they send this type to another site.
+        # This also keeps web pages out: browsers ask the endpoint before sending this type to another site.
         raise Refusal(415, f"the body's Content-Type is {kind!r:.80}: send application/json")
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", *PACKED):
@@ -80,7 +80,7 @@ def _look_inside(raw: bytes, encoding: str, limit: int) -> dict[str, Any]:
             f"the body has more than {values:,} JSON values, the most that this endpoint allows",
         )
     try:
-        # No UTF-16, as RFC 8259 says: there the marks above can be hidden.
+        # Not UTF-16, which RFC 8259 forbids: it could hide the marks above.
         fields: object = json.loads(raw.decode("utf-8-sig", "surrogatepass"))
     except (ValueError, RecursionError) as error:
         problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)

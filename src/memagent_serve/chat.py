@@ -83,7 +83,7 @@ class ChatForm:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """What was paid; the total includes discarded replies."""
+    """Returns what was paid; the total includes discarded replies."""
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     return {
         "prompt_tokens": prompt,

@@ -18,7 +18,7 @@ KEYS_HELP = f"A file with one key per line; requests must send one of them. Defa
 
 
 NOT_SET = ("durable", "display", "json")
-"""Options of a reading that an endpoint has no use for."""
+"""Options of a reading that an endpoint doesn't use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Serve(Reading):
     ] = 5
 
     def list_keys(self) -> tuple[str, ...]:
-        """The keys; a ConfigError if the file can't be read, or the address needs keys and there are none."""
+        """Returns the keys. Raises `ConfigError` if the file can't be read, or the address needs keys and has none."""
         from memagent.models.spec import look
         from memagent_serve.settings import is_local
 
@@ -102,7 +102,7 @@ def serve(given: Serve) -> None:
 
         keys, reading = given.list_keys(), given.reading()
         model = open_model(ensure_fetched(given.spec), **given.server())
-        MemoryAgent(model, store=None, **reading)  # raises what is wrong with the settings
+        MemoryAgent(model, store=None, **reading)  # raises an error if a setting is wrong
         outcome.store = store = chosen_store(given.store)
         settings = Settings(
             keys=keys,
@@ -123,7 +123,7 @@ def serve(given: Serve) -> None:
         )
         try:
             server.run()
-        except SystemExit:  # uvicorn has said why
+        except SystemExit:  # uvicorn has printed why
             raise ConfigError(
                 f"nothing can listen at --host {given.host!r}, --port {given.port!r}: choose another"
             ) from None

@@ -1,4 +1,4 @@
-"""What all routes share."""
+"""Objects that all routes share."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +11,14 @@ from memagent_serve.settings import Settings
 
 @dataclass(frozen=True)
 class Desk:
-    """The model, and what is done with requests that exceed its window."""
+    """The model, and what handles requests that exceed its window."""
 
     settings: Settings
     engine: Engine
     overflow: Overflow
 
     def check_name(self, fields: dict[str, Any]) -> None:
-        """Raises a `Refusal` if a request names another model: only the engine may know that one."""
+        """Raises a `Refusal` if a request names another model, which only the engine may know."""
         if (name := fields.get("model")) not in (None, self.engine.name):
             raise Refusal(
                 404,

@@ -1,4 +1,4 @@
-"""The model behind the endpoint: requests to its server as bytes, and what fits its window."""
+"""The model behind the endpoint: sends requests to its server as bytes, and tells what fits its window."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from memagent_serve.refusals import Refusal
 logger = logging.getLogger("memagent.serve")
 
 WINDOW_SECONDS = 30.0
-"""How long the window is believed: a server that came back with another one is noticed within that time."""
+"""Seconds for which the window is cached: a server that came back with another one is noticed within that time."""
 UNKNOWN_SECONDS = 5.0
-"""Before a server that didn't say its window is asked again."""
+"""Seconds until a server that didn't report its window is asked again."""
 LONG_TOKEN = 128
-"""Characters: tokens that are longer (rows of blanks) are rare, so a text of as many for each token of the window
-surely doesn't fit."""
+"""Characters of a long token. Longer ones (runs of blanks) are rare, so a text with this many characters for each token
+of the window certainly doesn't fit."""
 BYTES_PER_TOKEN = 4
-"""For sharing requests among servers: about what English takes."""
+"""Bytes per token, about right for English; used to distribute requests among servers."""
 FORWARDED = (
     "accept",
     "accept-encoding",
@@ -53,7 +53,7 @@ FORWARDED = (
     "tracestate",
     "user-agent",
 )
-"""Headers of a request that reach the engine. Not the caller's key: the engine gets the endpoint's."""
+"""Headers of a request that reach the engine, without the caller's key: the engine gets the endpoint's."""
 RETURNED = (
     "cache-control",
     "content-encoding",
@@ -71,8 +71,8 @@ class Engine:
     """A chat model, and its server if it has one.
 
     Args:
-        model: any; those of `open_model` that have a server get the bytes of requests.
-        window: the model's window in tokens, if it doesn't report it; the smaller one counts.
+        model: any model; one of `open_model` that has a server gets the bytes of requests.
+        window: the model's window in tokens, if it doesn't report it; the smaller of the two counts.
     """
 
     def __init__(self, model: ChatModel, window: int | None = None) -> None:
@@ -82,23 +82,23 @@ class Engine:
             inner = inner.inner
         # Ollama's own route takes other bytes, and its `/v1` drops what exceeds a window that it doesn't report.
         self.served: OpenAIModel | None = None
-        """Takes the bytes of requests; without it, the model is called from here."""
+        """The model whose server takes the bytes of requests; if None, the model is called from here."""
         if isinstance(inner, OpenAIModel) and not isinstance(inner, OllamaModel):
             self.served = inner
         self.name = inner.model if isinstance(inner, OpenAIModel) else model.name
-        """By which requests name the model: as its server does."""
+        """Name of the model in requests, the same as on its server."""
         self._known: tuple[float, int | None] | None = None
-        """The window, and until when it is believed."""
+        """When the cached window expires, and the window."""
         self._http = dict[str, httpx.AsyncClient]()
-        """By base URL."""
+        """HTTP clients by base URL."""
 
     async def window(self) -> int | None:
-        """Tokens of prompt plus output; None if nobody says it."""
+        """Returns the maximum tokens of prompt plus output; None if unknown."""
         now = time.monotonic()
         if self._known is None or now > self._known[0]:
             expiry = now + WINDOW_SECONDS
             try:
-                # Once: with the model's retries, a request that fits would wait for a server that is gone.
+                # Only once: with the model's retries, a request that fits would wait for a server that is gone.
                 server_window = await (self.served or self.model).window()
             except ModelError as error:
                 if self._window is None and self._known is None:
@@ -113,7 +113,7 @@ class Engine:
         return self._known[1]
 
     async def exact(self) -> bool:
-        """Whether counts are the model's own; otherwise they are upper bounds."""
+        """Returns whether counts are the model's own; otherwise they are upper bounds."""
         return getattr(await self.model.counter(), "exact", False)
 
     async def exceeds(
@@ -123,7 +123,7 @@ class Engine:
         room: int,
         limit: int | None,
     ) -> bool:
-        """Whether a prompt with room for the output exceeds a limit of tokens; False without a limit."""
+        """Returns whether a prompt with room for the output exceeds a limit of tokens; False without a limit."""
         if limit is None:
             return False
         if sum(len(message.content) for message in messages) > LONG_TOKEN * limit:
@@ -134,7 +134,7 @@ class Engine:
         try:
             counter = await self.model.counter()
             tokens = await asyncio.to_thread(counter.count_messages, messages, tools=tools)
-        except TokenizerError:  # the template refuses it, and so will the engine
+        except TokenizerError:  # the template rejects it, and so will the engine
             return False
         return tokens + room > limit
 
@@ -148,19 +148,19 @@ class Engine:
     ) -> AsyncGenerator[Reply]:
         """Sends bytes to the engine; its connection is closed when the block ends.
 
-        If the server is busy, ill or gone, another one that is up is asked, once.
+        If the server is busy, failing or gone, another one that is up is tried, once.
 
         Args:
-            path: below the base URL: `/chat/completions`.
+            path: path below the base URL, such as `/chat/completions`.
             raw: the body.
-            headers: of the caller's request; without `accept-encoding` the response isn't packed.
-            messages: of the request, which choose among several servers.
+            headers: headers of the caller's request; without `accept-encoding` the response isn't compressed.
+            messages: messages of the request, used to choose among several servers.
 
         Raises:
             ConnectionFailed: the engine can't be reached, or its response broke off.
-            RequestTimeout: it did not answer in time.
-            AuthenticationFailed: it refuses the endpoint's key.
-            RequestRefused: it redirects to where the request would be lost.
+            RequestTimeout: the engine didn't answer in time.
+            AuthenticationFailed: the engine refuses the endpoint's key.
+            RequestRefused: the engine redirects to where the request would be lost.
             ConfigError: the model runs in this process.
         """
         if self.served is None:
@@ -177,10 +177,10 @@ class Engine:
                         yield Reply(response)
                         return
                     refusal = await _read_error(response, server.endpoint)
-                    # For the router, which leaves a server out that is at fault.
+                    # for the router, which leaves out a server that is at fault
                     raise translate(refusal.error, server.endpoint)
             except ModelError as error:
-                if response is not None and refusal is None:  # the answer broke off
+                if response is not None and refusal is None:  # the answer was interrupted
                     raise
                 at_fault = isinstance(error, (ConnectionFailed, ServerBusy, ServerFailed))
                 if others and at_fault and router.up:
@@ -194,7 +194,7 @@ class Engine:
     async def _post(
         self, server: Server, path: str, raw: bytes, headers: Mapping[str, str]
     ) -> AsyncGenerator[httpx.Response]:
-        """Sends bytes to one server, as `send` does."""
+        """Sends bytes to one server; see `send`."""
         endpoint = server.endpoint
         client = await server.clients.get()
         request_headers = {name: headers[name] for name in FORWARDED if name in headers}
@@ -238,7 +238,7 @@ class Engine:
         return self._http[url]
 
     async def aclose(self) -> None:
-        """Closes the connections, also those of the model."""
+        """Closes all connections, including the model's."""
         for http in self._http.values():
             await http.aclose()
         await self.model.aclose()
@@ -246,20 +246,20 @@ class Engine:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the engine answers."""
+    """The engine's answer."""
 
     response: httpx.Response
     body: bytes | None = None
-    """If it was read: only of errors."""
+    """The body if it was read, which only happens for errors."""
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """HTTP status of the answer."""
         return self.response.status_code
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those that reach the caller."""
+        """Headers that reach the caller."""
         return {
             name: value
             for name, value in self.response.headers.items()
@@ -267,7 +267,7 @@ class Reply:
         }
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """The body as it comes, packed if it is."""
+        """Yields the body as it arrives, without unpacking it."""
         if self.body is not None:
             yield self.body
             return
@@ -276,7 +276,7 @@ class Reply:
 
     @property
     def error(self) -> openai.APIStatusError:
-        """What the openai client would raise, if the engine answers with an error."""
+        """The error that the openai client would raise for this answer."""
         request, headers = self.response.request, self.response.headers
         body: Any = None
         with suppress(ValueError, AttributeError, httpx.DecodingError):
@@ -293,7 +293,7 @@ class Reply:
 
 
 def _ours(headers: Mapping[str, Any]) -> dict[str, str]:
-    """What the model's own requests carry to its server: the key, and the headers of `open_model`."""
+    """Returns the headers of the model's own requests to its server: the key, and those of `open_model`."""
     return {
         name: value
         for name, value in headers.items()
@@ -304,7 +304,7 @@ def _ours(headers: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def _read_error(response: httpx.Response, endpoint: Endpoint) -> Reply:
-    """An error with its body, without the endpoint's secrets where the engine repeats them."""
+    """Reads an error with its body, without the endpoint's secrets if the engine repeats them."""
     raw = b"".join([piece async for piece in response.aiter_raw()])
     try:
         text = httpx.Response(response.status_code, headers=response.headers, content=raw).text

@@ -1,4 +1,4 @@
-"""What differs between chat completions and responses: how requests are read, and answers written."""
+"""Differences between chat completions and responses: how requests are read and answers written."""
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
@@ -10,74 +10,74 @@ from memagent_serve.overflow import Conversation, PreparedRequest
 from memagent_serve.refusals import Refusal
 
 FIELD = "memagent"
-"""Of a response that differs from what the engine alone would answer."""
+"""Field for memagent's report in a response that differs from what the engine alone would answer."""
 
 
 @dataclass(frozen=True)
 class OwnAnswer:
-    """An answer that the engine's server did not write: of a reading, or of a model in this process."""
+    """An answer that the engine's server didn't write: from a reading, or from a model in this process."""
 
     text: str
     finish: Literal["stop", "length"]
     model: str
-    """The name for the response."""
+    """Name of the model for the response."""
     name: str
-    """Of the run or request, for the id."""
+    """Name of the run or request, for the response's id."""
     usage: Usage
-    """What was paid in all."""
+    """Total usage that was paid."""
 
 
 class Form(Protocol):
     """One of OpenAI's two protocols."""
 
     path: str
-    """Below the engine's base URL."""
+    """Path below the engine's base URL."""
     field: str
-    """With the messages."""
+    """Name of the field with the messages."""
     limits: tuple[str, ...]
-    """Fields that bound the output's tokens; the first one that is given counts."""
+    """Fields that limit the output's tokens; the first one given counts."""
     readings: frozenset[str]
-    """Fields that a reading honours, or that don't change an answer. With any other one the engine answers."""
+    """Fields that a reading honours, or that don't change an answer. Requests with others go to the engine."""
 
     def read(self, fields: dict[str, Any]) -> Conversation:
-        """What of a request takes up the window; without messages if that can't be told."""
+        """Parses the part of a request that takes up the window; without messages if that can't be told."""
         ...
 
     def rewrite(
         self, fields: dict[str, Any], conversation: Conversation, prepared: PreparedRequest
     ) -> dict[str, Any]:
-        """The request with the prepared messages, otherwise unchanged."""
+        """Returns the request with the prepared messages, otherwise unchanged."""
         ...
 
     def write(self, said: OwnAnswer, report: dict[str, Any]) -> dict[str, Any]:
-        """A whole response; `report` is left out if it is empty."""
+        """Returns a whole response; an empty `report` is left out."""
         ...
 
     def stream(self, whole: dict[str, Any], fields: dict[str, Any]) -> Iterator[bytes]:
-        """A whole response as the events of a stream."""
+        """Yields a whole response as the events of a stream."""
         ...
 
     def add(
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
     ) -> dict[str, Any]:
-        """The engine's response, with what was read and paid before."""
+        """Adds to the engine's response what was read and paid before."""
         ...
 
     def edit(
         self, chunk: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
     ) -> bool:
-        """Adds that to an event of the engine's stream, if it belongs there; returns whether it did."""
+        """Adds the same to an event of the engine's stream, if it belongs there; returns whether it did."""
         ...
 
 
 def list_of(fields: Mapping[str, Any], name: str) -> list[Any]:
-    """A field that should be a list; empty if it isn't."""
+    """Returns a field that should be a list; empty if it isn't."""
     value = fields.get(name)
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def limit_of(*given: Any) -> int | None:
-    """The first number of tokens that isn't left out."""
+    """Returns the first valid number of tokens; None if there is none."""
     return next((n for n in given if type(n) is int and n > 0), None)
 
 
@@ -85,19 +85,19 @@ def check_limit(name: str, given: Any, param: str) -> None:
     """Checks a limit in tokens that a request gives; None passes.
 
     Args:
-        name: of the limit.
-        given: what the request says.
-        param: the field of the request that holds it.
+        name: name of the limit.
+        given: value in the request.
+        param: field of the request that has it.
 
     Raises:
-        Refusal: it isn't a whole number of at least 1.
+        Refusal: the limit isn't a whole number of at least 1.
     """
     if given is not None and limit_of(given) is None:
         raise Refusal(400, f"{name} must be a whole number, at least 1, got {given!r}", param=param)
 
 
 def add_usage(theirs: dict[str, Any] | None, paid: dict[str, Any]) -> dict[str, Any]:
-    """The engine's usage of the last call, if it says one, plus what was paid before it, in the same form."""
+    """Adds what was paid before to the engine's usage of the last call, if reported, in the same form."""
     theirs = theirs or {}
     sums = {
         name: add_usage(theirs.get(name), cast("dict[str, Any]", more))
@@ -111,10 +111,10 @@ def add_usage(theirs: dict[str, Any] | None, paid: dict[str, Any]) -> dict[str, 
 async def edit_stream(
     pieces: AsyncIterable[bytes], edit: Callable[[dict[str, Any]], bool]
 ) -> AsyncIterator[bytes]:
-    """A stream with some of its events edited; all else is untouched.
+    """Yields a stream with some of its events edited; everything else is untouched.
 
     Args:
-        pieces: of the stream, cut anywhere.
+        pieces: the stream, cut anywhere.
         edit: changes an event, and returns whether it did.
     """
     async for line in _lines(pieces):
@@ -122,7 +122,7 @@ async def edit_stream(
 
 
 async def _lines(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The lines with their ends, each as soon as it is complete."""
+    """Yields the lines with their ends, each as soon as it is complete."""
     rest = b""
     async for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

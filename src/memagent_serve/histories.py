@@ -1,4 +1,4 @@
-"""Long histories, kept within the window by a `SummaryBuffer` that remembers what it summarised."""
+"""Keeps long histories within the window with a `SummaryBuffer`, and remembers what was summarised."""
 
 import asyncio
 import hashlib
@@ -18,36 +18,36 @@ from memagent.threads import in_background
 from memagent_serve.states import States
 
 SUMMARIES = 1_000_000
-"""Of one conversation; it ends when its client ends it."""
+"""Maximum summaries of one conversation, in effect unlimited: the client ends a conversation."""
 _SHIPPED = SessionPrompts.load(None)
 WORDING = _SHIPPED.model_copy(
     update={"clipped": _SHIPPED.clipped.replace("; the whole text is kept as {{ handle }}", "")}
 )
-"""A client has no tool that reads what was left out, so the model isn't told that it is kept."""
+"""Prompts for summaries. A client has no tool to read what was left out, so the model isn't told that it is kept."""
 
 
 @dataclass(frozen=True)
 class ShortHistory:
-    """A history that fits."""
+    """A history that fits the window."""
 
     messages: list[dict[str, Any]]
     summaries: int
-    """Written for the conversation so far."""
+    """Summaries written for the conversation so far."""
     clipped: int
-    """Results of tools that are sent without their middle."""
+    """Tool results that are sent without their middle."""
     paid: Usage
-    """By this request."""
+    """What this request paid."""
     state: Mapping[str, Any]
-    """With which a history continues that begins with these messages."""
+    """State to continue a history that begins with these messages."""
 
 
 class Histories:
-    """Shortens histories; the next turn of a conversation continues from the state of the last one.
+    """Shortens histories; a conversation's next turn continues from the state of the last one.
 
     Args:
-        model: writes the summaries.
-        states: of the histories that were fed, by their digests.
-        sampling: of the summaries.
+        model: the model that writes the summaries.
+        states: states of histories that were fed, by their digests.
+        sampling: sampling settings for the summaries.
     """
 
     def __init__(self, model: ChatModel, states: States, sampling: Sampling | None = None) -> None:
@@ -73,16 +73,16 @@ class Histories:
         """Returns messages that leave room for the output.
 
         Args:
-            messages: in the form of chat completions.
-            tools: what the request offers.
-            window: of the model, in tokens.
+            messages: messages in the form of chat completions.
+            tools: tools that the request offers.
+            window: the model's window, in tokens.
             room: tokens for the output.
             given: the messages as the client sent them, by which the next turn is recognised.
-            owner: whose conversation it is.
-            state: of the history that this one continues, if the client brought it.
+            owner: owner of the conversation.
+            state: state of the history that this one continues, if the client sent it.
 
         Raises:
-            MemagentError: what `SummaryBuffer.feed` raises.
+            MemagentError: see `SummaryBuffer.feed`.
         """
         digests = await asyncio.to_thread(self._digests, given, owner)
         model = UsageLimit(self._model, Limits())
@@ -91,12 +91,12 @@ class Histories:
             try:
                 return await buffer.feed(messages, tools=tools)
             except BaseException:
-                if model.spent.calls:  # a request that is dropped or fails has paid for summaries
-                    with suppress(ConfigError):  # of a second buffer, which took nothing
+                if model.spent.calls:  # dropped or failed, it has paid for summaries
+                    with suppress(ConfigError):  # from a second buffer, which took no messages
                         await self._keep_fed(buffer, digests)
                 raise
 
-        # Who asks again while the first request is at work waits for its summaries.
+        # A repeated request waits for the summaries of the first one, if that is still at work.
         async with self._locks.setdefault(digests[-1], asyncio.Lock()):
             if state is None:
                 state = await asyncio.to_thread(self._states.find, digests)
@@ -111,23 +111,23 @@ class Histories:
         window: int,
         state: Mapping[str, Any] | None,
     ) -> ShortHistory:
-        """Summarises a history though it may fit; what saves less than a tenth of the window is left alone.
+        """Summarises a history even if it fits, unless that would save less than a tenth of the window.
 
         Args:
-            messages: in the form of chat completions.
-            tools: what the requests offer.
-            window: of the model, in tokens.
-            state: of the history that this one continues, if the client brought it: its summary is replaced.
+            messages: messages in the form of chat completions.
+            tools: tools that the requests offer.
+            window: the model's window, in tokens.
+            state: state of the history that this one continues, if the client sent it; its summary is replaced.
 
         Raises:
-            MemagentError: what `SummaryBuffer.feed` and `compact` raise.
+            MemagentError: see `SummaryBuffer.feed` and `compact`.
         """
 
         async def feed(buffer: SummaryBuffer) -> list[Any]:
             await buffer.feed(messages, tools=tools)
             with suppress(CompactionFailed):
-                await in_background(buffer.compact(force=True))  # on the loop on which it was fed
-            return await buffer.feed(messages, tools=tools)  # once more, so that its state knows
+                await in_background(buffer.compact(force=True))  # on the event loop that fed it
+            return await buffer.feed(messages, tools=tools)  # again, so that its state has it
 
         return await self._use(feed, UsageLimit(self._model, Limits()), window, window, state)
 
@@ -139,9 +139,9 @@ class Histories:
         window: int,
         state: Mapping[str, Any] | None,
     ) -> ShortHistory:
-        """Feeds a buffer that continues a state, or else a new one.
+        """Feeds a buffer that continues a state, or a new one if that isn't possible.
 
-        A state may be of another version of memagent, of a larger window, or of a history that was edited since.
+        A state may come from another version of memagent, a larger window, or a history that was edited since.
         """
         sizes: dict[str, Any] = {"working_context": context, "window": window}
         settings = self._settings | sizes
@@ -159,27 +159,27 @@ class Histories:
             return await self._use(feed, model, context, window, None)
 
     async def _keep_fed(self, buffer: SummaryBuffer, digests: Sequence[bytes]) -> None:
-        """Keeps the state of a history that was fed in part."""
+        """Keeps the state of a partly fed history."""
 
         async def read() -> dict[str, Any]:
             return buffer.state()
 
-        # On the loop on which it was fed: there no message is half fed.
+        # On the event loop that fed it, where no message is half fed.
         state = await in_background(read())
         history = state["history"]
         count: int = len(history["systems"]) + history["fed"]["count"]
         await asyncio.to_thread(self._states.keep, digests[count - 1], state)
 
     def _digests(self, messages: Sequence[Mapping[str, Any]], owner: str) -> list[bytes]:
-        """A digest of each beginning of a history: another model's summaries are not this one's.
+        """Returns a digest of each prefix of a history. It includes the model, since summaries are each model's own.
 
-        Dates and times in a system message are left out: many prompts hold a clock, and each turn would pay for all
-        summaries again. All else counts: under another task the same history has other summaries.
+        Dates and times in a system message are left out: many prompts have a clock, and each turn would pay for all
+        summaries again. Everything else counts: under another task the same history has other summaries.
         """
         hasher = hashlib.blake2b(f"{self._model.name}\n{owner}".encode(), digest_size=16)
         digests: list[bytes] = []
         for message in messages:
-            text = json.dumps(message, sort_keys=True, ensure_ascii=False)  # \u4e01 has no number
+            text = json.dumps(message, sort_keys=True, ensure_ascii=False)  # \u4e01 has digits
             if message.get("role") in ("system", "developer"):
                 text = re.sub(r"(\d+:)+[\d.]+|(\d+[-./]){2}\d+", "", text)
             hasher.update(text.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Items of responses: as messages and back, and a conversation packed into one item."""
+"""Converts items of responses to messages and back, and packs a conversation into one item."""
 
 import base64
 import json
@@ -16,24 +16,24 @@ from memagent_serve.refusals import Refusal
 
 COMPACTION = "compaction"
 MOST = 2**24
-"""Bytes to unpack of an item: far more than any window takes. What is cut off there isn't JSON."""
+"""Maximum bytes of an unpacked item: far more than any window takes. A longer one is cut off, and so isn't JSON."""
 
 
 def read_input(
     fields: Mapping[str, Any], *, most: int | None = None, threshold: int | None = None
 ) -> Conversation:
-    """The conversation of a request's `instructions`, `input` and `tools`.
+    """Parses a request's `instructions`, `input` and `tools`.
 
     Args:
-        fields: of the request.
-        most: tokens of the output.
-        threshold: as in `Conversation`.
+        fields: fields of the request.
+        most: maximum tokens of the output.
+        threshold: see `Conversation`.
 
     Returns:
-        One without messages, if the fields aren't those of a request.
+        The conversation; without messages if the fields aren't a valid request.
 
     Raises:
-        Refusal: a compaction item is not of this endpoint.
+        Refusal: a compaction item isn't from this endpoint.
     """
     input_field: object = fields.get("input")
     items = (
@@ -49,7 +49,7 @@ def read_input(
     except (AttributeError, KeyError, TypeError) as error:
         if places:
             raise Refusal(400, "input holds an item that can't be read", param="input") from error
-        return Conversation([], [], most)  # the engine says what is wrong
+        return Conversation([], [], most)  # the engine reports what is wrong
     items_by_id = {id(message): items for message, items in pairs}
     messages = [*old_messages, *(message for message, _ in pairs)]
     if instructions := _instructions(fields):
@@ -60,12 +60,12 @@ def read_input(
 def write_input(
     messages: Sequence[dict[str, Any]], conversation: Conversation, fields: Mapping[str, Any]
 ) -> list[Any]:
-    """Messages as items: those that were given, where a message is still the same.
+    """Converts messages to items: the given ones where a message is unchanged.
 
     Args:
-        messages: prepared.
-        conversation: as `read_input` returned it.
-        fields: of the request.
+        messages: the prepared messages.
+        conversation: from `read_input`.
+        fields: fields of the request.
     """
     return write_items(_list_messages(messages, fields), conversation.items)
 
@@ -73,12 +73,12 @@ def write_input(
 def pack(
     messages: Sequence[dict[str, Any]], state: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A conversation as a compaction item. It isn't encrypted: it holds nothing but the caller's own conversation.
+    """Packs a conversation into a compaction item. It isn't encrypted: it only has the caller's own conversation.
 
     Args:
-        messages: that fit.
-        state: with which a history continues that begins with them.
-        fields: of the request, whose `instructions` aren't packed: each request brings its own.
+        messages: messages that fit.
+        state: state to continue a history that begins with them.
+        fields: fields of the request, whose `instructions` aren't packed: each request has its own.
     """
     content = {"messages": _list_messages(messages, fields), "state": state}
     raw = zlib.compress(json.dumps(content).encode())
@@ -87,10 +87,10 @@ def pack(
 
 
 def unpack(item: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    """Messages and state in a compaction item. It comes from a client, so it may hold anything.
+    """Unpacks the messages and state of a compaction item. It comes from a client, so it may contain anything.
 
     Raises:
-        Refusal: it is not one of this endpoint's.
+        Refusal: the item isn't from this endpoint.
     """
     try:
         raw = zlib.decompressobj().decompress(base64.b85decode(item["encrypted_content"]), MOST)
@@ -98,7 +98,7 @@ def unpack(item: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, 
         messages: list[dict[str, Any]] = content["messages"]
         for message in messages:
             Message.from_openai(message)
-        content["state"]["version"]  # the rest is read where the state is used
+        content["state"]["version"]  # the rest is checked where the state is used
         return messages, content["state"]
     except (ConfigError, KeyError, RecursionError, TypeError, ValueError, zlib.error) as error:
         raise Refusal(
@@ -116,13 +116,13 @@ def _instructions(fields: Mapping[str, Any]) -> str:
 def _list_messages(
     messages: Sequence[dict[str, Any]], fields: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The messages of the input: all but the first if the request has `instructions`, which that one repeats."""
+    """Returns the messages of the input: without the first one if that repeats the request's `instructions`."""
     first = bool(_instructions(fields) and messages and messages[0]["role"] == "system")
     return [*messages[first:]]
 
 
 def _tools(fields: Mapping[str, Any]) -> list[Any]:
-    """The functions as chat completions offer them."""
+    """Returns the function tools in the form of chat completions."""
     tools: list[Any] = []
     for tool in list_of(fields, "tools"):
         if kind_of(tool) == "function":
@@ -132,5 +132,5 @@ def _tools(fields: Mapping[str, Any]) -> list[Any]:
 
 
 def kind_of(item: object) -> object:
-    """The `type` of an item or tool; None if it has none, or is not an object."""
+    """Returns the `type` of an item or tool; None if it has none or isn't an object."""
     return cast("dict[str, Any]", item).get("type") if isinstance(item, dict) else None

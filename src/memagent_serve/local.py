@@ -1,4 +1,4 @@
-"""Answers of a model that takes no bytes: one in this process, or Ollama's."""
+"""Answers for a model that doesn't take bytes: one in this process, or Ollama's."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal, checked
 
 TAKEN = "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier stop truncation"
-"""Fields that such models honour, or that don't change an answer, besides limits and those that a reading takes."""
+"""Fields that such models honour, or that don't change an answer, in addition to limits and those of a reading."""
 EMPTY: tuple[Any, ...] = (None, False, "", [], {})
 IDLE: dict[str, tuple[Any, ...]] = {
     "modalities": (*EMPTY, ["text"]),
@@ -23,9 +23,9 @@ IDLE: dict[str, tuple[Any, ...]] = {
     "tool_choice": (None, "auto", "none"),
     "top_k": (*EMPTY, -1),
 }
-"""What other fields may say, since it changes nothing; one that isn't listed may be `EMPTY`, or 0, which is False."""
+"""Values of other fields that change nothing. A field that isn't listed may be `EMPTY`, or 0, which equals False."""
 UNSAID = 1024
-"""Tokens of an answer where neither the request nor the model says how many."""
+"""Maximum tokens of an answer if neither the request nor the model sets a limit."""
 
 
 async def complete(
@@ -39,15 +39,15 @@ async def complete(
     """Answers a request that fits.
 
     Args:
-        engine: of a model that takes no bytes.
-        conversation: what to answer.
-        fields: of the request.
-        form: which it has.
-        name: of the request, for the id.
-        paid: before.
+        engine: engine of a model that doesn't take bytes.
+        conversation: conversation to answer.
+        fields: fields of the request.
+        form: form of the request.
+        name: name of the request, for the id.
+        paid: usage paid before.
 
     Raises:
-        Refusal: the request asks for what such models don't do.
+        Refusal: the request asks for something that such models don't do.
         MemagentError: the model failed.
     """
     own_fields = {*TAKEN.split(), *form.limits, *form.readings}
@@ -83,7 +83,7 @@ async def complete(
     )
     try:
         completion = await engine.model.complete(request)
-    except RequestRefused as error:  # the caller's request, word for word
+    except RequestRefused as error:  # due to the caller's request; the message is passed verbatim
         raise Refusal(400, str(error)) from error
     cuts = [
         position for stop in request.stop if stop and (position := completion.text.find(stop)) >= 0

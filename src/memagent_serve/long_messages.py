@@ -1,4 +1,4 @@
-"""A user message that is a document and a question: taking it apart, and putting notes in the document's place."""
+"""Splits a user message into document and question, and puts notes in the document's place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memagent_serve.refusals import OVERFLOW, Refusal
 
 OPEN, CLOSE = "<document>", "</document>"
 TEXT_PARTS = ("text", "input_text")
-"""Of chat completions and of responses."""
+"""Types of text parts in chat completions and in responses."""
 RULE = (
     "Send the document and the question as text parts of one message, the question last; or as one text with the "
     f"document between {OPEN} and {CLOSE}, each once"
@@ -19,21 +19,21 @@ RULE = (
 
 @dataclass(frozen=True)
 class LongMessage:
-    """What a message holds."""
+    """The document and question of a message."""
 
     document: str
     question: str
 
     @classmethod
     def read(cls, message: Mapping[str, Any], place: int) -> LongMessage:
-        """Takes a message apart.
+        """Splits a message.
 
         Args:
-            message: in the form of chat completions.
-            place: its index, for the error.
+            message: message in the form of chat completions.
+            place: index of the message, for the error.
 
         Raises:
-            Refusal: it can't be told what is the document and what the question.
+            Refusal: document and question can't be told apart.
         """
         texts = _texts(message.get("content"), place)
         if len(texts) == 1:
@@ -47,7 +47,7 @@ class LongMessage:
 
 
 def with_notes(message: Mapping[str, Any], notes: str) -> dict[str, Any]:
-    """The same message with notes in place of its document."""
+    """Returns the message with notes in place of its document."""
     noted = f"<notes>\n{notes}\n</notes>"
     content: Any = message["content"]
     if isinstance(content, list):
@@ -77,7 +77,7 @@ def _replace(text: str, noted: str) -> str:
 
 
 def _split_tags(text: str, place: int) -> tuple[str, str, str]:
-    """What stands before, in and behind the document's tags."""
+    """Returns the text before, inside and after the document's tags."""
     before, open_tag, rest = text.partition(OPEN)
     document, close_tag, after = rest.partition(CLOSE)
     if not (open_tag and close_tag) or OPEN in rest or CLOSE in after:

@@ -1,4 +1,4 @@
-"""What the endpoint says about itself (`/openapi.json`)."""
+"""Description of the endpoint as OpenAPI (`/openapi.json`)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What becomes of a request that exceeds the window: readings, notes and summaries."""
+"""Handles requests that exceed the window, with readings, notes and summaries."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from memagent_serve.refusals import OVERFLOW, Refusal
 from memagent_serve.wire import Progress
 
 LEAST_ROOM = 256
-"""Tokens kept free for the output of a request that doesn't say how many it wants."""
+"""Tokens kept free for the output of a request without a limit."""
 SURELY = 2 * BYTES_PER_TOKEN
-"""Windows: what is bounded by more doesn't fit. Bytes, the coarsest bound, are about four per token."""
+"""Number of windows: what is bounded by more doesn't fit. Bytes, the coarsest bound, are about four per token."""
 NOTHING_NOTED = "(nothing in the document was worth a note)"
 
 
@@ -28,25 +28,25 @@ class Conversation:
     """The part of a request that takes up the window."""
 
     messages: list[dict[str, Any]] = field(repr=False)
-    """In the form of chat completions."""
+    """Messages in the form of chat completions."""
     tools: list[Any]
     most: int | None
-    """Tokens that the output may have; None if the request doesn't say."""
+    """Maximum tokens of the output; None if the request has no limit."""
     threshold: int | None = None
-    """Tokens at which the request wants its history shortened, if below the window."""
+    """Tokens from which the request wants its history shortened, if below the window."""
     state: Mapping[str, Any] | None = field(default=None, repr=False)
-    """Of the history that this one continues, if the client brought it. The engine doesn't know such requests."""
+    """State of the history that this one continues, if the client sent it. The engine can't answer such a request."""
     items: Mapping[int, list[Any]] = field(default_factory=dict[int, list[Any]], repr=False)
-    """What messages were made of, by their `id()`, if the request isn't in the form of chat completions."""
-    # No cached_property: in Python 3.11 it has one lock, so that a small request would wait for a large one.
+    """What messages were made from, by their `id()`, if the request isn't in the form of chat completions."""
+    # Not a cached_property: in Python 3.11 it has one lock, so a small request would wait for a large one.
     _found: list[tuple[list[Message], list[ToolSpec]]] = field(
         default_factory=list[Any], init=False, repr=False, compare=False
     )
 
     async def read(self) -> tuple[list[Message], list[ToolSpec]]:
-        """Messages and tools as memagent counts them; a `ConfigError` if they aren't any."""
+        """Parses messages and tools as memagent counts them. Raises `ConfigError` if they are invalid."""
         if not self._found:
-            self._found.append(await asyncio.to_thread(self._read))  # hundreds of thousands perhaps
+            self._found.append(await asyncio.to_thread(self._read))  # perhaps hundreds of thousands
         return self._found[0]
 
     def _read(self) -> tuple[list[Message], list[ToolSpec]]:
@@ -56,17 +56,17 @@ class Conversation:
 
 @dataclass(frozen=True)
 class PreparedRequest:
-    """A request that fits now, or is answered."""
+    """A request that now fits, or is already answered."""
 
     messages: list[dict[str, Any]]
     answer: Result | None = None
-    """Of the reading, if the request was one long message and nothing else."""
+    """Result of the reading, if the request was one long message and nothing else."""
     report: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What was read and summarised, for the response."""
+    """Report of what was read and summarised, for the response."""
     paid: Usage = field(default_factory=Usage)
     headers: dict[str, str] = field(default_factory=dict[str, str])
     state: Mapping[str, Any] | None = None
-    """With which the next turn continues, if the history was shortened."""
+    """State to continue in the next turn, if the history was shortened."""
 
 
 class Overflow:
@@ -76,7 +76,7 @@ class Overflow:
         self._engine, self._reader, self._histories = engine, reader, histories
 
     async def room(self, conversation: Conversation) -> int:
-        """Tokens to keep free for the output: at most half of the window, the rest is the engine's to refuse."""
+        """Returns the tokens to keep free for the output: at most half the window; the engine may refuse the rest."""
         window = await self._engine.window()
         if window is None:
             return 1
@@ -85,7 +85,7 @@ class Overflow:
         return max(1, min(conversation.most, window // 2))
 
     async def _limit(self, conversation: Conversation) -> int | None:
-        """Tokens of prompt plus output that the history may take."""
+        """Returns the tokens of prompt plus output that the history may take."""
         window = await self._engine.window()
         threshold = conversation.threshold
         if threshold is not None:
@@ -93,7 +93,7 @@ class Overflow:
         return min((size for size in (window, threshold) if size is not None), default=None)
 
     async def exceeds(self, conversation: Conversation) -> bool:
-        """Whether a request is too long; False if it can't be read: then the engine says what is wrong."""
+        """Returns whether a request is too long; False if it can't be parsed: the engine then reports what is wrong."""
         try:
             messages, tools = await conversation.read()
             room, limit = await self.room(conversation), await self._limit(conversation)
@@ -102,10 +102,10 @@ class Overflow:
             return False
 
     async def surely(self, conversation: Conversation) -> bool:
-        """Whether a request that `exceeds` is to be shortened before the engine is asked.
+        """Returns whether to shorten a request that `exceeds` before asking the engine.
 
-        Not if only an upper bound exceeds the window, unless it does so by far: some engines cut off what is too long
-        without a word. A limit that the request names can't be left to the engine.
+        Not if only an upper bound exceeds the window, since the request may fit; but if it does so by far, since some
+        engines silently cut off what is too long. A limit that the request sets can't be left to the engine.
         """
         window, limit = await self._engine.window(), await self._limit(conversation)
         if limit is None or limit != window or await self._engine.exact():
@@ -119,13 +119,13 @@ class Overflow:
         """Reads long messages, and shortens the history if that isn't enough.
 
         Args:
-            conversation: exceeds the window.
+            conversation: conversation that exceeds the window.
             asked: how to read.
-            progress: is told of chunks and summaries.
-            alone: the request is one message and nothing else, so that the reading may answer it.
+            progress: called with news of chunks and summaries.
+            alone: whether the request is one message and nothing else, so that the reading may answer it.
 
         Raises:
-            MemagentError: of a reading or a summary.
+            MemagentError: a reading or a summary failed.
             Refusal: a long message isn't a document and a question, or a reading stopped.
         """
         limit, room = await self._limit(conversation), await self.room(conversation)
@@ -171,7 +171,7 @@ class Overflow:
         """Summarises a conversation as far as that saves anything.
 
         Raises:
-            MemagentError: of a summary.
+            MemagentError: a summary failed.
             Refusal: the model's window is unknown.
         """
         window = await self._engine.window()
@@ -184,16 +184,16 @@ class Overflow:
         )
 
     async def _find_long(self, conversation: Conversation, room: int) -> list[int]:
-        """Places of the user's messages that exceed the window even if only the system's stand before them.
+        """Returns the places of user messages that exceed the window even with only the system messages before them.
 
-        Raises a `Refusal` if the system's exceed it by themselves.
+        Raises a `Refusal` if the system messages alone exceed it.
         """
         messages, _ = await conversation.read()
         users = {place: m for place, m in enumerate(messages) if m.role == "user"}
         bounds = {place: ByteBound().count_messages([m]) for place, m in users.items()}
         largest_first = sorted(bounds, key=bounds.__getitem__, reverse=True)
         systems, window = [m for m in messages if m.role == "system"], await self._engine.window()
-        blank = Message(role="user", content="")  # some templates need one
+        blank = Message(role="user", content="")  # some templates need a user message
         if systems and await self._engine.exceeds([*systems, blank], (), room, window):
             raise Refusal(
                 400,
@@ -203,7 +203,7 @@ class Overflow:
             )
         places: list[int] = []
         for place in largest_first:
-            # A count may be a request: that of the smallest message, with the bytes of this one, mostly settles all.
+            # A count may be a request. That of the smallest message, plus the bytes of this one, usually settles all.
             least = [*systems, users[largest_first[-1]]]
             if not await self._engine.exceeds(least, (), room + bounds[place], window):
                 break

@@ -1,4 +1,4 @@
-"""Documents of requests, read through a memory: one resumable run for each document, question and caller."""
+"""Reads documents of requests through a memory: one resumable run for each document, question and caller."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from memagent_serve.wire import Progress
 
 
 class ReadingRequest(Leaf):
-    """What a request says about how to read, and to answer."""
+    """What a request specifies about how to read and answer."""
 
     owner: str
-    """Whose request it is: others' runs are not shared."""
+    """Owner of the request: runs aren't shared among owners."""
     temperature: float | None = None
     top_p: float | None = None
     seed: StrictInt | None = None
@@ -34,7 +34,7 @@ class ReadingRequest(Leaf):
 
     @classmethod
     def of(cls, fields: dict[str, Any], owner: str) -> ReadingRequest:
-        """What the fields of a request say; a `Refusal` if one has another type."""
+        """Parses a request's fields. Raises `Refusal` if one has the wrong type."""
         values = {name: fields[name] for name in cls.model_fields.keys() & fields.keys()}
         return checked(cls, **values | {"owner": owner})
 
@@ -45,12 +45,12 @@ class Reading:
 
     result: Result
     tokens: int
-    """Of its chunks."""
+    """Tokens of the document's chunks."""
     paid: Usage
-    """By this request: nothing if the run was finished before."""
+    """What this request paid: nothing if the run was already finished."""
 
     def report(self) -> dict[str, Any]:
-        """What was read, for the response."""
+        """Reports what was read, for the response."""
         return {
             "run_id": self.result.run_id,
             "chunks": self.result.chunks,
@@ -64,8 +64,8 @@ class Reader:
     """Reads documents.
 
     Args:
-        model: reads.
-        settings: of the endpoint.
+        model: the model that reads.
+        settings: settings of the endpoint.
         store: where runs are kept.
     """
 
@@ -82,12 +82,12 @@ class Reader:
         """Reads a document, or continues where an earlier request left off.
 
         Raises:
-            MemagentError: what `MemoryAgent.aask` raises.
+            MemagentError: see `MemoryAgent.aask`.
             Refusal: the run stopped without an answer.
         """
         agent = await asyncio.to_thread(self._agent, asked)
         prefix, plan = f"serve-{asked.owner}", await agent.plan((message.question,))
-        # In another window, or counted otherwise, a run can't be continued: it is another one.
+        # With another window or counter a run can't be continued, so it needs another id.
         key = f"{message.question}\n{plan.window} {plan.counter.name}"
         run_id = await asyncio.to_thread(name_run, agent, message.document, key, prefix)
         lock = self._locks.setdefault(run_id, asyncio.Lock())
@@ -107,7 +107,7 @@ class Reader:
     async def _finish(
         self, agent: MemoryAgent, message: LongMessage, run_id: str, progress: Progress
     ) -> Reading:
-        # A tuple, because a `str` of one line is warned about if it happens to name a file.
+        # A tuple, because a one-line `str` that happens to name a file causes a warning.
         document = open_document((message.document,), name="document of a request")
         old_usage = await asyncio.to_thread(self._store.usage, run_id)
         tokens = 0
@@ -118,7 +118,7 @@ class Reader:
                     progress(f"run {run_id}: chunk {event.chunk + 1}, {plural(tokens, 'token')}")
             result = events.result
         if result.answer is None:
-            # Not a 429, which clients repeat by themselves: that can't help where a limit is reached.
+            # Not a 429, which clients retry automatically: that can't help if a limit is reached.
             is_limit = result.stop_reason == "limit"
             hint = "" if is_limit else f". Run {run_id} can be resumed: send the request again"
             raise Refusal(

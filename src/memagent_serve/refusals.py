@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them, and memagent's errors in that form."""
+"""Errors in the form that OpenAI's clients read, and memagent's errors in that form."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -17,14 +17,14 @@ OVERFLOW = "context_length_exceeded"
 
 
 class Refusal(Exception):
-    """A request is answered with an error.
+    """Answers a request with an error.
 
     Args:
-        status: of the response.
-        message: for whoever sent the request.
-        code: OpenAI's word for the error, if it has one.
-        param: the field of the request that is at fault.
-        headers: of the response.
+        status: status of the response.
+        message: message for the client.
+        code: OpenAI's code for the error, if it has one.
+        param: field of the request that is wrong.
+        headers: headers of the response.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Refusal(Exception):
         self.code, self.param, self.headers = code, param, dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """The body of the response."""
+        """Returns the body of the response."""
         kind = (
             "invalid_request_error"
             if self.status < HTTPStatus.INTERNAL_SERVER_ERROR
@@ -51,12 +51,12 @@ class Refusal(Exception):
         return {"error": fields}
 
     def response(self) -> JSONResponse:
-        """The whole response."""
+        """Returns the whole response."""
         return JSONResponse(self.body(), self.status, headers=self.headers)
 
 
 def checked(kind: type[T], **fields: Any) -> T:
-    """A value of a pydantic type; a `Refusal` that names the field if one is wrong."""
+    """Makes a value of a pydantic type. Raises a `Refusal` that names the first wrong field."""
     try:
         return kind(**fields)
     except ValidationError as error:
@@ -65,7 +65,7 @@ def checked(kind: type[T], **fields: Any) -> T:
 
 
 class ClientLeft(Exception):
-    """Whoever sent the request has hung up: nobody reads an answer."""
+    """The client has hung up: nobody reads an answer."""
 
 
 _STATUS: tuple[tuple[type[errors.MemagentError], int, str | None], ...] = (
@@ -82,12 +82,12 @@ _STATUS: tuple[tuple[type[errors.MemagentError], int, str | None], ...] = (
     (errors.RunBusy, HTTPStatus.CONFLICT, None),
     (errors.MemagentError, HTTPStatus.INTERNAL_SERVER_ERROR, None),
 )
-"""The first class that fits decides. `AuthenticationFailed` is a 502: the endpoint's key is at fault, not the
-caller's."""
+"""Status and code by class; the first that fits decides. `AuthenticationFailed` is a 502: the endpoint's key is at
+fault, not the caller's."""
 
 
 def refusal_of(error: errors.MemagentError) -> Refusal:
-    """An error of memagent's as a response."""
+    """Converts one of memagent's errors to a response."""
     status, code = next((s, c) for kind, s, c in _STATUS if isinstance(error, kind))
     headers: dict[str, str] = {}
     if isinstance(error, errors.ServerBusy):

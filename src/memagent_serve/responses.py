@@ -1,4 +1,4 @@
-"""The form of `/v1/responses`, and `/v1/responses/compact`."""
+"""The form of `/v1/responses`, and the route `/v1/responses/compact`."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from memagent_serve.wire import event, while_connected
 
 READINGS = "context_management include input instructions metadata model seed store stream temperature top_p user"
 STATE = ("previous_response_id", "conversation", "prompt")
-"""Fields that refer to what only the engine knows: such requests pass, and can't be counted."""
+"""Fields that refer to something only the engine knows: such requests pass, since they can't be counted."""
 
 
 class ResponsesForm:
@@ -112,7 +112,7 @@ class ResponsesForm:
     def add(
         self, whole: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
     ) -> dict[str, Any]:
-        """See `Form`. A history that was shortened comes as an item, if the request manages its context."""
+        """See `Form`. A shortened history is returned as an item if the request manages its context."""
         usage = add_usage(whole.get("usage"), _usage(prepared.paid))
         is_managed = fields.get("context_management") and prepared.report.get("summaries")
         state = prepared.state if is_managed else None
@@ -123,7 +123,7 @@ class ResponsesForm:
     def edit(
         self, chunk: dict[str, Any], fields: dict[str, Any], prepared: PreparedRequest
     ) -> bool:
-        """See `Form`. The item is in the last event only: the engine numbers those that it streams."""
+        """See `Form`. The item is only in the last event, since the engine numbers the items that it streams."""
         if chunk["type"] not in ("response.completed", "response.incomplete"):
             return False
         chunk["response"] = self.add(chunk["response"], fields, prepared)
@@ -157,7 +157,7 @@ async def compact(desk: Desk, request: Request) -> Response:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """What was paid; the total includes discarded replies."""
+    """Returns what was paid; the total includes discarded replies."""
     prompt, output = usage.prompt_tokens, usage.completion_tokens
     return {
         "input_tokens": prompt,

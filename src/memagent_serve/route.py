@@ -1,4 +1,4 @@
-"""A route of either form: what fits passes as bytes, the rest is read or summarised first."""
+"""A route of either form: passes requests that fit as bytes, and reads or summarises others first."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ from memagent_serve.wire import (
 logger = logging.getLogger("memagent.serve")
 
 KEPT_HEADERS = ("accept", "traceparent", "tracestate", "user-agent")
-"""Of a request that is rewritten: its length, type and packing are new."""
+"""Headers kept from a request that is rewritten: its length, type and encoding are new."""
 _Work = Callable[[Progress], Coroutine[Any, Any, tuple[PreparedRequest, OwnAnswer | None]]]
 """Prepares a request, and answers it unless the engine's server has to."""
 
@@ -47,8 +47,8 @@ class Endpoint:
         self._desk, self._form = desk, form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request; stops quietly where nobody waits for the answer any more."""
-        # Cancelled by a server that ends: it would log the cancellation as an error of this application.
+        """Answers one request; stops silently if nobody waits for the answer any more."""
+        # A server that shuts down cancels requests, and would log the cancellation as an error of this application.
         with suppress(ClientLeft, asyncio.CancelledError):
             await self._answer(scope, receive, send)
 
@@ -64,7 +64,7 @@ class Endpoint:
         if engine.served and not has_state and not is_sure:
             if await self._pass_on(raw, call.conversation, request, send):
                 return
-            is_needed = True  # the engine has the last word
+            is_needed = True  # the engine decides
         if is_needed and self._desk.settings.overflow == "refuse":
             raise Refusal(
                 400,
@@ -79,17 +79,17 @@ class Endpoint:
     async def _pass_on(
         self, raw: bytes, conversation: Conversation, request: Request, send: Send
     ) -> bool:
-        """Sends bytes to the engine, and the client what it answers. A response that breaks off does so here too.
+        """Forwards bytes to the engine and its answer to the client; an answer that breaks off does so here too.
 
         Returns:
-            False if the engine refuses what can be made to fit: nothing was sent to the client.
+            False if the engine refuses a request that can be made to fit; nothing was then sent to the client.
 
         Raises:
             ModelError: the engine can't be reached.
         """
         can_be_read = self._desk.settings.overflow == "read" and bool(conversation.messages)
         try:
-            messages, _ = await conversation.read()  # to choose among several servers
+            messages, _ = await conversation.read()  # used to choose among several servers
         except ConfigError:
             messages = []
         engine, path, started = self._desk.engine, self._form.path, False
@@ -111,25 +111,25 @@ class Endpoint:
         except ModelError as error:
             if not started:
                 raise
-            # Returning without an end makes the server close the connection, so that nobody takes this for the end.
+            # Without an end, the server closes the connection, so that nobody takes the answer for complete.
             logger.warning("a response broke off: %s", error)
             return True
 
 
 class _Call:
-    """One request that doesn't pass as it is."""
+    """One request that can't be passed on unchanged."""
 
     def __init__(self, desk: Desk, form: Form, request: Request, fields: dict[str, Any]) -> None:
         self._desk, self._form, self._request, self._fields = desk, form, request, fields
         self.conversation = form.read(fields)
-        if desk.settings.overflow == "refuse":  # only what exceeds the window
+        if desk.settings.overflow == "refuse":  # which applies only to the window
             self.conversation = replace(self.conversation, threshold=None)
 
     async def answer(self, *, needed: bool) -> Response:
-        """The response: at once as a stream, else when all is done.
+        """Returns the response: immediately as a stream, else when all is done.
 
         Args:
-            needed: the request exceeds the window.
+            needed: whether the request exceeds the window.
         """
         asked = ReadingRequest.of(self._fields, self._request.scope["owner"])
         names = {name for name, value in self._fields.items() if value is not None}
@@ -148,7 +148,7 @@ class _Call:
         return await while_connected(self._request.receive, self._answer_whole(work))
 
     async def _answer_whole(self, work: _Work) -> Response:
-        prepared, answer = await work(lambda _: None)  # only a stream can tell of progress
+        prepared, answer = await work(lambda _: None)  # only a stream can report progress
         if answer is not None:
             return _write(self._form.write(answer, prepared.report), prepared)
         raw, headers = self._rewrite(prepared)
@@ -163,7 +163,7 @@ class _Call:
         return _write(fields, prepared)
 
     async def _find_answer(self, prepared: PreparedRequest) -> OwnAnswer | None:
-        """The answer, unless the engine's server has to give it."""
+        """Returns the answer, unless the engine's server has to give it."""
         if (result := prepared.answer) is not None:
             model = self._fields.get("model") or self._desk.engine.name
             finish = "length" if result.truncated else "stop"
@@ -185,7 +185,7 @@ class _Call:
     async def _stream(self, work: _Work) -> AsyncGenerator[bytes]:
         async def begin(progress: Progress) -> tuple[bytes, AsyncGenerator[bytes]]:
             pieces = self._events(*await work(progress))
-            return await anext(pieces, b""), pieces  # an engine may take long to begin
+            return await anext(pieces, b""), pieces  # an engine may take long to start
 
         try:
             start: tuple[bytes, AsyncGenerator[bytes]] | None = None
@@ -229,15 +229,15 @@ class _Call:
 
 
 def _write(fields: dict[str, Any], prepared: PreparedRequest) -> Response:
-    """A whole answer. It may hold what an engine wrote and strict JSON doesn't have: half a character, infinity."""
+    """Returns a whole answer. An engine may write what strict JSON doesn't allow: a lone surrogate, infinity."""
     return Response(json.dumps(fields), headers=prepared.headers, media_type="application/json")
 
 
 def _error_of(status: int, raw: bytes) -> Any:
-    """The engine's error in the form that clients look for in a stream: anything else they take for an empty answer."""
+    """Returns the engine's error in the form clients expect in a stream; they take others for an empty answer."""
     try:
         body: object = json.loads(raw)
-    except ValueError:  # a proxy's page
+    except ValueError:  # such as a proxy's page
         body = raw.decode(errors="replace")
     if isinstance(body, dict) and (fields := cast("dict[str, Any]", body)).get("error"):
         return fields

@@ -1,4 +1,4 @@
-"""The endpoint on a socket: uvicorn, with a time for request heads."""
+"""Serves the endpoint on a socket: uvicorn, with a time limit for request heads."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,32 +13,32 @@ from memagent_serve.app import make_app
 from memagent_serve.settings import Settings
 
 HEAD_SECONDS = 20.0
-"""For the head of the first request of a connection; uvicorn's own limit counts between requests only."""
+"""Seconds for the head of a connection's first request; uvicorn's own limit applies only between requests."""
 
 
 KEEP_SECONDS = 75
-"""For which an idle connection is kept, as by nginx. It has to be longer than clients keep theirs (httpx, and so the
+"""Seconds that an idle connection is kept, as in nginx. Must be longer than clients keep theirs (httpx, and so the
 `openai` client, 5 s; aiohttp 15 s): a request that is sent while the server closes the connection is lost."""
 
 
 class Protocol(H11Protocol):
-    """Closes connections whose request does not begin in time, or whose head stays incomplete."""
+    """Closes connections whose request doesn't begin in time, or whose head stays incomplete."""
 
     _clock: asyncio.TimerHandle | None = None
 
     # uvicorn's base class narrows the argument in the same way.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Starts the clock."""
+        """Starts the timer."""
         super().connection_made(transport)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Stops it once a head is complete, and starts it with the first bytes of the next one."""
+        """Stops the timer once a head is complete, and starts it with the first bytes of the next one."""
         super().data_received(data)
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops it."""
+        """Stops the timer."""
         self._stop()
         super().connection_lost(exc)
 
@@ -55,7 +55,7 @@ class Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens."""
+    """Reports where it listens."""
 
     def __init__(self, config: uvicorn.Config, say: Callable[[str], object]) -> None:
         super().__init__(config)
@@ -77,17 +77,17 @@ def make_server(
     grace: float = 5,
     say: Callable[[str], object] = print,
 ) -> uvicorn.Server:
-    """Makes the server of an endpoint; its `run` serves until a signal comes.
+    """Makes the server of an endpoint; its `run` serves until a signal arrives.
 
-    Then requests may finish for a while, and what is left is cut off: readings can be resumed.
+    Requests then get some time to finish, and those left are cut off: readings can be resumed.
 
     Args:
-        model: answers; closed at the end.
-        settings: of the endpoint.
-        host: address to listen at.
-        port: of the address; 0 takes a free one.
+        model: the model that answers; closed at the end.
+        settings: settings of the endpoint.
+        host: address to listen on.
+        port: port to listen on; 0 picks a free one.
         grace: seconds for requests to finish.
-        say: is told the URL.
+        say: called with a line that has the URL.
     """
     config = uvicorn.Config(
         make_app(model, settings),

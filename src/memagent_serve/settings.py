@@ -1,4 +1,4 @@
-"""What an endpoint is started with."""
+"""Settings that an endpoint is started with."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ MIB = 2**20
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can connect to a host; not so for 0.0.0.0, which is all addresses."""
+    """Returns whether only this machine can connect to a host; false for 0.0.0.0, which means all addresses."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -25,26 +25,26 @@ def is_local(host: str) -> bool:
 
 
 class Settings(Options, arbitrary_types_allowed=True):
-    """How an endpoint treats requests, and whose.
+    """How an endpoint treats requests, and whose requests it accepts.
 
     Raises:
         ConfigError: a key is empty or can't be a header's value, or another value is wrong.
     """
 
     keys: tuple[str, ...] = Field(default=(), repr=False)
-    """Any of them lets a request in (`Authorization: Bearer KEY`). Without keys only this machine may ask."""
+    """Any of these lets a request in (`Authorization: Bearer KEY`). Without keys, only this machine may connect."""
     overflow: Overflow = "read"
     """What to do with a request that exceeds the model's window: `read` it through a memory, or `refuse` it."""
     max_body: PositiveInt = 32 * MIB
-    """Maximum bytes of a request's body, and of the same unpacked."""
+    """Maximum bytes of a request's body, packed and unpacked."""
     max_requests: PositiveInt = 64
-    """Requests at once; the next one gets a 429."""
+    """Maximum concurrent requests; further ones get a 429."""
     window: PositiveInt | None = None
     """The model's window in tokens, if it doesn't report it."""
     reading: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     """Arguments of `MemoryAgent`, other than model and store."""
     store: RunStore | Path | None = None
-    """Where runs are kept; None is `RunStore.default_path()`."""
+    """Where runs are kept; None: `RunStore.default_path()`."""
 
     @field_validator("keys", mode="before")  # pydantic's own errors would show the value
     @classmethod

@@ -1,4 +1,4 @@
-"""The states of shortened histories, kept in a file so that an endpoint that was restarted continues them."""
+"""Keeps the states of shortened histories in a file, so that a restarted endpoint continues them."""
 
 import json
 import logging
@@ -15,18 +15,18 @@ logger = logging.getLogger("memagent.serve")
 T = TypeVar("T")
 
 REMEMBERED = 1024
-"""States to keep: 32 KB each, in a window of 8192 tokens. Each turn of a conversation leaves one."""
+"""Maximum number of states: 32 KB each, in a window of 8192 tokens. Each turn of a conversation leaves one."""
 BUSY_SECONDS = 30
 
 
 class States:
-    """The states used last, by digests of histories. Thread-safe; several endpoints may share a file.
+    """The most recently used states, by digests of histories. Thread-safe; several endpoints may share a file.
 
-    The file only saves work: if it can't be opened, states are kept until the end; what can't be read or written later
-    is logged, and the history is summarised again.
+    The file only saves work: if it can't be opened, states are kept until the endpoint ends; later failures to read or
+    write are logged, and the history is summarised again.
 
     Args:
-        path: the SQLite file, created with mode 0600 on first use if missing; None is a temporary one.
+        path: the SQLite file, created with mode 0600 on first use if missing; None: a temporary file.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -46,7 +46,7 @@ class States:
             return _connect(None)
 
     def find(self, digests: Sequence[bytes]) -> Mapping[str, Any] | None:
-        """The state of the last of the digests that has one."""
+        """Returns the state of the last of the digests that has one."""
 
         def read(db: sqlite3.Connection) -> Mapping[str, Any] | None:
             stored_digests = {digest for (digest,) in db.execute("SELECT digest FROM states")}
@@ -60,7 +60,7 @@ class States:
         return self._try(read)
 
     def keep(self, digest: bytes, state: Mapping[str, Any]) -> None:
-        """Keeps a state, and drops those that were not used for longest."""
+        """Keeps a state, and drops the least recently used ones."""
 
         def write(db: sqlite3.Connection) -> None:
             row = (digest, time.time(), json.dumps(state))
@@ -82,7 +82,7 @@ class States:
     def _try(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         try:
             with self._mutex:
-                # On first use, which is in a thread: opening a file would block the event loop.
+                # On first use, which happens in a thread: opening a file would block the event loop.
                 self._db = self._db or self._open()
                 return work(self._db)
         except sqlite3.Error as error:
@@ -96,7 +96,7 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         # Only if it's missing: closing a file drops all locks that this process has on it.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        # SQLite opens such a file, and would fail at each use.
+        # SQLite would open such a file, and fail at each use.
         if not os.access(path, os.R_OK | os.W_OK):
             raise PermissionError("it may not be read and written")
     db = sqlite3.connect(

@@ -1,4 +1,4 @@
-"""Responses that take long: given up when the client leaves, and kept alive while there is nothing to say."""
+"""Slow responses: dropped when the client leaves, and kept alive while there is nothing to send."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
@@ -12,16 +12,16 @@ from memagent_serve.refusals import ClientLeft
 
 T = TypeVar("T")
 Progress = Callable[[str], None]
-"""Is told what was done last, in a line."""
+"""Called with a line about what was done last."""
 
 PING_SECONDS = 10.0
-"""Between two signs of life in a stream: proxies close connections that are silent for 60 s."""
+"""Seconds between two signs of life in a stream: proxies close connections that are silent for 60 s."""
 SEND_SECONDS = 60.0
-"""For a client to take what was sent, before it is given up."""
+"""Seconds for a client to take what was sent, before it is dropped."""
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Does the work, unless the client leaves first: then it is cancelled.
+    """Runs the work; cancels it if the client leaves first.
 
     Raises:
         ClientLeft: the client has hung up.
@@ -44,12 +44,12 @@ async def _wait_until_gone(receive: Receive) -> None:
 
 
 class Streamed(Response):
-    """A response in pieces as they come. If they end with an error, the connection breaks off.
+    """A response sent in pieces as they arrive. If they end with an error, the connection breaks off.
 
     Args:
-        pieces: of the body. Closed at the end, also where the client leaves before.
+        pieces: pieces of the body. Closed at the end, even if the client leaves before.
         headers: a `Content-Length` among them must be right.
-        status: of the response.
+        status: status of the response.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Streamed(Response):
         self.init_headers(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it."""
+        """Sends the response."""
         async with aclosing(self._pieces):
             await while_connected(receive, self.send(send))
 
     async def send(self, send: Send) -> None:
-        """Sends it to a client that is watched elsewhere."""
+        """Sends the response to a client that is watched elsewhere."""
         start: Message = {"type": "http.response.start", "status": self.status_code}
         await _patiently(send({**start, "headers": self.raw_headers}))
         async for piece in self._pieces:
@@ -82,7 +82,7 @@ async def _patiently(sending: Awaitable[None]) -> None:
 
 
 async def narrate(work: Callable[[Progress], Coroutine[Any, Any, T]]) -> AsyncGenerator[str | T]:
-    """What the work tells of its progress, an empty line where it tells nothing for a while, and at last its result.
+    """Yields what the work reports of its progress, an empty line if it is silent for a while, and finally its result.
 
     Closing the iterator cancels the work.
     """
@@ -105,18 +105,18 @@ async def narrate(work: Callable[[Progress], Coroutine[Any, Any, T]]) -> AsyncGe
 
 
 def comment(line: str) -> bytes:
-    """A comment of an event stream, which clients skip."""
+    """Formats a comment of an event stream, which clients skip."""
     return f": {' '.join(line.split()) or 'at work'}\n\n".encode()
 
 
 def event(data: str, name: str | None = None) -> bytes:
-    """An event of a stream."""
+    """Formats an event of a stream."""
     return (f"event: {name}\n" if name else "").encode() + f"data: {data}\n\n".encode()
 
 
 STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache",
-    # nginx would hold the stream back until it is complete.
+    # nginx would otherwise hold the stream back until it is complete.
     "X-Accel-Buffering": "no",
 }

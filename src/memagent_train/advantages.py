@@ -40,11 +40,11 @@ class Group:
 
     rollouts: tuple[Rollout, ...]
     advantages: tuple[float, ...]
-    """G; 0.0 for a rollout without a reward."""
+    """G advantages, one per rollout; 0.0 for one without a reward."""
     rows: tuple[TrainingRow, ...]
-    """The conversations in the loss: those of rollouts with a reward, and with a sampled token."""
+    """Conversations that enter the loss: those with a sampled token, of rollouts that have a reward."""
     informative: bool
-    """Whether any of it has a gradient."""
+    """Whether any row has a gradient."""
 
 
 def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
@@ -78,7 +78,7 @@ def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
 
 
 def check_rollout(rollout: Rollout) -> Rollout:
-    """The rollout, without its reward if the reward or its rows can't be trained on.
+    """Returns the rollout, without its reward if the reward or its rows can't be trained on.
 
     An invalid rollout doesn't stop the training: it becomes FAILED (or UNSCORED, if only the
     reward is at fault), with the reason in `error`.
@@ -99,7 +99,7 @@ def check_rollout(rollout: Rollout) -> Rollout:
 
 
 def weigh_spans(row: Row, algorithm: AlgorithmSettings) -> Row:
-    """The row with the weights of its tokens by their kind of call, and without rejected replies if so set."""
+    """Returns the row with each token weighted by its kind of call, and rejected replies masked if so set."""
     weights = list(row.loss_mask)
     for span in row.spans:
         left_out = span.rejected and algorithm.rejected == "leave_out"
@@ -114,10 +114,10 @@ def weigh_spans(row: Row, algorithm: AlgorithmSettings) -> Row:
 def merge_rows(
     rows: Sequence[TrainingRow], groups: Sequence[int]
 ) -> tuple[list[TrainingRow], list[int]]:
-    """Merges rows of a group with the same ids: rollouts with a gate often have the same prompt and reply.
+    """Merges a group's rows with equal ids: with a gate, rollouts often share prompt and reply.
 
-    While the policy is the one that sampled, m equal rows have the gradient of one row with their mean advantage and
-    weight m. After an update that no longer holds: if advantages differ in sign, clipping differs.
+    As long as the policy is the one that sampled, m equal rows have the gradient of one with their mean advantage and
+    weight m. After an update this no longer holds: clipping differs if advantages differ in sign.
 
     Args:
         rows: N rows.

@@ -33,7 +33,7 @@ MEMORY, TOOLS = "memory", "tools"
 SHARED = frozenset({"use", "max_calls"})
 """Settings that both of memagent's agents have."""
 ONE_AT_A_TIME = 1
-"""A memory agent's limit of calls in flight; it has one question, and rollouts are limited as a whole."""
+"""The memory agent's limit on calls in flight: it has one question, and concurrency is limited across rollouts."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Read:
     """One chunk shown to an agent with an update gate, and what the agent did with it."""
 
     ids: tuple[int, ...]
-    """The call whose reply was used: prompt and reply."""
+    """Token ids of the call whose reply was used: prompt, then reply."""
     span: tuple[int, int]
     """First character of the chunk in the document, and one past the last."""
     kept: bool
@@ -65,18 +65,18 @@ class AgentSettings(ReadingSettings):
     """A shipped prompt set, or a TOML file."""
     cuts: Cuts = "exact"
     degenerate: Degenerate = "take"
-    """Rewards judge degenerate memories, and a retried reply wouldn't be the policy's."""
+    """`take` by default: rewards judge degenerate memories, and a retried reply wouldn't be the policy's."""
     max_calls: int | None = Field(default=None, gt=0)
-    """Calls after which a rollout is stopped without an answer, as overlong."""
+    """Maximum calls of a rollout, which is then stopped without an answer, as overlong."""
     tools: SessionSettings | None = None
     """Settings of the tool agent; the others are the memory agent's."""
 
 
 def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunction:
-    """The agent that the settings name.
+    """Loads the agent that the settings name.
 
     Args:
-        settings: the agent's.
+        settings: the agent's settings.
         store: where memagent's agents store their runs, under the rollouts' ids; None keeps them only while they run.
 
     Raises:
@@ -104,7 +104,7 @@ def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunct
 
 
 def _check_belonging(settings: AgentSettings) -> None:
-    """Raises a ConfigError if a setting belongs to another agent than the one that is used."""
+    """Raises a `ConfigError` if a setting belongs to an agent other than the one used."""
     names = settings.model_fields_set - {"use"}
     others = {MEMORY: names & {"tools"}, TOOLS: names - SHARED - {"tools"}}.get(settings.use, names)
     if others:
@@ -119,7 +119,7 @@ class MemoryFunction:
     """The memory agent as an `AgentFunction`: each rollout is one run.
 
     Args:
-        settings: the agent's.
+        settings: the agent's settings.
         store: where runs are kept; None keeps them only while they run.
 
     Raises:
@@ -130,7 +130,7 @@ class MemoryFunction:
         self._may_keep = settings.gate in ("update", "both")
         self._runs = FreshRuns(store)
         self._agent = MemoryAgent(
-            ScriptedModel([]),  # stands for the rollouts' own
+            ScriptedModel([]),  # a placeholder for the rollouts' models
             prompts=settings.prompts,
             **settings.model_dump(include=set(ReadingSettings.model_fields)),
             sampling=Sampling(temperature=1.0, top_p=1.0),
@@ -151,7 +151,7 @@ class MemoryFunction:
             return await in_thread(self._with_reads, result) if self._may_keep else result
 
     def _with_reads(self, result: Result) -> GatedResult:
-        """The result with what the run's log says about its chunks. Blocks."""
+        """Adds what the run's log says about its chunks to the result. Blocks."""
         spans: dict[int, tuple[int, int]] = {}
         decisions: list[bool] = []
         for event in self._runs.store.events(result.run_id):
@@ -172,14 +172,14 @@ class MemoryFunction:
             )
             for conversation, keeps in zip(
                 conversations, decisions, strict=True
-            )  # in order, those read again too
+            )  # in order, including those read again
             if conversation.tokens is not None
         )
         return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether it is an `async def`, or an object whose `__call__` is one."""
+    """Returns whether the function is an `async def`, or an object whose `__call__` is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         type(function).__call__
     )

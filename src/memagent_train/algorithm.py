@@ -40,7 +40,7 @@ class AlgorithmSettings(Leaf):
     """Weights of tokens in the loss by the kind of their call; 1 for kinds not named. `{ summary = 0 }` freezes
     summaries: they're written, but not trained. Tokens of weight 0 don't count in means either."""
     rejected: Literal["train", "leave_out"] = "train"
-    """Whether replies are trained that were unusable and asked for again. The policy sampled them, so leaving them out
+    """Whether to train on replies that were unusable and asked for again. The policy sampled them, so leaving them out
     biases the gradient, but they can be many."""
     overlong_length: int | None = Field(default=None, gt=0)
     """L_max of the soft overlong penalty, in sampled tokens of a rollout's longest conversation; None: no penalty."""
@@ -72,11 +72,10 @@ class BatchSettings(Leaf):
     group_size: int = Field(default=16, ge=2)
     """G, rollouts per sample; a single one would have no baseline."""
     micro_batches: int = Field(default=16, gt=0)
-    """Forward and backward passes per update, of about equal size; more of them need less memory."""
+    """Forward and backward passes per update, of about equal size; more passes need less memory."""
     micro_batch_tokens: int | None = Field(default=None, gt=0)
-    """Most tokens of a pass, padding included, and those that conversations share counted once: an update that exceeds
-    it takes more passes than `micro_batches`. A single conversation that is longer gets a pass of its own. None:
-    however many there are."""
+    """Maximum tokens of a pass, including padding; tokens shared by conversations count once. An update that exceeds it
+    takes more passes than `micro_batches`. A longer conversation gets a pass of its own. None: no maximum."""
     updates: int = Field(default=1, gt=0)
     """Optimizer updates that share a batch: each trains on a part of its conversations."""
     iterations: int = Field(default=1, gt=0)
@@ -84,11 +83,11 @@ class BatchSettings(Leaf):
 
     @property
     def updates_per_step(self) -> int:
-        """Optimizer updates from one batch of rollouts to the next."""
+        """Optimizer updates per batch of rollouts."""
         return self.updates * self.iterations
 
     def between_steps(self, updates: int) -> bool:
-        """Whether no batch is partly used after this many updates.
+        """Returns whether no batch is partly used after this many updates.
 
         A checkpoint can be resumed only at such a point: the rollouts of a partly used batch aren't kept.
         """
@@ -96,19 +95,19 @@ class BatchSettings(Leaf):
 
 
 class OptimizerSettings(Leaf):
-    """[optimizer]: AdamW. The defaults of rate, warm-up, decay and clipping are the published ones."""
+    """[optimizer]: AdamW. Defaults of rate, warm-up, decay and clipping are the published ones."""
 
     steps: int = Field(default=200, gt=0)
-    """Batches of rollouts."""
+    """Training steps; each is a batch of rollouts."""
     learning_rate: float = Field(default=1e-6, gt=0, allow_inf_nan=False)
-    """Constant after the warm-up."""
+    """Learning rate; constant after the warm-up."""
     warmup_steps: int = Field(default=20, ge=0)
-    """Batches of rollouts over which the rate grows from 0."""
+    """Steps over which the rate grows from 0."""
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     max_grad_norm: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Maximum norm of gradients; longer ones are scaled down."""
+    """Maximum gradient norm; larger gradients are scaled down."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Arithmetic of forward and backward passes: `auto` is bf16 on a GPU that supports it, fp32 elsewhere. Weights keep
-    their own type; updates this small are lost in bf16 weights."""
+    their own type; updates this small would be lost in bf16 weights."""
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Seed for the order of the data and everything else that is random."""
+    """Seed for the order of the data and all other randomness."""

@@ -1,4 +1,4 @@
-"""Converts our settings to TRL's arguments."""
+"""Converts memagent's settings to TRL's arguments."""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from memagent.errors import ConfigError
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
 
-# transformers renamed it in 5.20, which vLLM 0.32 doesn't allow yet.
+# transformers 5.20 renamed it, but vLLM 0.32 doesn't allow that version yet.
 NAMES = ("activation_checkpointing", "gradient_checkpointing")
 CHECKPOINTING = next(name for name in NAMES if name in TrainingArguments.__dataclass_fields__)
 
@@ -20,8 +20,8 @@ CHECKPOINTING = next(name for name in NAMES if name in TrainingArguments.__datac
 def device_arguments(
     optimizer: OptimizerSettings, *, cpu: bool, gradient_checkpointing: bool
 ) -> dict[str, Any]:
-    """Arguments of every trainer that depend on the device, and on the version of transformers."""
-    os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # the launcher's, which would overrule fp32
+    """Returns the arguments of every trainer that depend on the device and the version of transformers."""
+    os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # the launcher's would override fp32
     supported = not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     wanted = optimizer.precision
     return {
@@ -44,7 +44,7 @@ def trl_arguments(
     report_to: Sequence[str] = (),
     cpu: bool = False,
 ) -> GRPOConfig:
-    """The arguments for `RolloutTrainer`.
+    """Builds the arguments for `RolloutTrainer`.
 
     Args:
         out: folder for checkpoints.
@@ -86,19 +86,19 @@ def trl_arguments(
         logging_steps=1,
         save_strategy="no" if save_every is None else "steps",
         save_steps=(save_every or 1) * batch.updates_per_step,
-        save_total_limit=None,  # transformers would remove the last whole one before the next is marked
+        save_total_limit=None,  # transformers would remove the last complete one before the next is marked
         report_to=list(report_to),
     )
 
 
 def check_arguments(args: GRPOConfig, algorithm: AlgorithmSettings, batch: BatchSettings) -> None:
-    """Rejects arguments made from other settings, or by hand with values that this trainer can't honour.
+    """Rejects arguments made from other settings, or by hand with values that the trainer can't honour.
 
     Raises:
         ConfigError: the first that differs.
     """
     wanted = {
-        # The others are far off with padding rows and micro-batches of unequal size.
+        # The other loss types are far off with padding rows and micro-batches of unequal size.
         "loss_type": "dapo",
         "num_generations": batch.group_size,
         "gradient_accumulation_steps": batch.micro_batches,

@@ -1,4 +1,4 @@
-"""Rows in TRL's form: distributed over processes, updates and passes, and padded to tensors."""
+"""Rows in TRL's form: distributed over processes, updates and passes, and padded into tensors."""
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
@@ -15,11 +15,11 @@ from memagent_train.estimators import row_weights
 from memagent_train.rollouts import Row
 
 PADDING = -1
-"""Stands for the number of a sequence where there is none."""
+"""Takes the place of a sequence's number where there is no sequence."""
 
 
 def rows_of_updates(rows: int, updates: int, seed: str) -> list[list[int]]:
-    """Numbers of the rows that each update trains on: at random, so that it doesn't depend on what they share."""
+    """Returns the row numbers that each update trains on, at random: the split doesn't depend on what rows share."""
     shuffled = list(range(rows))
     random.Random(seed).shuffle(shuffled)
     return [shuffled[update::updates] for update in range(updates)]
@@ -37,12 +37,12 @@ def deal(
     Args:
         lengths: tokens of every sequence; may be empty.
         ranks: processes.
-        micro_batches: number of them.
-        most_tokens: maximum size of a pass, padding included; only a single sequence may exceed it. If it needs more
-            passes than there are micro-batches, some of these get several.
+        micro_batches: number of micro-batches.
+        most_tokens: maximum size of a pass, including padding; only a single sequence may exceed it. If that takes more
+            passes than there are micro-batches, some of them get several.
 
     Returns:
-        For every process: its micro-batches of one or more passes of one or more numbers of sequences.
+        For every process: its micro-batches, each a list of passes, each a list of sequence numbers.
     """
     shares = share_out(lengths, ranks)
     longest = [
@@ -59,7 +59,7 @@ def deal(
 
 
 def _cut(lengths: Sequence[int], number: int, most_tokens: int | None) -> list[int]:
-    """Sequences per pass, of at least `number` passes; the largest of them is as small as that number allows."""
+    """Returns the sequences per pass, for at least `number` passes, with the largest pass as small as possible."""
     low, high = 0, len(lengths) * max(lengths, default=0)
     while low < high:
         middle = (low + high) // 2
@@ -71,7 +71,7 @@ def _cut(lengths: Sequence[int], number: int, most_tokens: int | None) -> list[i
     while len(sizes) < number:
         largest = max(range(len(sizes)), key=sizes.__getitem__, default=0)
         if not sizes or sizes[largest] == 1:
-            sizes.append(1)  # of padding
+            sizes.append(1)  # a pass of padding
         else:
             half = sizes[largest] // 2
             sizes[largest : largest + 1] = [sizes[largest] - half, half]
@@ -79,7 +79,7 @@ def _cut(lengths: Sequence[int], number: int, most_tokens: int | None) -> list[i
 
 
 def _fill(lengths: Sequence[int], most_tokens: int) -> list[int]:
-    """Sequences per pass if each takes as many, in order, as it has room for, but at least one."""
+    """Returns the sequences per pass if each pass takes, in order, all that fit, but at least one."""
     sizes: list[int] = []
     longest = 0
     for length in lengths:
@@ -101,11 +101,11 @@ def _split(passes: Sequence[list[int]], parts: int) -> Iterator[Sequence[list[in
 def token_shares(
     dealt: Sequence[Sequence[Sequence[Sequence[int]]]], tokens: Sequence[float]
 ) -> list[list[float]]:
-    """What turns a mean over passes of means over tokens into the mean over all tokens of an update.
+    """Returns the factors that turn a mean over passes of means over tokens into the mean over all tokens of an update.
 
     Args:
         dealt: from `deal`.
-        tokens: every sequence's tokens in the mean, weighted; 0 at the end, for padding.
+        tokens: weighted number of tokens of every sequence in the mean; the last entry is 0, for padding.
 
     Returns:
         For every micro-batch a factor for each of its passes, 1 on average; NaN in an update without tokens.
@@ -123,7 +123,7 @@ def token_shares(
 
 
 def share_out(lengths: Sequence[int], ranks: int) -> list[list[int]]:
-    """Numbers of sequences, longest first, each for the process with the fewest tokens that has room."""
+    """Assigns sequences by number, longest first, each to the process with the fewest tokens that has room."""
     room = -(-len(lengths) // ranks)
     shares: list[list[int]] = [[] for _ in range(ranks)]
     loads = [0] * ranks
@@ -137,13 +137,13 @@ def share_out(lengths: Sequence[int], ranks: int) -> list[list[int]]:
 def weigh_rows(
     rows: Sequence[TrainingRow], groups: Sequence[int], *, by_group: bool, kl: bool
 ) -> tuple[list[TrainingRow], list[float], int]:
-    """The rows that have a gradient, the weights of their tokens in the mean, and the number of tokens in the mean.
+    """Returns the rows that have a gradient, their tokens' weights in the mean, and the number of tokens in the mean.
 
     Args:
         rows: N rows.
         groups: number of each row's group.
-        by_group: whether every group has the same weight; else every token has.
-        kl: whether there is a KL term. Without one a row without advantage has no gradient, but counts in the mean.
+        by_group: whether every group has the same weight, rather than every token.
+        kl: whether there is a KL term. Without it, a row with advantage 0 has no gradient but counts in the mean.
     """
     tokens_N = torch.tensor([row.times * row.row.sampled for row in rows], dtype=torch.long)
     group_N = torch.tensor(groups, dtype=torch.long)
@@ -157,18 +157,18 @@ def weigh_rows(
 
 
 def padding_row(eos: int) -> TrainingRow:
-    """A row of two tokens that counts for nothing."""
+    """Returns a row of two tokens with no effect on the loss."""
     return TrainingRow(Row((eos,), (eos,), (0,), (0.0,)), advantage=0.0)
 
 
 def tensors(
     rows: Sequence[TrainingRow], weights: Sequence[float], *, pad: int, device: torch.device
 ) -> dict[str, Tensor]:
-    """One micro-batch in the form of TRL's loss.
+    """Builds one micro-batch in the form of TRL's loss.
 
     Args:
         rows: N rows.
-        weights: weights of their tokens in the mean.
+        weights: N weights of the rows' tokens in the mean.
         pad: id of the padding token; it is always masked.
         device: where the tensors go.
 

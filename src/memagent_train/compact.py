@@ -25,11 +25,11 @@ CALL = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
 VALUE = re.compile(r"\s*(?:(\w+)\s*=\s*)?([^,]*)")
 JSON = json.JSONDecoder()
 WRITTEN = "written"
-"""The field of an assistant's message with its text as the model wrote it: rewritten, its ids would change."""
+"""Field of an assistant message with its text as the model wrote it; rewriting the text would change its ids."""
 
 
 def compact_wording() -> Path:
-    """The file of a short wording, for `ToolAgent(prompts=)`."""
+    """Returns the file of a short prompt set, for `ToolAgent(prompts=)`."""
     with resources.as_file(resources.files("memagent_train") / "compact.toml") as file:
         return file
 
@@ -37,21 +37,21 @@ def compact_wording() -> Path:
 class CompactCalls(Wrapper):
     """Gives native tool calls to a model without them.
 
-    A reply whose last line is a call of a tool is that call; any other reply is text. Values are given in the order of
-    the tool's parameters or by name, as JSON or as plain words.
+    A reply is a call if its last line calls a tool; any other reply is text. Values are positional or named, in JSON
+    or as plain words.
 
     ```python
     agent = ToolAgent(CompactCalls(model), tools, working_context=256, prompts=compact_wording())
     ```
 
     Args:
-        inner: the model; it sees only texts of system, user and assistant.
+        inner: the model; it sees only text messages of system, user and assistant.
     """
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Sends the request as text, and reads the call in the reply.
+        """Sends the request as text, and parses the call in the reply.
 
-        Where no call may be made (`tool_choice`), a reply that makes one is read as empty.
+        If no call is allowed (`tool_choice`), a reply that makes one counts as empty.
         """
         plain = {
             "messages": write(request.messages, request.tools),
@@ -64,13 +64,13 @@ class CompactCalls(Wrapper):
             return completion
         if request.tool_choice == "none":
             return completion.model_copy(update={"text": ""})
-        # Unique in its context, which has one call a reply.
+        # Unique in its context: each reply has at most one call.
         named = call.model_copy(update={"id": f"call{len(request.messages) % 100_000:05d}"})
         extra = {**completion.extra, WRITTEN: completion.text}
         return completion.model_copy(update={"text": text, "tool_calls": (named,), "extra": extra})
 
     async def counter(self) -> TokenCounter:
-        """Counts what is sent."""
+        """Returns a counter of what is sent."""
         return CompactCounter(await self.inner.counter())
 
 
@@ -88,7 +88,7 @@ class CompactCounter:
         self.exact: bool = getattr(inner, "exact", True)
 
     def count(self, text: str) -> int:
-        """Tokens of a text."""
+        """Counts the tokens of a text."""
         return self._inner.count(text)
 
     def count_messages(
@@ -98,16 +98,16 @@ class CompactCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the prompt."""
+        """Counts the tokens of a prompt."""
         return self._inner.count_messages(write(messages, tools), thinking=thinking)
 
     def measure(self, text: str) -> Measured:
-        """The text, for cutting it."""
+        """Measures a text, for cutting it."""
         return self._inner.measure(text)
 
 
 def write(messages: Iterable[Message], tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
-    """The messages as texts: tools in the first one, calls and results as lines."""
+    """Writes the messages as plain text: tools in the first one, calls and results as lines."""
     plain: list[Message] = []
     for message in messages:
         role, text = message.role, message.content
@@ -125,18 +125,18 @@ def write(messages: Iterable[Message], tools: Sequence[ToolSpec]) -> tuple[Messa
 
 
 def describe(tool: ToolSpec) -> str:
-    """A tool's signature, without types: a policy that is trained on it learns what it does."""
+    """Returns a tool's signature, without types: a policy trained on it learns what the tool does."""
     return f"{tool.name}({', '.join(_parameters(tool))})"
 
 
 def write_call(call: ToolCall) -> str:
-    """A call as a model writes it, with all values by name."""
+    """Writes a call as a model would, with all values by name."""
     values = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.values().items())
     return f"{call.name}({values})"
 
 
 def read_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ToolCall | None]:
-    """What a reply says before its last line, and the call there; all of it and None if there is none."""
+    """Returns the text before the last line, and the call there; if there is none, the whole text and None."""
     prose, _, line = text.strip().rpartition("\n")
     match = CALL.fullmatch(line.strip())
     tool = next((tool for tool in tools if match and tool.name == match[1]), None)
@@ -151,10 +151,10 @@ def read_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ToolCall | Non
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:
-    """Name (empty if not given) and text of each value; JSON may have commas inside, words may not."""
+    """Yields the name (empty if not given) and text of each value. JSON may contain commas, plain words may not."""
     while text.strip(" ,"):
         match = VALUE.match(text)
-        assert match is not None  # of anything
+        assert match is not None  # the pattern matches anything
         value, remainder = match[2], text[match.end() + 1 :]
         with suppress(ValueError, RecursionError):
             tail = text[match.start(2) :]
@@ -168,7 +168,7 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _parameters(tool: ToolSpec) -> dict[str, str | None]:
-    """Names of the parameters in order, and their types in JSON schema."""
+    """Returns the parameters' names in order, with their JSON schema types."""
     properties = tool.parameters.get("properties")
     if not isinstance(properties, Mapping):
         raise ConfigError(f"the tool {tool.name!r} has no properties in its schema: give it some")
@@ -181,7 +181,7 @@ def _type(schema: object) -> str | None:
 
 
 def _value(text: str, kind: str | None) -> Any:
-    """JSON, else the text itself; of a text parameter only JSON in quotes is read."""
+    """Parses a value as JSON, else returns the text; for a string parameter, only quoted JSON is parsed."""
     if kind == "string" and not text.startswith('"'):
         return text
     try:

@@ -1,4 +1,4 @@
-"""How far the trainer's log-probabilities are from the sampling engine's, before the first update of a step."""
+"""Measures how far the trainer's log-probabilities are from the sampling engine's, before a step's first update."""
 
 # ruff: noqa: N803  (names of tensors end in their dimensions)
 
@@ -15,7 +15,7 @@ class EngineGap:
     """The gap over all passes of an update.
 
     Args:
-        largest: mean in nats per token above which the engine must have other weights.
+        largest: mean in nats per token; above it the engine must have other weights.
     """
 
     def __init__(self, largest: float) -> None:
@@ -27,16 +27,16 @@ class EngineGap:
 
         Args:
             trained_NT: log-probabilities under the trainer's arithmetic.
-            sampled_NT: the engine's.
-            mask_NT: over 0 for tokens that were sampled.
+            sampled_NT: log-probabilities of the engine.
+            mask_NT: above 0 for sampled tokens.
         """
         self._gaps.append((trained_NT - sampled_NT).abs()[mask_NT > 0].float())
 
     def measure(self, step: int, accelerator: Accelerator) -> dict[str, float]:
-        """The gap's mean and maximum over all processes, to be logged; the next update starts anew.
+        """Returns the gap's mean and maximum over all processes, to be logged; the next update starts anew.
 
         Raises:
-            EngineMismatch: it is too large.
+            EngineMismatch: the mean gap is too large.
         """
         gaps = torch.cat([*self._gaps, self._gaps[0].new_zeros(1)])
         self._gaps = []

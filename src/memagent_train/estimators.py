@@ -1,4 +1,4 @@
-"""From rewards to the inputs of TRL's loss: all our estimators, as pure functions of tensors.
+"""All estimators, as pure functions of tensors: they turn rewards into the inputs of TRL's loss.
 
 The suffix of a tensor's name is its dimensions: B groups of a batch, G rollouts of a group, C conversations of a
 rollout, N rows (conversations of a batch), T tokens of a row. A reward of NaN means none.
@@ -26,7 +26,7 @@ def centred_advantages(rewards_BG: Tensor) -> Tensor:
         advantages_BG: 0 in a group with fewer than two rewards, or with equal ones.
     """
     advantages_BG = rewards_BG - rewards_BG.nanmean(dim=1, keepdim=True)
-    # A mean of equal floats may differ by a rounding error: without this such a group would have a gradient.
+    # The mean of equal floats may be off by a rounding error, which would give such a group a gradient.
     return advantages_BG.nan_to_num(0.0) * keep_groups(rewards_BG)[:, None]
 
 
@@ -46,11 +46,11 @@ def standardised_advantages(rewards_BG: Tensor) -> Tensor:
 
 
 ADVANTAGES = {"none": centred_advantages, "std": standardised_advantages}
-"""By `AlgorithmSettings.scale`."""
+"""Functions that compute advantages, by `AlgorithmSettings.scale`."""
 
 
 def keep_groups(rewards_BG: Tensor) -> Tensor:
-    """Dynamic sampling (DAPO): which groups have a gradient.
+    """Tells which groups have a gradient: dynamic sampling (DAPO).
 
     Args:
         rewards_BG: NaN for a rollout without a reward.
@@ -65,7 +65,7 @@ def keep_groups(rewards_BG: Tensor) -> Tensor:
 
 
 def overlong_penalty(lengths: Tensor, max_length: int, window: int) -> Tensor:
-    """Soft overlong punishment (DAPO, Eq. 13), to be added to a reward.
+    """Computes the soft overlong punishment (DAPO, Eq. 13), to be added to a reward.
 
     Args:
         lengths: tokens, of any shape.
@@ -80,7 +80,7 @@ def overlong_penalty(lengths: Tensor, max_length: int, window: int) -> Tensor:
 
 
 def step_advantages(rewards_GC: Tensor, scale: str = "none") -> Tensor:
-    """Advantages of single conversations among all rewarded conversations of their group.
+    """Computes advantages of single conversations among all rewarded conversations of their group.
 
     Args:
         rewards_GC: NaN for a conversation without a step reward, and beyond a rollout's last.
@@ -95,10 +95,10 @@ def step_advantages(rewards_GC: Tensor, scale: str = "none") -> Tensor:
 
 
 def row_weights(tokens_N: Tensor, group_N: Tensor) -> Tensor:
-    """Weights of rows that turn a mean over the tokens of a batch into the mean over groups (MemAgent's loss).
+    """Computes row weights that turn a mean over the tokens of a batch into the mean over groups (MemAgent's loss).
 
     With n groups, n_g tokens in group g and n_all in the batch, a row of group g gets weight n_all / (n * n_g): the
-    weighted tokens of every group sum to n_all / n, and those of the batch still to n_all.
+    weighted tokens of every group sum to n_all / n, and those of the batch to n_all.
 
     Args:
         tokens_N: sampled tokens.
@@ -115,11 +115,11 @@ def row_weights(tokens_N: Tensor, group_N: Tensor) -> Tensor:
 
 
 def truncated_weights(trained_NT: Tensor, sampled_NT: Tensor, cap: float) -> Tensor:
-    """Truncated importance weights: min(exp(logp_train - logp_rollout), cap) of every token.
+    """Computes truncated importance weights: min(exp(logp_train - logp_rollout), cap) of every token.
 
     Args:
         trained_NT: log-probabilities under the trainer's arithmetic.
-        sampled_NT: those of the sampling engine, which may have older weights.
+        sampled_NT: log-probabilities of the sampling engine, which may have older weights.
         cap: the maximum weight.
 
     Returns:

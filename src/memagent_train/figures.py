@@ -1,4 +1,4 @@
-"""The figures logged for a step's rollouts, and the errors for a batch of which nothing is left."""
+"""Figures logged for a step's rollouts, and errors for a batch without any scored rollout."""
 
 import logging
 import statistics
@@ -13,7 +13,7 @@ from memagent_train.rollouts import TOOLS_FAILED, Rollout, Row, Status
 logger = logging.getLogger("memagent.train")
 
 SERIOUS = 0.1
-"""Share of failed rollouts that is warned of."""
+"""Share of failed rollouts that triggers a warning."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class RolloutFacts:
     sampled: int
     """Trained tokens that the policy sampled."""
     by_kind: Mapping[str, int]
-    """Sampled tokens by the kind of their call; `rejected` for those of replies that were asked for again, `shown` for
-    what lay between replies."""
+    """Sampled tokens by kind of call; `rejected`: those of replies that were asked for again; `shown`: tokens between
+    replies."""
     tokens: int
-    """Tokens of all its conversations, including prompts."""
+    """Tokens of all conversations, including prompts."""
     overlong: bool
     seconds: float
 
@@ -43,19 +43,19 @@ class GroupFacts:
 
     rollouts: tuple[RolloutFacts, ...]
     kept: bool
-    """Whether it is trained on."""
+    """Whether the group is trained on."""
     informative: bool
-    """Whether it has a gradient."""
+    """Whether the group has a gradient."""
 
 
 def facts(group: Group, *, kept: bool) -> GroupFacts:
-    """The facts about a group."""
+    """Collects the facts about a group."""
     rollouts = tuple(map(facts_of, group.rollouts))
     return GroupFacts(rollouts, kept=kept, informative=group.informative)
 
 
 def facts_of(rollout: Rollout) -> RolloutFacts:
-    """The facts about a rollout."""
+    """Collects the facts about a rollout."""
     return RolloutFacts(
         task=rollout.sample.task,
         status=rollout.status,
@@ -72,15 +72,15 @@ def facts_of(rollout: Rollout) -> RolloutFacts:
 
 
 def raise_if_nothing_scored(rollouts: Sequence[RolloutFacts], of: str = "batch") -> None:
-    """Stops what has nothing to learn from, or to measure.
+    """Raises an error if there is nothing to learn from, or to measure.
 
     Args:
-        rollouts: all of them, of all processes.
-        of: what they are of, in a word.
+        rollouts: all rollouts of all processes.
+        of: a word for what they belong to.
 
     Raises:
         RolloutsFailed: no rollout finished.
-        RewardFailed: some did, but none has a reward.
+        RewardFailed: some finished, but none has a reward.
     """
     if any(rollout.status is Status.SCORED for rollout in rollouts):
         return
@@ -112,7 +112,7 @@ def warn_of_failures(step: int, groups: Sequence[GroupFacts]) -> None:
 
 
 def figures(groups: Sequence[GroupFacts]) -> dict[str, float]:
-    """The figures to log for a step.
+    """Computes the figures to log for a step.
 
     Args:
         groups: all groups of all processes, including dropped ones.
@@ -146,7 +146,7 @@ def figures(groups: Sequence[GroupFacts]) -> dict[str, float]:
 
 
 def _count_kinds(rows: Sequence[Row]) -> Counter[str]:
-    """Tokens of all conversations by kind; rows without spans have none."""
+    """Counts the tokens of all rows by kind; rows without spans add none."""
     kinds: Counter[str] = Counter()
     for row in rows:
         for span in row.spans:

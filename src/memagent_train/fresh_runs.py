@@ -1,4 +1,4 @@
-"""The runs of rollouts: kept for `memagent show`, or only while they take."""
+"""Stores the runs of rollouts: keeps them for `memagent show`, or only while they run."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ class FreshRuns:
 
     def __init__(self, store: RunStore | None) -> None:
         self._keeps = store is not None
-        # One for all rollouts: opening one would take each longer than its calls.
+        # One store for all rollouts: opening one takes longer than a rollout's calls.
         self.store = RunStore(None) if store is None else store
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Which samples a step rolls out: a function of the seed and the step, so that a resumed run continues in order."""
+"""Decides from seed and step which samples a step rolls out, so that a resumed run continues in order."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ class DataOrder:
         self._seed = seed
 
     def batch(self, step: int) -> list[int]:
-        """The indices of a step, counted from 0."""
+        """Returns the indices of a step; steps are counted from 0."""
         first = step * self.per_step
         batch: list[int] = []
         while len(batch) < self.per_step:
@@ -35,14 +35,14 @@ class DataOrder:
         return batch
 
     def part(self, step: int, process: int, processes: int) -> list[int]:
-        """The indices of a step that one of several processes rolls out; steps are counted from 0."""
+        """Returns the indices of a step that one of several processes rolls out; steps are counted from 0."""
         share = self.per_step // processes
         return self.batch(step)[process * share :][:share]
 
     def draw_further(self, step: int) -> list[int]:
-        """All indices, in the order in which a step uses them to replace dropped groups.
+        """Returns all indices, in the order in which a step uses them to replace dropped groups.
 
-        Those outside its batch come first.
+        Indices outside the step's batch come first.
         """
         batch = set(self.batch(step))
         shuffled = self._shuffle(FURTHER, step).tolist()

@@ -1,6 +1,6 @@
-"""Rows as a model gets them: those that begin alike as one sequence, in which what they share stands once.
+"""Packs rows for the model: rows with a common prefix become one sequence, which has the prefix once.
 
-A token attends to those of its own row only, by a mask of U x U that transformers' models take as it is.
+A token attends only to tokens of its own row, through a U x U mask that transformers' models accept unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,25 +17,25 @@ from memagent_train.rollouts import Row
 
 Ids = tuple[int, ...]
 EVEN = 4
-"""Attention takes as long as a layer's weights in a sequence of about this times as many tokens as the model is wide:
-3 to 6 on a CPU, for widths from 64 to 1024. By the number of products, 6."""
+"""Attention takes as long as a layer's weights if a sequence has about this many times the tokens of the model's width:
+measured 3 to 6 on a CPU, for widths from 64 to 1024; by the number of multiplications, 6."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Rows that are one sequence."""
+    """Rows packed into one sequence."""
 
     rows: tuple[int, ...]
-    """Their numbers. Each shares most with the one before."""
+    """Numbers of the rows; each row shares most with the one before."""
     size: int
-    """Tokens, with what rows share counted once."""
+    """Number of tokens; tokens that rows share count once."""
 
 
 def even_length(model: Any) -> int:
-    """Tokens of a sequence for which attention takes about as long as all else; 0 if rows can't share one.
+    """Returns the sequence length at which attention takes about as long as all else; 0 if rows can't share a sequence.
 
-    They can't where a layer looks at tokens by their place (windows, recurrent states), or takes no such mask; experts'
-    balance would be that of other tokens.
+    They can't if a layer depends on where tokens are in the sequence (windows, recurrent states), or doesn't accept
+    such a mask. With router logits, experts would be balanced over other tokens.
     """
     config = model.config.get_text_config()
     layers = getattr(config, "layer_types", None) or ["full_attention"]
@@ -51,11 +51,11 @@ def even_length(model: Any) -> int:
 
 
 def bundle(lines: Mapping[int, Ids], *, even: int, most: float, ranks: int = 1) -> list[Bundle]:
-    """Puts an update's rows together where one sequence is less work than two.
+    """Packs an update's rows together where one sequence is less work than two.
 
-    The work of n tokens is n * (even + n). Rows that share little stay alone. Processes wait for the one with the most
-    work, so of the numbers of rows that a sequence may have (all, half as many, ..., 1) that is taken with which this
-    one has the least.
+    The work of n tokens is n * (even + n). Rows that share little stay alone. Several limits on a sequence's
+    rows are tried (all, half as many, ..., 1), and the one is used with which the busiest process has the
+    least work: the others wait for it.
 
     Args:
         lines: number and ids of each row.
@@ -92,7 +92,7 @@ def bundle(lines: Mapping[int, Ids], *, even: int, most: float, ranks: int = 1) 
 def rows_of_passes(
     dealt: Sequence[Sequence[Sequence[Sequence[int]]]], bundles: Sequence[Bundle]
 ) -> list[list[int]]:
-    """For every micro-batch the most rows that a process has in each pass. `dealt` is from `deal`."""
+    """Returns for every micro-batch the most rows that a process has in each pass. `dealt` comes from `deal`."""
     return [
         [
             max(sum(len(bundles[n].rows) for n in numbers) for numbers in beside)
@@ -107,36 +107,36 @@ class Packed:
     """The N rows of a pass as B sequences of at most U tokens, padded on the right."""
 
     ids: Tensor
-    """(B, U)"""
+    """(B, U): token ids."""
     positions: Tensor
-    """(B, U): each token's place in its rows."""
+    """(B, U): each token's position in its rows."""
     first: Tensor
-    """(B, U): the first row that has the token, counted in its sequence; -1 for padding."""
+    """(B, U): first row with the token, as a number within its sequence; -1 for padding."""
     last: Tensor
-    """(B, U): the last row that has it. All rows between have it too; -1 for padding."""
+    """(B, U): last row with the token; all rows between have it too. -1 for padding."""
     scored: Tensor
-    """(2, M): where in all B * U each different token of responses is, below where the token before it is."""
+    """(2, M): for each distinct response token, the flat positions (in B * U) of the token before it and of itself."""
     numbers: Tensor
-    """(N, T): which of the M each row's responses have; -1 for padding."""
+    """(N, T): each row's response tokens, as indexes into the M; -1 for padding."""
 
     def mask(self, dtype: torch.dtype) -> Tensor:
-        """What attends to what (B, 1, U, U), or the tokens that are real (B, U) if no rows share a sequence.
+        """Returns the attention mask (B, 1, U, U), or the mask of real tokens (B, U) if no rows share a sequence.
 
         Args:
-            dtype: in which attention computes. Each layer would convert another mask, bool too, and keep its own.
+            dtype: type in which attention computes. Each layer would convert another, even bool, and keep its copy.
         """
         if len(self.ids) == len(self.numbers):
             return (self.first == 0).long()
-        # A token's row begins with an earlier token if that one's last row isn't before it. Padding sees all before.
+        # An earlier token is in a token's row if its last row isn't before that row. Padding attends to all before it.
         attention = (self.last[:, None] >= self.first[:, :, None]).tril()[:, None]
         return torch.zeros_like(attention, dtype=dtype).masked_fill_(~attention, -torch.inf)
 
 
 def pack(sequences: Sequence[Sequence[Row]], *, pad: int, device: torch.device) -> Packed:
-    """Lays out rows.
+    """Packs rows into sequences.
 
     Args:
-        sequences: the rows of each, in the order of `Bundle.rows`.
+        sequences: the rows of each sequence, in the order of `Bundle.rows`.
         pad: id of the padding token.
         device: where the tensors go.
     """
@@ -170,11 +170,11 @@ def pass_of(
     pad: int,
     device: torch.device,
 ) -> dict[str, Any]:
-    """A pass in the form of TRL's loss, from `tensors`, and how the model gets it, as `packed`.
+    """Builds a pass in the form of TRL's loss (see `tensors`), with the model's input as `packed`.
 
     Args:
-        sequences: rows that are one sequence, with the weights of their tokens in the mean.
-        size: number of rows. What is missing are copies without weight.
+        sequences: the rows of each sequence, with the weights of their tokens in the mean.
+        size: number of rows; missing ones are filled up with copies of weight 0.
         pad: id of the padding token.
         device: where the tensors go.
     """
@@ -187,7 +187,7 @@ def pass_of(
 
 
 def _lay_out(rows: Sequence[Row]) -> tuple[list[tuple[int, int, int, int]], list[list[int]]]:
-    """Id, position, first and last row of each token of a sequence; and where each row's tokens are."""
+    """Returns id, position, first and last row of each token of a sequence, and the places of each row's tokens."""
     tokens: list[tuple[int, int, int, int]] = []
     places: list[list[int]] = []
     previous_ids: Ids = ()
@@ -204,6 +204,6 @@ def _lay_out(rows: Sequence[Row]) -> tuple[list[tuple[int, int, int, int]], list
 
 
 def _count_shared(ids: Ids, other: Ids) -> int:
-    """Length of the common beginning."""
+    """Returns the length of the common prefix."""
     pairs = enumerate(zip(ids, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(ids), len(other)))

@@ -1,13 +1,13 @@
-"""What trainers of TRL do besides training, switched off."""
+"""Switches off what TRL's trainers do besides training."""
 
 from typing import Any
 
 
 class Quiet:
-    """Put before a trainer of TRL among the bases of a class."""
+    """A mixin that goes before the TRL trainer among the bases of a class."""
 
     def _send_telemetry(self) -> None:
-        """Nothing is sent."""
+        """Sends nothing."""
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Nothing is written: TRL's card of a checkpoint knows neither the model's name nor how it is used."""
+        """Writes nothing: TRL's model card of a checkpoint knows neither the model's name nor its use."""

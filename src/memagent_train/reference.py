@@ -14,15 +14,15 @@ from trl.trainer.grpo_config import GRPOConfig
 def copy_frozen(
     model: PreTrainedModel | PeftModel, args: GRPOConfig, peft_config: PeftConfig | None
 ) -> PreTrainedModel | None:
-    """A frozen copy of the policy, if one is needed and TRL would otherwise reload it by the model's name.
+    """Returns a frozen copy of the policy, if one is needed and TRL would otherwise reload it by the model's name.
 
     With DeepSpeed, whose weights may be sharded on loading, TRL handles it. The copy is made before TRL
     sees the model: TRL replaces a bound method, which a later copy would still call on the original.
 
     Args:
         model: the policy as loaded.
-        args: TRL's; if a copy is made, their `beta` becomes 0, so that TRL makes none.
-        peft_config: an adapter's; the reference is then the model without it.
+        args: TRL's arguments; if a copy is made, `beta` is set to 0, so that TRL makes none.
+        peft_config: config of an adapter; the reference is then the model without it.
     """
     adapted = peft_config is not None or is_peft_model(model)
     state = cast("PartialState", args.distributed_state)
@@ -33,7 +33,7 @@ def copy_frozen(
 
 
 def prepare_reference(reference: PreTrainedModel, accelerator: Accelerator) -> Any:
-    """The reference on this process's device; under FSDP it is sharded like the policy."""
+    """Moves the reference to this process's device; under FSDP it is sharded like the policy."""
     if accelerator.is_fsdp2:
         # Layer by layer. TRL's `prepare_fsdp` shards it as one piece, so each pass gathers all of it.
         return fsdp2_prepare_model(accelerator, reference)

@@ -14,17 +14,17 @@ class Role:
 
     name: str
     train: bool = True
-    """Whether tokens sampled in it count in the loss."""
+    """Whether tokens sampled in this role enter the loss."""
 
 
 NO_ROLE = Role("")
-"""The role of calls without one: they are trained."""
+"""Role of calls without a role of their own; they are trained."""
 ROLE: ContextVar[Role] = ContextVar("ROLE", default=NO_ROLE)
 """The role of the current call, passed from the agent to the recorder of the call."""
 
 
 def role(model: ChatModel, name: str, *, train: bool = True) -> ChatModel:
-    """The same model in a role, for agents in which a policy plays several.
+    """Returns the same model in a role, for agents in which a policy plays several.
 
     ```python
     async def agent(model, sample):
@@ -64,7 +64,7 @@ class InRole(Wrapper):
         self.part = part
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Passes the request on, in this role."""
+        """Forwards the request, in this role."""
         token = ROLE.set(self.part)
         try:
             return await self.inner.complete(request)

@@ -13,31 +13,31 @@ class Status(StrEnum):
     """The outcome of a rollout."""
 
     SCORED = "scored"
-    """It has a reward."""
+    """The rollout has a reward."""
     UNSCORED = "unscored"
-    """It finished, with or without an answer, but the reward function returned None, failed or timed out."""
+    """The rollout finished, with or without an answer, but the reward function returned None, failed or timed out."""
     FAILED = "failed"
     """The agent raised an error, or stopped without an answer for a reason that isn't the policy's fault."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """The rollout in which an agent's code runs."""
+    """The rollout that an agent's code runs in."""
 
     rollout_id: str
     seed: int
-    """Seed of everything drawn in it."""
+    """Seed of everything drawn in the rollout."""
 
 
 TOOLS_FAILED = "tools/failed"
-"""Score of a tool session, logged under this name: the share of its tool calls that showed a bug in a tool."""
+"""Name of a tool session's score in the log: the share of its tool calls that showed a bug in a tool."""
 ROLLOUT: ContextVar[Running | None] = ContextVar("ROLLOUT", default=None)
-"""Set while an agent runs in a rollout."""
+"""The current rollout, set while an agent runs in one."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an agent may return to say more than its answer.
+    """What an agent may return to report more than its answer.
 
     ```python
     async def agent(model, sample):
@@ -61,15 +61,15 @@ class Span:
     """The ids that one call sampled, as a part of its conversation's response."""
 
     start: int
-    """First id, counted in `Row.response_ids`."""
+    """Index of the first id in `Row.response_ids`."""
     end: int
-    """One past the last."""
+    """Index one past the last id."""
     kind: CallKind
-    """Of the call: `act`, `summary`, `update`, `answer` or `other`."""
+    """Kind of the call: `act`, `summary`, `update`, `answer` or `other`."""
     role: str = ""
-    """Of the call, as named by `memagent_train.roles.role`; empty without one."""
+    """Role of the call, as named by `memagent_train.roles.role`; empty without one."""
     rejected: bool = False
-    """Whether the reply was unusable, and the call made again."""
+    """Whether the reply was unusable and asked for again."""
 
 
 @dataclass(frozen=True)
@@ -79,34 +79,34 @@ class Row:
     prompt_ids: tuple[int, ...]
     """P ids before the policy's first token."""
     response_ids: tuple[int, ...]
-    """T ids after it: sampled ones, and those between turns."""
+    """T ids after the prompt: sampled ones, and those between turns."""
     loss_mask: tuple[float, ...]
-    """T weights in the loss: 1 if the policy sampled the id in a trained role, else 0. `algorithm.weights` may put
-    other numbers in place of 1."""
+    """T weights in the loss: 1 if the policy sampled the id in a trained role, else 0. `algorithm.weights` may replace
+    the 1 by other numbers."""
     logprobs: tuple[float, ...]
-    """T log-probabilities under the sampling policy; 0.0 for ids that it did not sample."""
+    """T log-probabilities under the sampling policy; 0.0 for ids that it didn't sample."""
     kind: CallKind = "other"
-    """Of its first call."""
+    """Kind of the first call."""
     final: bool = False
-    """Whether its last call is the rollout's last."""
+    """Whether the last call is the rollout's last."""
     truncated: bool = False
-    """Whether one of its calls was cut off at `max_tokens`."""
+    """Whether a call was cut off at `max_tokens`."""
     span: tuple[int, int] | None = None
-    """For an update call: first character in `Sample.context` of the chunk that it showed, and one past the last."""
+    """For an update call: first character of the shown chunk in `Sample.context`, and one past the last."""
     kept: bool | None = None
-    """For an update call with a gate: whether its reply kept the memory; None for other calls and for unusable
-    replies."""
+    """For an update call with a gate: whether the reply kept the memory; None for other calls and for unusable replies.
+    """
     spans: tuple[Span, ...] = ()
-    """The sampled ids of each call, in order. What lies between was shown: results of tools, the next question."""
+    """The sampled ids of each call, in order. Ids between spans were shown: results of tools, the next question."""
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """All of them."""
+        """All ids: prompt and response."""
         return self.prompt_ids + self.response_ids
 
     @property
     def sampled(self) -> int:
-        """Ids that count in the loss."""
+        """Number of ids that count in the loss."""
         return sum(weight > 0 for weight in self.loss_mask)
 
 
@@ -120,21 +120,21 @@ class Rollout:
     group_id: str
     """Shared by the G rollouts of one sample in one step."""
     rollout_id: str
-    """Unique in a training run; also the id of its run in the run store, if the agent uses one."""
+    """Unique id in a training run; also the id of its run in the run store, if the agent uses one."""
     sample: Sample
     rows: tuple[Row, ...]
     """C conversations, in the order they were opened."""
     answer: str | None
     status: Status
     reward: float | None = None
-    """R; finite."""
+    """R; a finite number."""
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """Other figures to log, such as a precision."""
     step_rewards: tuple[float | None, ...] | None = None
-    """C rewards of single conversations (such as a gate's), None for those without one; None if there are none."""
+    """C rewards of single conversations (such as a gate's), None for one without a reward; None if there are none."""
     error: str = ""
     """Why there is no reward, as a sentence; empty if there is one."""
     overlong: bool = False
     """Whether the last reply was cut off, or a limit (of calls, steps or summaries) ended the run."""
     seconds: float = 0.0
-    """Seconds from start to reward."""
+    """Seconds from the start to the reward."""

@@ -1,4 +1,4 @@
-"""Log-probabilities of rows' responses, without the work for prompts, padding, or what rows share."""
+"""Computes log-probabilities of rows' responses, without work for prompts, padding, or what rows share."""
 
 import inspect
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from memagent_train.packing import Packed
 
 @dataclass(frozen=True)
 class LastScored:
-    """Calls a model that has TRL's fused head, which then gets each different token of responses once.
+    """Calls a model with TRL's fused head, which then gets each distinct response token once.
 
-    Off GPUs that head scores all positions it gets, prompts too, in float32. With a large vocabulary this took half of
-    the time of a training step on a CPU.
+    Without a GPU, that head scores all positions it gets, including prompts, in float32. With a large vocabulary this
+    took half the time of a training step on a CPU.
 
     Args:
-        model: as it is trained, wrapped or not.
-        bare: the same without wrappers of processes; it may have an adapter.
+        model: the model as trained, wrapped or not.
+        bare: the same model without wrappers for several processes; it may have an adapter.
         packed: the rows.
     """
 
@@ -32,10 +32,10 @@ class LastScored:
     def __call__(
         self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **given: Any
     ) -> Any:
-        """The model's output, with `log_probs` and `entropy` of (N, T).
+        """Returns the model's output, with `log_probs` and `entropy` of shape (N, T).
 
         Args:
-            input_ids: not used; they are `packed`'s.
+            input_ids: not used; `packed` has the ids.
             attention_mask: not used either.
             labels: not used either.
             given: further arguments of the model.

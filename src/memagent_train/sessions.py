@@ -1,4 +1,4 @@
-"""The tool agent as what is trained: each rollout plays one game."""
+"""The tool agent for training: each rollout plays one game."""
 
 import logging
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ from memagent_train.rollouts import ROLLOUT, TOOLS_FAILED, Outcome, Running
 logger = logging.getLogger("memagent.train")
 
 OVERLONG = (StopReason.LIMIT, StopReason.OUT_OF_STEPS, StopReason.OUT_OF_SUMMARIES)
-"""Limits that end a run before its answer. Other ends without one are the policy's fault, and scored."""
+"""Limits that end a run before its answer. Other ends without an answer are the policy's fault, and scored."""
 ALONE = Running("", seed=0)
-"""Stands for the rollout where there is none."""
+"""Takes the place of the rollout where there is none."""
 
 
 class SessionSettings(Leaf):
@@ -40,19 +40,19 @@ class SessionSettings(Leaf):
     """How calls are sent: `native` as the chat template writes them, `text` as JSON in messages, `compact` as lines
     such as `cell(3, 4)`, for small policies and windows (`memagent_train.compact`)."""
     working_context: int | None = Field(default=None, gt=0)
-    """W, tokens of prompt plus output; default the smaller of the policy's window and 8192."""
+    """W, tokens of prompt plus output; default: the smaller of the policy's window and 8192."""
     max_summaries: int = Field(default=7, ge=0)
-    """S. A session that needs one more ends as overlong."""
+    """S, the maximum number of summaries. A session that needs one more ends as overlong."""
     max_steps: int = Field(default=100, gt=0)
-    """H, replies that call tools. A session that needs one more ends as overlong."""
+    """H, the maximum number of replies that call tools. A session that needs one more ends as overlong."""
     summary_tokens: int | None = Field(default=None, gt=0)
-    """Most tokens of a summary; default an eighth of the working context."""
+    """Maximum tokens of a summary; default: an eighth of the working context."""
     reply_tokens: int | None = Field(default=None, gt=0)
-    """Most tokens of a reply; default what the working context has left."""
+    """Maximum tokens of a reply; default: what the working context has left."""
     instructions: str = ""
     """Appended to the instructions in the system message."""
     prompts: Path | None = None
-    """The wording, a TOML file; None for memagent's, or the short one with `compact`."""
+    """A TOML file with the prompts; None: memagent's, or the short ones with `compact`."""
 
     @model_validator(mode="after")
     def _reply_fits(self) -> Self:
@@ -64,10 +64,10 @@ class SessionSettings(Leaf):
         return self
 
     def wording(self) -> SessionPrompts:
-        """The prompts. Blocks.
+        """Loads the prompts. Blocks.
 
         Raises:
-            PromptSetError: they can't be read.
+            PromptSetError: the prompts can't be read.
         """
         compact = self.protocol == "compact"
         return SessionPrompts.load(self.prompts or (compact_wording() if compact else None))
@@ -78,7 +78,7 @@ class Playable(Protocol):
     """A sample that is a game, such as `memagent_train.data.games.GameSample`."""
 
     def deal(self) -> Environment:
-        """The game at its start. May block."""
+        """Deals the game from its start. May block."""
         ...
 
 
@@ -86,8 +86,8 @@ class SessionFunction:
     """The tool agent as an `AgentFunction`: each rollout is one run, and the game's verdict its reward.
 
     Args:
-        settings: the agent's.
-        max_calls: calls after which a rollout is stopped, as overlong; None for no limit.
+        settings: the agent's settings.
+        max_calls: calls after which a rollout is stopped, as overlong; None: no limit.
         store: where runs are kept; None keeps them only while they run.
 
     Raises:
@@ -140,7 +140,7 @@ class SessionFunction:
 class WatchedTools:
     """A game's tools, watched for bugs: errors other than a `ToolError`, and results that are not texts.
 
-    The model gets to see them like any failed call. The first of each tool is logged.
+    The model sees them like any failed call. The first one of each tool is logged.
     """
 
     def __init__(self, game: Environment) -> None:
@@ -149,7 +149,7 @@ class WatchedTools:
 
     @property
     def failed(self) -> float:
-        """Share of the calls."""
+        """Share of calls that showed a bug."""
         return self._broken / max(1, self._calls)
 
     def _watch(self, tool: Tool) -> Tool:
@@ -162,7 +162,7 @@ class WatchedTools:
             except Exception as error:  # the game's code may raise anything
                 self._note(tool.name, error)
                 raise
-            if not isinstance(text, str):  # which the session tells the model
+            if not isinstance(text, str):  # the session tells the model about it
                 self._note(tool.name, TypeError(f"it returned {quote(text)}, not a text"))
             return text
 
@@ -181,18 +181,18 @@ class WatchedTools:
 
 
 _warned: set[tuple[type, str]] = set()
-"""Games and tools with a bug that was logged: each has many sessions."""
+"""Games and tools whose bug was already logged: each has many sessions."""
 
 
 def judge(game: Environment, result: SessionResult, failed: float) -> Outcome:
-    """What became of a game, once its session has ended.
+    """Returns the outcome of a game whose session has ended.
 
-    An answer that wasn't handed in yet is. A session that a limit ended is overlong, also one of tokens that cut off
-    its last reply; one that ended with another unusable reply, or in circles, is not: it gets the verdict, 0.
+    Hands in the answer if that wasn't done yet. A session is overlong if a limit ended it, including a token limit that
+    cut off its last reply. It isn't if it ended with another unusable reply, or in circles: it gets the verdict, 0.
 
     Args:
         game: the game.
-        result: of its session.
+        result: result of its session.
         failed: share of tool calls that showed a bug.
     """
     if result.answer is not None:
@@ -210,10 +210,10 @@ def judge(game: Environment, result: SessionResult, failed: float) -> Outcome:
 
 
 def verdict_of(game: Environment) -> float:
-    """The verdict, a number: without one, the reward would be looked for elsewhere.
+    """Returns the verdict, a number: without one, the reward would be looked for elsewhere.
 
     Raises:
-        ConfigError: the game gives none.
+        ConfigError: the game gives no verdict.
     """
     name = type(game).__name__
     try:

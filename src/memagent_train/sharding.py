@@ -1,4 +1,4 @@
-"""Gradients of several passes: when processes exchange them, and in which precision."""
+"""Gradients of several passes: when processes exchange them, and in what precision."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
@@ -13,7 +13,7 @@ from accelerate.utils import DistributedType
 def shard_gradients(accelerator: Accelerator) -> None:
     """Makes FSDP2 exchange gradients after every pass, in fp32.
 
-    Otherwise each process would hold the whole gradient, in the precision of passes, until the last pass of an update.
+    Otherwise each process would hold the whole gradient, in the passes' precision, until the last pass of an update.
     """
     if not accelerator.is_fsdp2:
         return
@@ -27,7 +27,7 @@ def shard_gradients(accelerator: Accelerator) -> None:
 
 @contextmanager
 def hold_gradients(accelerator: Accelerator, model: Any) -> Generator[None]:
-    """A pass whose gradients are exchanged later: with those of the micro-batch's last pass, if it isn't FSDP2."""
+    """Delays the exchange of a pass's gradients: it happens with the micro-batch's last pass, except with FSDP2."""
     state = accelerator.gradient_state
     syncs = state.sync_gradients
     each = state.plugin_kwargs.get("sync_each_batch", False)
@@ -40,6 +40,6 @@ def hold_gradients(accelerator: Accelerator, model: Any) -> Generator[None]:
 
 
 def backward_options(accelerator: Accelerator) -> dict[str, Any]:
-    """As transformers' trainer calls it: losses are already divided by the tokens of the whole batch."""
+    """Returns options as in transformers' trainer: losses are already divided by the tokens of the whole batch."""
     deepspeed = accelerator.distributed_type is DistributedType.DEEPSPEED
     return {"scale_wrt_gas": False} if deepspeed else {}

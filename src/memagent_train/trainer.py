@@ -41,13 +41,13 @@ from memagent_train.scoring import LastScored
 from memagent_train.sharding import backward_options, hold_gradients, shard_gradients
 
 Generate = Callable[[Sequence[int], int], list[Rollout]]
-"""Indices of the data and G -> G rollouts of each, sample by sample. Called in every process with
-that process's indices, with the weights of the step in place; a failed rollout is returned as such."""
+"""Makes G rollouts for each of the given indices of the data, sample by sample. Called in every process with that
+process's indices, with the weights of the step in place; a failed rollout is returned as such."""
 OnBatch = Callable[[int, Sequence[Rollout], Sequence[float]], None]
-"""The step (from 1), all rollouts of this process, including dropped ones, and their advantages."""
+"""Called with the step (from 1), all rollouts of this process, including dropped ones, and their advantages."""
 Batch = dict[str, Any]
 TOKEN_MEANS = ("kl", "entropy", *(f"clip_ratio/{name}_mean" for name in ("low", "high", "region")))
-"""Metrics of TRL's that are means over tokens."""
+"""TRL's metrics that are means over tokens."""
 
 
 class RolloutTrainer(Quiet, GRPOTrainer):
@@ -57,7 +57,7 @@ class RolloutTrainer(Quiet, GRPOTrainer):
     """Mean difference of log-probabilities, in nats per token, above which a step stops. Different arithmetic (bf16 or
     fp32) gives a few hundredths; a server that kept its initial weights gave 0.4."""
     _packed: Packed
-    """How the model gets the rows of the current pass."""
+    """The current pass's rows, as the model gets them."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class RolloutTrainer(Quiet, GRPOTrainer):
             batch: what a step rolls out.
             generate: makes the rollouts.
             size: number of samples in the data.
-            ahead: whether rollouts may be of the weights before the last update.
+            ahead: whether rollouts may come from the weights before the last update.
             peft_config: trains an adapter; the reference is then the model without it.
             callbacks: transformers' callbacks.
             on_batch: called once per step, after its rollouts and before its first update.
@@ -119,24 +119,24 @@ class RolloutTrainer(Quiet, GRPOTrainer):
 
     @property
     def step(self) -> int:
-        """Batches of rollouts trained on, not including the current one."""
+        """Batches of rollouts trained on, excluding the current one."""
         return self.state.global_step // self.batch.updates_per_step
 
     def note(self, values: Mapping[str, float]) -> None:
-        """Figures for the log of the current update, in addition to the trainer's."""
+        """Adds figures to the log of the current update, beside the trainer's own."""
         for name, value in values.items():
             self._metrics["train"][name].append(value)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
-        """TRL's loss of one micro-batch. All passes but the last are also made backward.
+        """Computes TRL's loss of one micro-batch. Also runs the backward passes of all its passes but the last.
 
         Before the first update of a step, the trainer's log-probabilities are compared with the sampling engine's.
 
         Raises:
-            EngineMismatch: they are too far apart.
-            TrainingError: the loss is not finite.
+            EngineMismatch: these differ too much.
+            TrainingError: the loss isn't finite.
         """
         total = torch.zeros((), device=self.accelerator.device)
         for pass_inputs in inputs[:-1]:
@@ -160,7 +160,7 @@ class RolloutTrainer(Quiet, GRPOTrainer):
         for name in TOKEN_MEANS:  # TRL logs the mean over passes, which differ in their tokens
             if values := self._metrics["train"].get(name):
                 values[-1] *= inputs["token_share"].item()
-                if math.isnan(values[-1]):  # an update of padding only has no tokens
+                if math.isnan(values[-1]):  # an update of padding alone has no tokens
                     del self._metrics["train"][name]
         if self._step % self._micro_steps < self.batch.micro_batches:
             self._gap.add(
@@ -169,7 +169,7 @@ class RolloutTrainer(Quiet, GRPOTrainer):
         return loss
 
     def get_train_dataloader(self) -> DataLoader:
-        """One batch of indices per micro-batch; the first of a step is rolled out."""
+        """Returns a loader with one batch of indices per micro-batch; the first of a step is rolled out."""
         return self._get_dataloader(
             dataset=cast("Any", self.train_dataset),
             description="Training",
@@ -194,12 +194,12 @@ class RolloutTrainer(Quiet, GRPOTrainer):
 
     @property
     def _micro_steps(self) -> int:
-        """Micro-batches per step, over all its updates."""
+        """Micro-batches per step, over all of its updates."""
         return self.batch.micro_batches * self.batch.updates_per_step
 
     def _prepare_inputs(self, inputs: Any) -> Any:
         if self._step % self._micro_steps == 0 or self._buffered_inputs is None:
-            self._buffered_inputs = None  # its tensors have no place beside the next rollouts
+            self._buffered_inputs = None  # frees its tensors to make room for the next rollouts
             self._buffered_inputs = self._collect([sample["index"] for sample in inputs])
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
@@ -261,10 +261,10 @@ class RolloutTrainer(Quiet, GRPOTrainer):
     def micro_batches(
         self, rows: Sequence[TrainingRow], groups: Sequence[int]
     ) -> list[list[Batch]]:
-        """The passes of this process's micro-batches. What an update trains on doesn't depend on what rows share.
+        """Builds the passes of this process's micro-batches. An update's rows don't depend on what rows share.
 
         Args:
-            rows: of all processes, in the same order in each.
+            rows: the rows of all processes, in the same order in each.
             groups: number of each row's group.
         """
         moving, weights, tokens = weigh_rows(
@@ -306,7 +306,7 @@ class RolloutTrainer(Quiet, GRPOTrainer):
         return batches
 
     def _with_log_probabilities(self, chunk: Batch) -> Batch:
-        """Adds those before the first update, and the reference's, if the loss needs them."""
+        """Adds log-probabilities from before the first update, and the reference's, if the loss needs them."""
         ratio = self.algorithm.ratio
         sampled_NT = chunk["sampling_per_token_logps"]
         with torch.no_grad():
@@ -346,5 +346,5 @@ class RolloutTrainer(Quiet, GRPOTrainer):
 
 
 def _no_reward(prompts: Sequence[str], **_: Any) -> list[float | None]:
-    """Placeholder for TRL's rewards; ours come with the rollouts."""
+    """Takes the place of TRL's rewards; ours come with the rollouts."""
     return [0.0] * len(prompts)

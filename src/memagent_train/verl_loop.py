@@ -1,4 +1,4 @@
-"""memagent's agents in verl 0.9, whose trainer then trains them: an agent loop for its `agent_loop_config_path`."""
+"""Runs memagent's agents in verl 0.9, whose trainer then trains them: an agent loop for `agent_loop_config_path`."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from memagent_train.rollout.roll import RolloutRequest, roll
 from memagent_train.rollouts import Rollout
 
 STEPS = {"min_global_steps": min, "max_global_steps": max}
-"""verl's names for the versions of the weights that drew a rollout: the oldest and the newest."""
+"""verl's names for the oldest and the newest version of the weights that drew a rollout."""
 NOT_COUNTED = -1
-"""verl's number of preemptions where an engine doesn't count them."""
+"""verl's number of preemptions if an engine doesn't count them."""
 
 
 class MemagentLoop(AgentLoopBase):
     """Runs the agent of a `memagent-train grpo` file on verl's servers, one rollout at a time.
 
-    Of the file, `agent`, `data`, `reward`, `rollout.window` and `algorithm.overlong_mask` count; all else is verl's.
+    The file's `agent`, `data`, `reward`, `rollout.window` and `algorithm.overlong_mask` count; the rest is verl's.
     A row of verl's data names its sample: `extra_info.index` is the sample's number in the file's data.
 
     Args:
         config: the TOML file.
-        **kwargs: verl's.
+        **kwargs: verl's arguments.
 
     Raises:
         ConfigError: the file, or what it names, can't be loaded.
     """
 
     def __init__(self, *, config: str, **kwargs: Any) -> None:
-        # Without the model's type: verl's own rendering is not used, and must not refuse a template.
+        # Without the model's type: verl's own rendering isn't used, and must not refuse a template.
         super().__init__(**{**kwargs, "hf_model_type": None})
         self._task = _open(config, self.tokenizer)
 
@@ -59,12 +59,12 @@ class MemagentLoop(AgentLoopBase):
         """Makes one rollout.
 
         Args:
-            sampling_params: verl's; they replace the agent's, but for its `max_tokens`.
+            sampling_params: verl's; they replace the agent's, except its `max_tokens`.
             **kwargs: a row of verl's data.
 
         Returns:
             An `AgentLoopOutput` for each conversation that has sampled tokens to train, all with the rollout's reward,
-            that of the last call at the end: verl reads the advantage there. Nothing if there is no reward: verl then
+            the last call's at the end, where verl reads the advantage. Nothing if there is no reward: verl then
             leaves the rollout out of its group.
 
         Raises:
@@ -94,7 +94,7 @@ class MemagentLoop(AgentLoopBase):
 
 @dataclass(frozen=True)
 class _Task:
-    """What a file names, opened."""
+    """What a file names, loaded and opened."""
 
     agent: AgentFunction
     data: Data
@@ -104,7 +104,7 @@ class _Task:
 
 
 _OPENED: dict[str, _Task] = {}
-"""By file. verl makes a loop for each rollout, but data is opened and reward processes start once in each worker."""
+"""Opened tasks by file. verl makes a loop per rollout; data and reward processes are opened once per worker."""
 
 
 def _open(config: str, tokenizer: Any) -> _Task:
@@ -121,7 +121,7 @@ def _open(config: str, tokenizer: Any) -> _Task:
 
 
 class _VerlSampler:
-    """verl's servers as an engine. A rollout's calls go to the same server, which has its prefixes cached."""
+    """verl's servers as an engine. A rollout's calls go to the same server, which has their prefixes cached."""
 
     def __init__(self, servers: Any, params: dict[str, Any], window: int, tokenizer: Any) -> None:
         self._servers, self._params, self._end = servers, params, tokenizer.eos_token_id
@@ -161,7 +161,7 @@ class _VerlSampler:
 
 
 def outputs(rollout: Rollout, sampler: _VerlSampler, *, overlong_mask: bool) -> list[Any]:
-    """A rollout in verl's form; see `MemagentLoop.run`."""
+    """Converts a rollout to verl's form; see `MemagentLoop.run`."""
     if rollout.reward is None:
         return []
     masked = overlong_mask and rollout.overlong

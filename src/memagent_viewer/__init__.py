@@ -1,1 +1,1 @@
-"""Stored runs as a web page: `memagent show ID --html FILE`, or `--live` while one is running."""
+"""Shows stored runs as a web page: `memagent show ID --html FILE`, or `--live` during a run."""

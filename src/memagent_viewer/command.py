@@ -1,4 +1,4 @@
-"""What `memagent show` does with `--html` and `--live`."""
+"""The options `--html` and `--live` of `memagent show`."""
 
 import sys
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ def show_page(
     *,
     live: bool,
 ) -> None:
-    """Writes the page of a run, or of two, to a file, or serves it until Ctrl-C.
+    """Writes the page of one or two runs to a file, or serves it until Ctrl-C.
 
     Raises:
-        RunNotFound: there is no run of one of the ids.
+        RunNotFound: there is no run with one of the ids.
         ConfigError: the file can't be written, or is the run's document or the run store, or not exactly one of `html`
             and `live` is given.
     """
@@ -37,7 +37,7 @@ def show_page(
     if html is None:
         _serve(views, outcome)
         return
-    # A page may stand in a folder that was read.
+    # The page may be written to a folder that was read.
     sources = [view.record.source.get("path") for view in views]
     files = [path for path in sources if path and Path(path).is_file()]
     check_out(html, store.path, *files, option="--html")
@@ -49,10 +49,10 @@ def show_page(
 
 
 def write_page(views: Sequence[View], path: Path) -> int:
-    """Writes the page; returns its bytes. An existing file is replaced.
+    """Writes the page; returns its size in bytes. An existing file is replaced.
 
     Raises:
-        ConfigError: it can't be written.
+        ConfigError: the file can't be written.
     """
     for view in views:
         view.update()

@@ -1,4 +1,4 @@
-"""How a text differs from the one before: operations that rebuild it, and that a reader can be shown."""
+"""Differences between a text and the previous one: operations that rebuild it, and that can be shown to a reader."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -9,20 +9,20 @@ from memagent.cli.changes import opcodes
 from memagent.quotes import sentences
 
 Delta: TypeAlias = "list[int | str]"
-"""In the order of the text: `n > 0` keeps n UTF-16 code units (a browser's characters) of the old text, `n < 0` drops
--n of them, and a text is inserted."""
+"""Operations in the order of the text: `n > 0` keeps n UTF-16 code units (a browser's characters) of the old text, `n <
+0` drops -n of them, and a text is inserted."""
 Part: TypeAlias = "tuple[str, str, str]"
-"""Kept, removed, added."""
+"""Kept, removed and added text."""
 
 WORDS = regex.compile(r"\s*\w+|\s*[^\w\s]|\s+")
 ALIKE = 0.4
-"""Two passages that share less than this part of their characters are shown as one removed and one added."""
+"""Share of common characters below which two passages are shown as one removed and one added."""
 ISLAND = 4
 """A kept part of fewer characters between two changes counts as changed: a shared `of` is chance."""
 
 
 def find_delta(old: str, new: str) -> Delta:
-    """The operations that turn one text into another, by sentence, then by word."""
+    """Returns the operations that turn one text into another, by sentence, then by word."""
     delta: Delta = []
     deletion = insertion = ""
     for equal, old_part, new_part in [*_parts(old, new), ("", "", "")]:
@@ -42,7 +42,7 @@ def find_delta(old: str, new: str) -> Delta:
 
 
 def units(text: str) -> int:
-    """UTF-16 code units of a text."""
+    """Counts the UTF-16 code units of a text."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -1,4 +1,4 @@
-"""Serves the page of a run to this machine only, up to date while it is running."""
+"""Serves the page of a run to this machine only, and keeps it up to date during the run."""
 
 import secrets
 import sys
@@ -25,40 +25,40 @@ GONE: Reply = (HTTPStatus.NOT_FOUND, "text/plain", b"")
 
 
 class LiveServer(ThreadingHTTPServer):
-    """A server of one page, its news, and the texts it asks for.
+    """Serves one page, its updates, and the texts it asks for.
 
-    Its address has a secret in it: other users of the machine can connect too, but not guess it. Requests that name
-    another host are refused, so a web page can't reach it through a name of its own.
+    Its address contains a secret, since other users of the machine can also connect. Requests that name another host
+    are refused, so that a web page can't reach it through its own host name.
 
     Args:
-        views: of one run or two.
+        views: views of one or two runs.
     """
 
     daemon_threads = True
 
     def __init__(self, views: Sequence[View]) -> None:
-        super().__init__((HOST, 0), _Handler)  # at a free port
+        super().__init__((HOST, 0), _Handler)  # on a free port
         self._views, self._secret = views, secrets.token_urlsafe(16)
         self._version = 0
         self._lock = threading.Lock()
 
     @property
     def host(self) -> str:
-        """What a request has to name as its host."""
+        """The host that a request must name."""
         return f"{HOST}:{self.server_address[1]}"
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         return f"http://{self.host}/{self._secret}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Prints an error, unless it is that of a client that hung up: a tab that was closed while it loaded."""
+        """Prints an error, unless a client hung up, such as a tab closed while loading."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
     def reply(self, target: str) -> Reply:
-        """Status, media type and body for a request's target."""
+        """Returns status, media type and body for a request's target."""
         parts = urlsplit(target)
         _, secret, *rest = (*parts.path.split("/"), "")
         if not secrets.compare_digest(secret.encode(), self._secret.encode()):
@@ -104,12 +104,12 @@ class LiveServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = 30
-    server: LiveServer  # pyright: ignore[reportIncompatibleVariableOverride] - made by no other
+    server: LiveServer  # pyright: ignore[reportIncompatibleVariableOverride] - only LiveServer makes it
 
     def do_GET(self) -> None:
         status, kind, body = GONE
         if self.headers.get("Host") == self.server.host:
-            with suppress(MemagentError, ValueError):  # the run was removed, or it is nonsense
+            with suppress(MemagentError, ValueError):  # a removed run, or a bad request
                 status, kind, body = self.server.reply(self.path)
         self.send_response(status)
         for name, value in HEADERS.items():
@@ -122,4 +122,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Requests aren't logged: their address holds the secret."""
+        """Logs nothing: the address of a request has the secret."""

@@ -1,7 +1,7 @@
-"""The page: one file with its style, script and data, which asks nothing of the network.
+"""The page: one file with its style, script and data, which needs no network.
 
-Texts of documents, tools and models stand in it only as compressed data, and its script shows them as text. Its policy
-runs that script and no other.
+It contains the texts of documents, tools and models only as compressed data, which its script shows as text. Its policy
+allows no other script.
 """
 
 import base64
@@ -20,9 +20,9 @@ from memagent.texts import repair_surrogates
 from memagent_viewer.view import View
 
 MOST_BYTES = 4_900_000
-"""Of a page, so that it can be mailed and opens at once. Texts beyond it are left out, with a note in their place."""
+"""Maximum size of a page, so that it can be mailed and opens quickly. Texts beyond it are replaced by a note."""
 TITLE = 80
-"""Characters of the question in the window's title."""
+"""Maximum characters of the question in the window's title."""
 SCRIPTS = (
     "data",
     "dom",
@@ -39,11 +39,11 @@ MARK = re.compile(r"\{\{(\w+)\}\}")
 
 
 def make_page(views: Sequence[View], *, live: bool = False) -> str:
-    """The page of one run, or of two beside each other.
+    """Makes the page of one run, or of two side by side.
 
     Args:
-        views: up to date.
-        live: whether it asks the server it comes from for news and texts, instead of containing the texts.
+        views: views that are up to date.
+        live: whether it asks its server for updates and texts, instead of containing the texts.
     """
     data = base64.b64encode(pack(as_json(views))).decode()
     style, script = _read_parts()
@@ -75,18 +75,18 @@ def make_page(views: Sequence[View], *, live: bool = False) -> str:
 
 
 def as_json(views: Iterable[View]) -> str:
-    """The data of all views as JSON."""
+    """Converts the data of all views to JSON."""
     return json.dumps({"runs": [view.data() for view in views]}, ensure_ascii=False)
 
 
 def pack(text: str) -> bytes:
-    """A text as the page's script unpacks it."""
+    """Compresses a text for the page's script."""
     packer = zlib.compressobj(level=9, wbits=-15)
     return packer.compress(repair_surrogates(text).encode()) + packer.flush()
 
 
 def _pack_texts(views: Sequence[View], room: int) -> Iterable[tuple[str, str]]:
-    """Packed texts by run and key, until no room is left; the runs have equal shares."""
+    """Yields packed texts by run and key, until no room is left; each run has an equal share."""
     for number, view in enumerate(views):
         share = room // len(views)
         for key, text in view.texts():

@@ -1,4 +1,4 @@
-"""A run that reads a document, as data for the page: where chunks are from, and how each one changed the memories."""
+"""A run that reads a document, as data for the page: where chunks come from, and how each changed the memories."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,12 +13,12 @@ COSTS = ("calls", "prompt_tokens", "completion_tokens", "retries")
 
 
 def cost(usage: Usage) -> list[int]:
-    """The counts that the page shows, in the order of `COSTS`."""
+    """Returns the counts that the page shows, in the order of `COSTS`."""
     return [getattr(usage, name) for name in COSTS]
 
 
 class Reading:
-    """Collects the events of a run with document and questions; `data` is what the page needs of them."""
+    """Collects the events of a run with document and questions; `data` returns what the page needs of them."""
 
     def __init__(self, questions: Sequence[str]) -> None:
         self._chunks: list[list[Any]] = []
@@ -36,11 +36,11 @@ class Reading:
                 self._books[question].add(event)
 
     def data(self) -> dict[str, Any]:
-        """Plain data: `chunks` as start, end, tokens, place and a note; `books` with the steps of each question."""
+        """Returns plain data: `chunks` as start, end, tokens, place and note; `books` with each question's steps."""
         return {"chunks": self._chunks, "books": [book.data() for book in self._books]}
 
     def effects(self) -> Iterator[str]:
-        """The effects with the chunks' texts, those that changed a memory first."""
+        """Yields the effects with the chunks' texts, those that changed a memory first."""
         changed_chunks = {
             step["chunk"] for book in self._books for step in book.steps.values() if step["delta"]
         }
@@ -59,13 +59,13 @@ class _Book:
         self.steps: dict[int, dict[str, Any]] = {}
         self._memory = ""
         self._before, self._chunk, self._spent = "", -1, Usage()
-        """The memory before the last chunk, that chunk, and its cost so far: an extraction may ask several times."""
+        """The memory before the last chunk, that chunk, and its cost so far: an extraction may call several times."""
         self._again = False
-        """Chunks are read again: that is part of how the answer came about."""
+        """Whether chunks are being read again, which is shown as part of the answer."""
         self._answer: dict[str, Any] = {"text": None, "notes": [], "cost": cost(Usage())}
 
     def step(self, chunk: int) -> dict[str, Any]:
-        """What is known of a chunk."""
+        """Returns what is known of a chunk."""
         empty: dict[str, Any] = {"chunk": chunk, "how": "waiting", "delta": [], "notes": []}
         return self.steps.setdefault(chunk, empty | {"tokens": None, "cost": cost(Usage())})
 

@@ -1,4 +1,4 @@
-"""A tool session as data for the page: messages, steps with their calls, and what each compaction took away."""
+"""A tool session as data for the page: messages, steps with their calls, and what each compaction removed."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,12 +13,12 @@ from memagent_viewer.deltas import find_delta
 from memagent_viewer.reading import cost
 
 HEAD = 600
-"""Characters of a tool's output that stand in the page; the whole text is unpacked when somebody opens it."""
+"""Characters of a tool's output that the page shows; the whole text is unpacked when someone opens it."""
 INTERRUPTED = "interrupted: it may have had its effect, so it was not repeated"
 
 
 class Session:
-    """Collects the events of a tool session; `data` is what the page needs of them."""
+    """Collects the events of a tool session; `data` returns what the page needs of them."""
 
     def __init__(self, task: str) -> None:
         self._task = task
@@ -29,11 +29,11 @@ class Session:
         self._events.append(event)
 
     def data(self) -> dict[str, Any]:
-        """Plain data: `items` in their order, each with its `type`."""
+        """Returns plain data: `items` in order, each with its `type`."""
         return {"items": _Items(self._task, self._events).items}
 
     def effects(self) -> Iterator[str]:
-        """The effects with the outputs that don't stand in the page as a whole, the latest first."""
+        """Yields the effects with outputs that the page shows only in part, the latest first."""
         for item in reversed(self.data()["items"]):
             for call in item.get("calls", ()):
                 if call["more"]:
@@ -106,7 +106,7 @@ class _Items:
         self.items.append(item)
 
     def _call(self, step: int, call: ToolCall) -> dict[str, Any]:
-        """The first call of that kind in a step that has no result yet."""
+        """Returns the first such call in a step that has no result yet; the last one if all have."""
         calls: list[dict[str, Any]] = self._steps[step]["calls"]
         key = (call.id, format_call(call))
         matches = [item for item in calls if (item["id"], item["text"]) == key]
@@ -158,7 +158,7 @@ class _Items:
     def _answer(self, event: events.Answered) -> None:
         last, step_cost = self.items[-1], None
         if last["type"] == "step" and not last["calls"] and not last["notes"]:
-            last["answers"] = True  # the reply is the answer: it is shown once
+            last["answers"] = True  # the reply is the answer, so it is shown once
             step_cost = last["cost"]
         notes = [CUT_OFF] if event.truncated else []
         answer = {"type": "answer", "text": event.answer.strip(), "notes": notes, "cost": step_cost}

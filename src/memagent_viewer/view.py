@@ -1,4 +1,4 @@
-"""A stored run as data for the page, brought up to date as often as wanted."""
+"""A stored run as data for the page, updated as often as needed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +15,11 @@ class View:
     """One run of a store.
 
     Args:
-        store: where it is.
-        run_id: which it is.
+        store: where the run is kept.
+        run_id: the run's id.
 
     Raises:
-        RunNotFound: there is none of that id.
+        RunNotFound: there is no run with that id.
     """
 
     def __init__(self, store: RunStore, run_id: str) -> None:
@@ -30,7 +30,7 @@ class View:
         self._seq, self._status = -1, ""
 
     def update(self) -> bool:
-        """Reads what has been committed since; returns whether there was anything new."""
+        """Reads what has been committed since the last call; returns whether there was anything new."""
         record = self.record = self._store.get(self.record.id)
         old_state = self._seq, self._status
         for event in self._store.events(record.id, self._seq):
@@ -41,7 +41,7 @@ class View:
         return old_state != (self._seq, self._status)
 
     def data(self) -> dict[str, Any]:
-        """Plain data: the facts about the run, then what `Reading` or `Session` makes of its events.
+        """Returns plain data: facts about the run, then what `Reading` or `Session` makes of its events.
 
         `payments` are seconds since the run was created, calls and tokens.
         """
@@ -64,12 +64,12 @@ class View:
         }
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Keys and texts that the page unpacks when they are looked at, the most wanted first."""
+        """Yields keys and texts that the page unpacks when they are viewed, the most wanted first."""
         for key in self._events.effects():
             if (text := self.text(key)) is not None:
                 yield key, text
 
     def text(self, key: str) -> str | None:
-        """The text of a chunk (`chunk-3`) or of a tool's output (`tool-3-0`); None if there is none."""
+        """Returns the text of a chunk (`chunk-3`) or of a tool's output (`tool-3-0`); None if there is none."""
         body = self._store.effect(self.record.id, key)
         return None if body is None else body["text"]

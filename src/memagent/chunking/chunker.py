@@ -26,11 +26,11 @@ MIN_LIMIT = 16
 FIRST_CHARS_PER_TOKEN = 4.0
 """For sizing the first window: English prose has 4 to 4.5 characters per token in current vocabularies."""
 WINDOW_SLACK = 1.11
-"""How much longer than the estimate a window is. Measured on novels with tokenisers that must process a window
+"""Ratio of a window's length to the estimate. Measured on novels with tokenisers that must process a window
 whole (`tokens.locality`): longer windows cost more than redoing the one in twenty that is too short."""
 BLANK_SHARE = 1 / 6
-"""White space over this share of the limit, in characters, is long; shorter takes at most half the limit in bytes."""
-BLANK_BLOCK = 4096  # characters of long white space that are passed over at once
+"""White space of more characters than this share of the limit is long; less takes at most half the limit in bytes."""
+BLANK_BLOCK = 4096  # characters of long white space to skip at once
 MAX_CHARS_PER_TOKEN = 64
 """Bounds a chunk's length in characters: a run of white space may take one token per 128, or none at all."""
 
@@ -45,7 +45,7 @@ class Chunk:
     start: int
     """First character in the document (before neutralising)."""
     end: int
-    """One past the last."""
+    """One past the last character."""
     tokens: int
     """The counter's count for `text` by itself; at most the limit."""
     last: bool
@@ -72,7 +72,7 @@ class ResumePoint:
 
     @classmethod
     def after(cls, chunk: Chunk) -> ResumePoint:
-        """The point right after a chunk."""
+        """Returns the point right after a chunk."""
         chars = chunk.end - chunk.start
         return cls(chunk.index + 1, chunk.end, chunk.digest, chars, chunk.tokens)
 
@@ -91,9 +91,9 @@ class Chunker:
     _: KW_ONLY
     cuts: Cuts = "sentence"
     neutralise: Neutralise | None = None
-    """Makes a chunk's text safe before it is shown; None shows it as it is."""
+    """Makes a chunk's text safe before it is shown; None shows it unchanged."""
     resume: ResumePoint | None = None
-    """Continue after this point. What it covers must be fed too, and is hashed and compared; then None."""
+    """Point to continue after. The text that it covers must be fed too, to be hashed and compared; None after that."""
 
     def __post_init__(self) -> None:
         if self.limit < MIN_LIMIT:
@@ -114,12 +114,12 @@ class Chunker:
         self._parts: list[str] = []
         self._closed = False
         self._before: Window | None = None
-        self._behind: int = 0  # where in it the next window starts
+        self._behind: int = 0  # where the next window starts in `_before`
         self._long = max(3, int(self.limit * BLANK_SHARE))
         self._fresh = True  # there may be long white space before the text
-        self._blank = False  # inside long white space, which belongs to the chunk that is held
+        self._blank = False  # inside long white space, which belongs to the held chunk
         self._held: Chunk | None = None
-        self._lead = 0  # or, without one, to the first chunk
+        self._lead = 0  # length of leading long white space, which belongs to the first chunk
 
     @property
     def ready(self) -> bool:
@@ -204,7 +204,7 @@ class Chunker:
         last = self._closed and self._start + blank == self._fed
         self._blank = blank == len(lookahead) and not last
         if self._blank:
-            blank -= 2  # a mark may follow, or half of a line end
+            blank -= 2  # a combining mark or half of a line end may follow
         elif not last:
             # One extra character, since how much is there depends on how the text is fed.
             blank = grapheme_floor(lookahead[: blank + 1], blank)
@@ -220,7 +220,7 @@ class Chunker:
         return None
 
     def _peek(self, chars: int) -> str:
-        """The next `chars` characters, or as many as there are."""
+        """Returns the next `chars` characters, or as many as there are."""
         at = self._start - self._text_start
         if len(self._text) - at < chars and self._parts:
             self._text, self._text_start = self._text[at:] + "".join(self._parts), self._start
@@ -229,7 +229,7 @@ class Chunker:
         return self._text[at : at + chars]
 
     def _window_size(self, chars: float, tokens: int) -> int:
-        """Characters to look at for a chunk, given that `chars` took `tokens`."""
+        """Returns how many characters to look at for a chunk, given that `chars` took `tokens`."""
         expected = self.limit * chars / max(tokens, 1)
         # The fewer tokens, the more their lengths vary around the mean.
         size = int(expected * (WINDOW_SLACK + 0.5 * self.limit**-0.5)) + 16

@@ -36,7 +36,7 @@ _SENTENCE = re.compile(
 )
 _WORD = re.compile(r"(?P<end>)\s++")
 _CLUSTER = regex.compile(r"\X")
-# No character here joins its neighbour, but for a line feed after a carriage return: most cuts need no closer look.
+# None of these joins its neighbour, except a line feed after a carriage return: most cuts need no closer look.
 _WESTERN = re.compile(r"[\0-\u02FF\u2010-\u2027]{2}")
 _FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))  # regional indicators, which pair up to flags
 
@@ -68,12 +68,12 @@ def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
 
 
 def blanks(text: str) -> int:
-    """Number of white-space characters at the start of a text."""
+    """Counts the white-space characters at the start of a text."""
     return len(text) - len(text.lstrip())
 
 
 def grapheme_floor(text: str, at: int) -> int:
-    """The last boundary between grapheme clusters at or before a position.
+    """Finds the last boundary between grapheme clusters at or before a position.
 
     A cluster of more than `MAX_GRAPHEME` code points may be cut; inside one, `at` itself is returned.
     """
@@ -83,7 +83,7 @@ def grapheme_floor(text: str, at: int) -> int:
     if _WESTERN.fullmatch(pair):
         return at - 1 if pair == "\r\n" else at
     flags = at - len(text[:at].rstrip(_FLAGS))
-    # The look below has to see where pairing begins.
+    # The search below has to see where pairing begins.
     if flags > MAX_GRAPHEME and text[at] in _FLAGS:
         return at - flags % 2
     # A cluster that begins before this start exceeds the limit; all others are seen whole.
@@ -96,11 +96,11 @@ def grapheme_floor(text: str, at: int) -> int:
 
 
 def last_sentence_end(text: str, bound: int) -> int:
-    """The last end of a sentence or line at or before a position, 0 if there is none."""
+    """Finds the last end of a sentence or line at or before a position; 0 if there is none."""
     return last_end(_SENTENCE, text, 0, bound, LOOK) or 0
 
 
 def next_grapheme(text: str, at: int) -> int:
-    """The end of the grapheme cluster that begins at `at`, or of its first `MAX_GRAPHEME` code points."""
+    """Finds the end of the grapheme cluster that begins at `at`, or of its first `MAX_GRAPHEME` code points."""
     cluster = _CLUSTER.match(text[at : at + MAX_GRAPHEME])
     return at + (cluster.end() if cluster else 0)

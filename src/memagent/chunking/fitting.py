@@ -47,7 +47,7 @@ def ends(text: str, limit: int, counter: TokenCounter, *, tail: bool = True) -> 
         measurement = counter.measure(text)
         share = limit // 3
         chars = len(text) * share // max(measurement.tokens, 1)
-        # A tail can't be measured from its end: start with the mean's length, and shorten it until it fits.
+        # A tail can't be measured from its end: start with its average length, and shorten it until it fits.
         while chars and counter.count(text[len(text) - chars :]) > share:
             chars = chars * 3 // 4
         last = grapheme_floor(text, len(text) - chars)

@@ -40,7 +40,7 @@ class Window:
             self._measured = self.counter.measure(self._safe)
 
     def chars_within(self, limit: int) -> int:
-        """How many raw characters have their safe form within the first `limit` tokens."""
+        """Returns how many raw characters have their safe form within the first `limit` tokens."""
         safe = self._measured.chars_within(limit)
         inserted = bisect_left(self._inserted, safe)
         # Right before an inserted character, its raw character must go too.
@@ -48,7 +48,7 @@ class Window:
         return max(0, safe - inserted - cut_off)
 
     def prefix(self, end: int) -> tuple[str, int, int]:
-        """The safe text of raw[:end], how many characters were inserted, and its tokens."""
+        """Returns the safe text of raw[:end], how many characters were inserted, and its tokens."""
         raw = self.raw[:end]
         safe, positions = self.neutralise(raw) if self._inserted else (raw, ())
         clean = self._safe.startswith(
@@ -60,7 +60,7 @@ class Window:
     def fit(
         self, bound: int, limit: int, cuts: Cuts, floor: int
     ) -> tuple[int, str, int, int] | None:
-        """A position after `floor` to cut at, and its `prefix`; None if not even one more character fits.
+        """Finds a position after `floor` to cut at, and its `prefix`; None if not even one more character fits.
 
         A prefix may have more tokens than it had within the window, as a word or a look-alike is cut, so the cut
         moves back in doubling steps. About `bound` characters fit, or all if the document ends with the window.

@@ -15,7 +15,7 @@ WORDS = regex.compile(r"\s+|\w+|[^\w\s]")  # the `\w` of `re` lacks combining ma
 ALIKE = 0.5
 """Two sentences with at least this `SequenceMatcher` ratio are one sentence, rewritten."""
 MOST_PAIRS = 100_000
-"""Of equal items of two texts: two passages of 2,500 words have as many, two of 316 times the same word too."""
+"""Maximum pairs of equal items: two passages of 2,500 words have as many, and so do two of 316 times one word."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Change:
 
 
 def changes(old: str, new: str, *, rewritten: bool = True) -> list[Change]:
-    """The changes to a memory, in text order. White space at sentence ends is ignored."""
+    """Returns the changes to a memory, in text order. White space at sentence ends is ignored."""
     before, after = ([s for part in sentences(text) if (s := part.strip())] for text in (old, new))
     differences: list[Change] = []
     for kind, i, j, k, m in opcodes(before, after):
@@ -44,7 +44,7 @@ def changes(old: str, new: str, *, rewritten: bool = True) -> list[Change]:
 
 
 def mark_changes(old: str, new: str) -> list[tuple[str, bool]]:
-    """The new text in parts, each with whether it is new; joined, they give the text back."""
+    """Splits the new text into parts, each with whether it is new; joined, they give the text back."""
     parts = sentences(new)
     before, after = ([part.strip() for part in group] for group in (sentences(old), parts))
     codes = opcodes(before, after)
@@ -52,7 +52,7 @@ def mark_changes(old: str, new: str) -> list[tuple[str, bool]]:
 
 
 def words(change: Change) -> Iterator[tuple[str, str]]:
-    """A rewritten sentence word by word: `("=" | "-" | "+", text)`."""
+    """Yields a rewritten sentence word by word: `("=" | "-" | "+", text)`."""
     before, after = WORDS.findall(change.removed), WORDS.findall(change.added)
     for kind, i, j, k, m in opcodes(before, after):
         if i < j:
@@ -62,8 +62,8 @@ def words(change: Change) -> Iterator[tuple[str, str]]:
 
 
 def gist(old: str, new: str, width: int = PIPE_WIDTH) -> str:
-    """The first change in one line: an addition (`+ ...`), else a removal (`- ...`); empty if nothing changed."""
-    edits = changes(old, new, rewritten=False)  # finding those takes long if sentences are long
+    """Shows the first change in one line: an addition (`+ ...`), else a removal (`- ...`); empty if nothing changed."""
+    edits = changes(old, new, rewritten=False)  # finding rewritten sentences may be slow
     additions = [f"+ {change.added}" for change in edits if change.added]
     return shorten([*additions, *(f"- {change.removed}" for change in edits), ""][0], width)
 
@@ -75,7 +75,7 @@ def _alike(first: str, second: str) -> bool:
 
 
 def opcodes(old: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    """Those of a `SequenceMatcher`; if its time would grow with the cube of a repetitive text, all is replaced."""
+    """Returns a `SequenceMatcher`'s opcodes; for repetitive texts, on which it takes cubic time, one for the whole."""
     counts = Counter(new)
     if sum(counts[item] for item in old) > MOST_PAIRS:
         return [("equal" if old == new else "replace", 0, len(old), 0, len(new))]

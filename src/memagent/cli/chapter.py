@@ -44,7 +44,7 @@ class Chapter:
 
 
 def chapter() -> Chapter:
-    """The shipped chapter."""
+    """Loads the shipped chapter."""
     data = tomllib.loads(resources.files("memagent").joinpath(DATA).read_text(encoding="utf-8"))
     number: int = data["number"]
     text = HEADING + book().split(HEADING)[number]
@@ -52,7 +52,7 @@ def chapter() -> Chapter:
 
 
 def tell_fate(found: Trace, read: int) -> tuple[list[int], str]:
-    """After which of the chunks `read` the memory had it; what happened to it, as `memagent-bench diagnose` puts it."""
+    """Returns after which of the `read` chunks the memory had it, and its fate as in `memagent-bench diagnose`."""
     span = [n for stay in found.stays for n in range(stay["chunk"], stay["lost"] or read)]
     if not span:
         return span, "never written"
@@ -70,7 +70,7 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
         closing(RunStore(None)) as store,
         closing(MemoryAgent(ensure_fetched(model), **SIZES, seed=seed, store=store)) as agent,
     ):
-        drive(agent.model.window())  # what cannot be loaded fails before the headline
+        drive(agent.model.window())  # a model that can't be loaded fails before the headline
         if outcome.for_people:
             outcome.paper.line(
                 f"{agent.model.name} reads {source.title}, {len(source.text):,} characters, once for "

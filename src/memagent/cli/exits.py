@@ -55,7 +55,7 @@ class Interrupted(Exception):
 
 
 def code_of(error: Exception) -> int:
-    """The exit code for an error."""
+    """Returns the exit code for an error."""
     return next((code for kind, code in CODES.items() if isinstance(error, kind)), UNFORESEEN)
 
 
@@ -70,11 +70,11 @@ class Outcome:
     """Where runs are stored, closed at the end; None if they can't be resumed (`demo`)."""
     run_id: str | None = None
     undecoded: bool = False
-    """A byte of the document didn't decode."""
+    """Whether a byte of the document didn't decode."""
     repeats: bool = False
-    """The command continues when it is repeated."""
+    """Whether the command continues its work when repeated."""
     told: bool = False
-    """The JSON value was already printed."""
+    """Whether the JSON value was already printed."""
     rows: Extraction[Any] | None = None
     out: Path | None = None
     """What an extraction found, and the file for its rows; None prints them."""
@@ -86,7 +86,7 @@ class Outcome:
 
     @property
     def for_people(self) -> bool:
-        """Standard output is for people, not data."""
+        """Whether standard output is for people, not data."""
         return self.display in (Display.FULL, Display.PLAIN)
 
     def tell(self, value: Any) -> None:
@@ -100,7 +100,7 @@ class Outcome:
             self.tell({"error": {"type": kind, "message": message, "run_id": run_id}})
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The command that resumes the run; None if it isn't stored, is finished, or needs a Python program."""
+        """Returns the command that resumes the run; None if it isn't stored, is finished, or needs a Python program."""
         if self.repeats:
             return "the same command"
         try:
@@ -109,7 +109,7 @@ class Outcome:
             return None
         if record is None or record.status == "finished" or record.binding["agent"] == "tools":
             return None
-        # The store doesn't have the class of rows, and keeps the encoding.
+        # The store doesn't have the rows' class, and a run keeps its encoding.
         if (agent := record.binding["agent"]) == "extract" or self.undecoded:
             command = "extract" if agent == "extract" else "ask"
             more = " --encoding NAME, or --errors replace" if self.undecoded else ""
@@ -123,7 +123,7 @@ class Outcome:
         return " ".join(["memagent resume", record.id, *flags])
 
     def say_resume(self, run_id: str | None, why: str = "") -> None:
-        """Prints how to resume the run, if possible, without the limit that stopped it (`why`) and would again."""
+        """Prints how to resume the run, if possible, without the limit in `why` that stopped it and would again."""
         limits = [n for n, _ in self.again if f"the limit {n[4:]}=" in why and n != "max-seconds"]
         self.again = [flag for flag in self.again if flag[0] not in limits]
         hints = "".join(f" (no limit of {n[4:]}; --{n} N sets one)" for n in limits)
@@ -143,7 +143,7 @@ def report_errors(outcome: Outcome) -> Generator[Outcome]:
             outcome.undecoded = isinstance(error, errors.DecodingError)
             outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
-    # Outside of the event loop Ctrl-C is the second, and at a question, as Ctrl-D, the last.
+    # Ctrl-C raises KeyboardInterrupt outside the event loop; at a prompt, it and Ctrl-D raise Abort.
     except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:
         command = outcome.resume_command(outcome.run_id)
         outcome.tell_error("Interrupted", "interrupted", outcome.run_id)
@@ -154,7 +154,7 @@ def report_errors(outcome: Outcome) -> Generator[Outcome]:
         raise typer.Exit(BROKEN_PIPE) from error
     except typer.Exit:
         raise
-    except Exception as error:  # the last place where anything can be said
+    except Exception as error:  # the last chance to report anything
         if isinstance(error, OSError) and error.errno in OUTPUT_ERRORS:
             _drop_output()
             say("error:", f"the output cannot be written: {error.strerror}", style="bold red")
@@ -177,7 +177,7 @@ def report_errors(outcome: Outcome) -> Generator[Outcome]:
 
 
 def _extra_with(module: str) -> str | None:
-    """The first extra that installs a package with the name of a module."""
+    """Returns the first extra that installs a package with the name of a module."""
     form = re.compile(rf"{re.escape(module)}\b.*extra == \W([\w-]+)")
     matches = (form.match(line) for line in requires("memagent") or ())
     return next((match[1] for match in matches if match), None)

@@ -1,4 +1,4 @@
-"""`memagent show --fact`: when a text entered the memory, whether the chunk says it, and when it was lost."""
+"""`memagent show --fact`: when a text entered the memory, whether the chunk has it, and when it was lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
 
 MOST = 12
-"""Chunks listed on a line."""
+"""Maximum chunks listed on a line."""
 
 
 @dataclass
@@ -25,16 +25,16 @@ class Trace:
 
     question: int
     stays: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """First chunk of each stay in the memory (`chunk`, its `start`, `end`, `place`), and with which it was `lost`;
-    `chunk` is None if it was recalled."""
+    """Each stay in the memory: its first `chunk` (with `start`, `end`, `place`), and the chunk that `lost` it;
+    `chunk` is None if the text was recalled."""
     chunks: list[int] = field(default_factory=list[int])
-    """Chunks that have the text, or its end."""
+    """Chunks that contain the text, or its end."""
     in_answer: bool | None = None
-    """None if there is no answer yet."""
+    """Whether the answer contains the text; None if there is no answer yet."""
 
 
 def fold(text: str) -> str:
-    """A text regardless of case, line breaks, how its accents are written, and what neutralising put in."""
+    """Removes differences of case, line breaks and accents' encoding, and what neutralising inserted."""
     return unicodedata.normalize("NFC", " ".join(text.replace("\u2060", "").split()).casefold())
 
 

@@ -19,7 +19,7 @@ STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
 def tell(event: events.Event) -> str:
-    """Words for what happened to a chunk or a call besides the usual; empty if there is nothing to say."""
+    """Describes anything unusual that happened to a chunk or a call; empty if nothing did."""
     match event:
         case events.Retried():
             delay = f" after {event.waited:.1f} s" if event.waited else ""
@@ -41,7 +41,7 @@ def tell(event: events.Event) -> str:
 
 
 def tell_neutralised(count: int) -> str:
-    """Words for look-alikes that were neutralised in a document or a result."""
+    """Describes look-alikes that were neutralised in a document or a result."""
     return f"{plural(count, 'look-alike')} of prompt fields neutralised"
 
 
@@ -141,13 +141,13 @@ class History:
 
 
 def turns_of(history: Iterable[events.Event]) -> list[int]:
-    """The step of each turn, -1 for a message of the user: compactions count turns.
+    """Returns the step of each turn, -1 for a user's message: compactions number turns, not steps.
 
     A step whose calls could not be parsed has two turns.
     """
     turns: list[int] = []
     answer_steps: list[int] = []
-    """The step of the last reply, if that was an answer."""
+    """Step of the last reply, if that was an answer."""
     for event, next_event in pairwise(chain(history, (None,))):
         if isinstance(event, events.MessageSent):
             turns += [*answer_steps, -1]
@@ -184,7 +184,7 @@ class Steps(History):
             case events.Acted():
                 self._tell_act(event)
             case events.ToolReturned():
-                if event.call in self._open:  # an equal one, where a model wrote the same twice
+                if event.call in self._open:  # removes an equal call if the model wrote it twice
                     self._open.remove(event.call)
                 self._text(format_call(event.call), "cyan", indent=2)
                 self._text(event.output, "dim" if event.ok else "red", indent=4)
@@ -244,7 +244,7 @@ class Steps(History):
         self._paper.line((compaction.summary, "green"), indent=4)
 
     def _rows(self, changes: Iterable[Change]) -> list[tuple[str, str, str, str]]:
-        """Where, what, how large, and the handle; unless in full, steps that left as a whole share one row."""
+        """Makes rows of place, kind, size and handle; unless shown `whole`, steps that left entirely share one row."""
         rows: list[tuple[str, str, str, str]] = []
         for key, group in groupby(changes, self._together):
             members = list(group)
@@ -261,14 +261,14 @@ class Steps(History):
         return rows
 
     def _together(self, change: Change) -> tuple[str, int]:
-        """A key that is equal for changes to show as one."""
+        """Returns a key that is equal for changes to show in one row."""
         kind = change.what.replace("_", " ")
         is_whole = change.what in ("summarised", "dropped") and not self._whole
         return (kind, -1) if is_whole else (f"{kind} {change.tool or ''}".rstrip(), id(change))
 
 
 def format_call(call: ToolCall) -> str:
-    """A call in Python notation: `search(query="fog")`; arguments that aren't a JSON object are shown verbatim."""
+    """Formats a call as in Python: `search(query="fog")`; arguments that aren't a JSON object are shown verbatim."""
     arguments = call.values()
     if not arguments and call.arguments.strip() not in ("", "{}"):
         return f"{call.name}({call.arguments})"

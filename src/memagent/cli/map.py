@@ -59,7 +59,7 @@ def map_documents(given: Map) -> None:
     """
     with report_errors(given.outcome()) as outcome:
         given.list_questions()
-        if given.out is not None:  # a lock beside a link to it would be another one
+        if given.out is not None:  # a lock beside a link to it would be a different one
             given = replace(given, out=given.out.resolve())
         paths = find(given.doc, given.out)
         from memagent.memory.corpus import name_run
@@ -70,7 +70,7 @@ def map_documents(given: Map) -> None:
             outcome.store = store = chosen_store(given.store, durable=given.durable)
             agent = given.agent(store)
             outcome.repeats = True
-            if outcome.for_people:  # on standard error: the other may be for rows
+            if outcome.for_people:  # on standard error, since rows may go to standard output
                 at_once = min(given.concurrency, len(paths))
                 pace = f", {at_once:,} at a time" * (at_once > 1)
                 say("reading", plural(len(paths), "document") + pace, style="dim")
@@ -95,7 +95,7 @@ def map_documents(given: Map) -> None:
 async def _map(
     agent: MemoryAgent, args: Map, paths: list[str], rows: IO[str] | None, outcome: Outcome
 ) -> int:
-    """Number of documents without an answer."""
+    """Reads the documents, writes their rows, and returns how many have no answer."""
     missing = count = 0
     async with agent:
         async for reading in agent.amap(
@@ -103,7 +103,7 @@ async def _map(
         ):
             row = reading.to_dict()
             count, missing = count + 1, missing + (row["answer"] is None)
-            name = repair_surrogates(reading.name)  # which need not be UTF-8
+            name = repair_surrogates(reading.name)  # a path need not be UTF-8
             line = json.dumps(row, ensure_ascii=name != reading.name)
             if rows is None:
                 print(line, flush=True)
@@ -120,7 +120,7 @@ async def _map(
 
 
 def find(pattern: str, out: Path | None) -> list[str]:
-    """The files of a folder (at any depth) or a pattern, sorted; without the output file.
+    """Lists the files of a folder (at any depth) or a pattern, sorted; without the output file.
 
     Raises:
         DocumentNotFound: there are none.
@@ -135,7 +135,7 @@ def find(pattern: str, out: Path | None) -> list[str]:
 
 
 def clear(out: Path, runs: Collection[str]) -> set[str]:
-    """Drops a torn last row, and those without an answer or of an earlier content; returns the runs of the rest.
+    """Drops a torn last row, and rows without an answer or of changed documents; returns the runs of the rest.
 
     Raises:
         ConfigError: a line is not a row of `memagent map`.

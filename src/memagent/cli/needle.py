@@ -15,9 +15,9 @@ COUNTS = range(1000, 10_000)
 
 BOOK = "samples/war_and_peace.txt.gz"
 BOOK_TOKENS = 849_497
-"""In GPT-2's encoding, counted."""
+"""Tokens of the book in GPT-2's encoding, counted."""
 MARGIN = 0.1
-"""Shares of the text between which the needle is placed."""
+"""Share of the text at each end in which the needle is not placed."""
 PARAGRAPH = "\n\n"
 
 
@@ -31,7 +31,7 @@ class Length(StrEnum):
 
     @property
     def tokens(self) -> int:
-        """As a number."""
+        """The length as a number."""
         return int(self[:-1]) * {"k": 1024, "M": 1024**2}[self[-1]]
 
 
@@ -47,12 +47,12 @@ class Needle:
     place: int
 
     def is_right(self, answer: str | None) -> bool:
-        """Whether an answer contains this number and no other."""
+        """Returns whether an answer contains this number and no other."""
         return answer is not None and set(re.findall(r"\d+", answer)) == {str(self.count)}
 
 
 def book() -> str:
-    """All of the shipped book."""
+    """Loads the whole shipped book."""
     return gzip.decompress(resources.files("memagent").joinpath(BOOK).read_bytes()).decode()
 
 
@@ -76,6 +76,6 @@ def hide(length: Length, seed: int) -> Needle:
 
 
 def _paragraph(text: str, place: int) -> int:
-    """Where the first paragraph after a place begins."""
+    """Finds where the first paragraph after a place begins."""
     position = text.find(PARAGRAPH, place)
     return place if position < 0 else position + len(PARAGRAPH)

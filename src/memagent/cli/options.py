@@ -30,7 +30,7 @@ class Display(StrEnum):
 
 
 def chosen_display(display: Display | None, *, json: bool = False) -> Display:
-    """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
+    """Chooses `full` if standard output is a terminal, else `plain`, even where `full` was asked for."""
     if json:
         return Display.JSON
     if display in (None, Display.FULL):
@@ -39,7 +39,7 @@ def chosen_display(display: Display | None, *, json: bool = False) -> Display:
 
 
 def screen_of(display: Display) -> IO[str] | None:
-    """The terminal to draw on, if any: standard error where standard output carries data."""
+    """Returns the terminal to draw on, if any: standard error where standard output carries data."""
     stream = sys.stdout if display is Display.FULL else sys.stderr
     return stream if display is not Display.PLAIN and on_terminal(stream) else None
 
@@ -53,7 +53,7 @@ MODEL, BUDGET, TEXT, RUN, LIMITS = "Model", "Budget and wording", "Document", "R
 
 
 def argument(metavar: str, text: str) -> ArgumentInfo:
-    """An argument of a command."""
+    """Makes an argument of a command."""
     return typer.Argument(metavar=metavar, help=text, show_default=False)
 
 
@@ -66,7 +66,7 @@ def option(
     high: float | None = None,
     default: bool = False,
 ) -> OptionInfo:
-    """An option of a command. `metavar` names its value, empty for a flag; `panel` is its heading in the help."""
+    """Makes an option of a command. `metavar` names its value, empty for a flag; `panel` is its heading in the help."""
     return typer.Option(
         *names, metavar=metavar, min=low, max=high, help=text, rich_help_panel=panel, show_default=default
     )  # fmt: skip
@@ -153,7 +153,7 @@ Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]
 def command_of(
     options: type[T], run: Callable[[T], None], *, without: Collection[str] = ()
 ) -> Callable[..., None]:
-    """A function that typer can turn into a command: its options are the fields of `options`, except `without`.
+    """Makes a function that typer can turn into a command: its options are the fields of `options`, except `without`.
 
     The fields are annotated like parameters of a command. `run` gets the instance; its docstring is the help.
     """

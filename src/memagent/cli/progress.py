@@ -25,10 +25,10 @@ class Notebook:
     before: str = ""
     """The memory before its last change."""
     changed: int | None = None
-    """The chunk of that change."""
+    """The chunk with which the memory last changed."""
     tokens: int = 0
     read: int = 0
-    """Chunks read for it."""
+    """Chunks read for this question."""
     settled: bool = False
     answer: str | None = None
     truncated: bool = False
@@ -58,7 +58,7 @@ class Tally:
     replayed: int = -1
     """Events up to this `seq` were committed by an earlier session."""
     clock: Callable[[], float] = time.monotonic
-    """Seconds, monotonic."""
+    """Clock, in monotonic seconds."""
 
     def __post_init__(self) -> None:
         self.started: events.RunStarted | None = None
@@ -68,7 +68,7 @@ class Tally:
         self.chunks = 0
         """Chunks shown to the model, including the current one."""
         self.steps = self.summaries = 0
-        """Only in a tool session."""
+        """Steps and summaries of a tool session, else 0."""
         self.usage = Usage()
         self._begun = self.clock()
         self._chunk: events.ChunkRead | None = None
@@ -78,7 +78,7 @@ class Tally:
         self._copies = False
         """Whether events that a branch copied may follow: they come right after its start."""
         self._spoke = False
-        """The last reply called no tool."""
+        """Whether the last reply called no tool."""
         self._answers = 0
         """Replies of a session that were answers."""
         self._live_tokens = 0
@@ -93,7 +93,7 @@ class Tally:
         return tally
 
     def is_replay(self, event: events.Event) -> bool:
-        """Whether an earlier session committed the event, or the run that this one branched from."""
+        """Returns whether an earlier session committed the event, or the run that this one branched from."""
         start = self.started.before if self._copies and self.started else 0
         chunk: int | None = getattr(event, "chunk", None)
         return event.seq <= self.replayed or (chunk is not None and chunk < start)
@@ -138,7 +138,7 @@ class Tally:
                 book.partial = event.partial
                 if not event.partial:
                     book.reason, book.detail = "settled" if book.settled else "answered", ""
-                self.steps -= self._spoke  # the answer is no step
+                self.steps -= self._spoke  # the answer isn't a step
                 self._answers += self._spoke
             case events.Stopped():
                 book = self.notebooks[event.question]
@@ -190,7 +190,7 @@ class Tally:
         return self.elapsed * (1 - fraction) / (fraction - self._live_from)
 
     def facts(self) -> list[str]:
-        """The counts as parts of one line."""
+        """Returns the counts as parts of one line."""
         facts = [
             plural(self.chunks, "chunk"),
             plural(self.usage.calls, "call"),

@@ -146,7 +146,7 @@ def prune(
 
 
 def seconds_of(age: str) -> float:
-    """An age such as `30d` in seconds; raises a ConfigError if it is malformed."""
+    """Converts an age such as `30d` to seconds; raises a ConfigError if it is malformed."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
     if match is None:
         raise ConfigError(f"--older-than must be a number with m, h, d or w (30d), got {age!r}")
@@ -154,19 +154,19 @@ def seconds_of(age: str) -> float:
 
 
 def is_session(record: RunRecord) -> bool:
-    """Whether a run is a tool session; else it reads a document."""
+    """Returns whether a run is a tool session; else it reads a document."""
     return record.binding["agent"] == "tools"
 
 
 def questions_of(record: RunRecord) -> list[str]:
-    """A run's questions; an extraction's without the schema that follows."""
+    """Returns a run's questions; an extraction's without the schema that follows."""
     questions: list[str] = record.binding["questions"]
     rows = record.binding["agent"] == "extract"
     return [text.rpartition("\n\n")[0] if rows else text for text in questions]
 
 
 def status_of(store: RunStore, record: RunRecord) -> str:
-    """`finished`, `stopped`, `running`, or `interrupted` if its process died."""
+    """Returns `finished`, `stopped`, `running`, or `interrupted` if its process died."""
     if record.status != "running":
         return record.status
     try:

@@ -85,7 +85,7 @@ class _Group(TyperGroup):
 
 
 def make_app(command: str, about: str, epilog: str) -> typer.Typer:
-    """An app without commands yet: its help shows `about`, then the commands added, then `epilog`."""
+    """Makes an app without commands yet: its help shows `about`, then the commands added, then `epilog`."""
     app = typer.Typer(
         cls=_Group,
         help=about,

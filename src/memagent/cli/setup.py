@@ -38,7 +38,7 @@ EXTRA_BODY = """Extra fields for every chat request: '{"top_k": 20}'. null leave
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """Options for reaching a server and sending it requests, and how to show what comes of it."""
+    """Options for reaching a server and sending it requests, and for showing the result."""
 
     base_url: Annotated[str | None, option(BASE_URL, "URL", panel=MODEL)] = None
     timeout: Annotated[
@@ -57,7 +57,7 @@ class ServerOptions:
     json: opt.Json = False
 
     def server(self) -> dict[str, Any]:
-        """The arguments for `open_model`; raises a ConfigError for a bad header or extra body."""
+        """Returns the arguments for `open_model`; raises a ConfigError for a bad header or extra body."""
         names = ("base_url", "timeout", "tokenizer")  # `resume` has no tokenizer
         arguments: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         if self.headers is not None:
@@ -77,16 +77,16 @@ class ServerOptions:
         return {name: value for name, value in arguments.items() if value is not None}
 
     def outcome(self, **known: Any) -> Outcome:
-        """What the command knows as it begins."""
+        """Returns what the command knows as it begins."""
         known = {"again": self.again()} | known
         return Outcome(chosen_display(self.display, json=self.json), **known)
 
     def again(self) -> list[tuple[str, Any]]:
-        """The options to repeat when resuming; the values of headers and secrets of URLs are left out."""
+        """Lists the options to repeat when resuming; the values of headers and secrets of URLs are left out."""
         hidden = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
         urls = [re.sub(USER, r"\1…@", url.strip()) for url in (self.base_url or "").split(",")]
         address = ",".join(re.sub(r"\?.*", "?…", url) for url in urls)
-        hidden += [("base-url", address)] if "…" in address else []  # others are stored as they are
+        hidden += [("base-url", address)] if "…" in address else []  # others are stored unchanged
         names = ("store", "durable", *RunLimits.__annotations__, "timeout", "extra_body", "retries")
         options = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
         return hidden + options
@@ -106,7 +106,7 @@ class RunLimits:
     completion_price: Annotated[float | None, limit("Price per million completion tokens.")] = None
 
     def limits(self) -> Limits | None:
-        """The limits; None if there are none. Raises a `ConfigError` for a cost without prices."""
+        """Returns the limits; None if there are none. Raises a `ConfigError` for a cost without prices."""
         from memagent.models.limit import Limits
 
         caps = {n.removeprefix("max_"): getattr(self, n) for n in RunLimits.__annotations__}
@@ -131,7 +131,7 @@ class Reading(ServerOptions, RunLimits):
     durable: opt.Durable = False
 
     def reading(self) -> dict[str, Any]:
-        """The arguments of `MemoryAgent` that are given; a ConfigError if the temperature is not a number."""
+        """Returns the given arguments for `MemoryAgent`; raises a ConfigError for a bad value."""
         from memagent.memory.plan import MemorySettings
 
         heat = self.temperature
@@ -175,9 +175,9 @@ class Ask(Reading):
     ] = None
 
     def list_questions(self) -> tuple[str, ...]:
-        """The questions in command-line order; raises a ConfigError if there is none, or it is a document."""
+        """Returns the questions in command-line order; raises a ConfigError if there is none, or it is a document."""
         first = () if self.question is None else (self.question,)
-        question, path = self.question or "", os.path  # False for what is no path: pathlib raises
+        question, path = self.question or "", os.path  # False if it can't be a path: pathlib raises
         is_path = path.isfile(question) or (path.exists(question) and not path.exists(self.doc))
         if is_path and self.doc != "-":
             raise ConfigError(
@@ -192,7 +192,7 @@ class Ask(Reading):
         return questions
 
     def agent(self, store: RunStore | None) -> MemoryAgent:
-        """Makes the agent; a ConfigError if a setting is wrong, or no model is named."""
+        """Makes the agent; raises a ConfigError if a setting is wrong, or no model is named."""
         from memagent.cli.fetch import ensure_fetched
         from memagent.memory.agent import MemoryAgent
         from memagent.models.spec import open_model
@@ -227,7 +227,7 @@ def agent_again(
         )
     old_model: str = settings.pop("model")
     old_server = {name: settings.pop(name, None) for name in ("base_url", "tokenizer")}
-    # Another model's address and tokenizer are others, too.
+    # Another model has another address and tokenizer.
     endpoint: dict[str, Any] = server if model else old_server | server
     model = model or old_model
     if model.partition(":")[0] not in SCHEMES:
@@ -248,14 +248,14 @@ def agent_again(
 
 
 def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to write to, created if it is missing."""
+    """Opens the store to write to, created if it is missing."""
     from memagent.runstore import RunStore
 
     return RunStore(store or RunStore.default_path(), durable=durable)
 
 
 def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """An existing store to read or resume from; raises a StoreError if the file that `--store` names is missing."""
+    """Opens an existing store to read or resume; raises a StoreError if the file that `--store` names is missing."""
     if store and not os.path.exists(expand(store)):  # noqa: PTH110 - never raises
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)
@@ -296,9 +296,9 @@ def open_source(
 
 
 def expected_chars(document: Document) -> int | None:
-    """Approximate characters of the document, for a progress bar: estimated from the file's size and beginning.
+    """Estimates the document's characters, for a progress bar, from the file's size and beginning.
 
-    None if nobody knows before it is read: a stream, several files, or a format that is converted.
+    None if that is impossible before reading it: a stream, several files, or a format that is converted.
     """
     if document.path is None or document.size is None:
         return None
@@ -314,7 +314,7 @@ def expected_chars(document: Document) -> int | None:
                 file.seek(-4, 2)
                 size = int.from_bytes(file.read(4), "little")
                 sample = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(sample, SAMPLE_BYTES)
-    except (OSError, zlib.error):  # reading the document will say it
+    except (OSError, zlib.error):  # reading the document reports it
         return None
     kind = (TEXTS | FILES).get(suffix_of(path))
     if kind not in (None, "markdown") or PDF.search(sample[:1024]):

@@ -117,7 +117,7 @@ def _show_run(store: RunStore, record: RunRecord, numbers: Sequence[int], outcom
 
 
 def list_facts(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
-    """What to know of a run before its history, as names and values."""
+    """Lists the facts about a run that precede its history, as names and values."""
     binding, settings, budget = record.binding, record.settings, record.binding["budget"]
     questions = questions_of(record)
     model = f"{binding['model']}, prompt set {binding['prompts'].partition(':')[0]}"
@@ -209,7 +209,7 @@ def _show_chunk(
 def _show_quotes(
     store: RunStore, record: RunRecord, numbers: Sequence[int], file: str | None, outcome: Outcome
 ) -> None:
-    """Shows, for each sentence of the answers and memories, the one of the document with most of its words."""
+    """Shows, for each sentence of the answers and memories, the document's sentence with most of its words."""
     from memagent.quotes import align
 
     if (document := open_again(record, file)) is None:
@@ -284,7 +284,7 @@ def report(
 
 
 def costs(usage: Usage, tally: Tally) -> list[str]:
-    """A run's output, its cost, and why it ended, as parts of a line."""
+    """Returns a run's output, its cost, and why it ended, as parts of a line."""
     output = [plural(tally.made, "chunk")]
     if tally.steps:
         output = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
@@ -293,7 +293,7 @@ def costs(usage: Usage, tally: Tally) -> list[str]:
 
 
 def list_costs(usage: Usage) -> list[str]:
-    """The cost of calls, as parts of a line."""
+    """Returns the cost of calls, as parts of a line."""
     prompts, completions = amount(usage.prompt_tokens), amount(usage.completion_tokens)
     parts = [plural(usage.calls, "call"), f"{prompts} prompt + {completions} completion tokens"]
     if usage.retries:
@@ -307,13 +307,13 @@ def list_costs(usage: Usage) -> list[str]:
 
 
 def as_json(store: RunStore, record: RunRecord, tally: Tally) -> dict[str, Any]:
-    """One object for one question; for several, the run's id and a list of such objects."""
+    """Returns one object for one question; for several, the run's id and a list of such objects."""
     objects = [result(store, record, tally, number) for number in range(len(tally.notebooks))]
     return objects[0] if len(objects) == 1 else {"run_id": record.id, "results": objects}
 
 
 def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dict[str, Any]:
-    """The result of one question, as JSON."""
+    """Returns the result of one question, as JSON."""
     book = tally.notebooks[number]
     facts: dict[str, Any] = {
         "answer": book.answer,

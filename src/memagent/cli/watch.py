@@ -79,7 +79,7 @@ class PlainWatcher:
         return ""
 
     def _where(self, event: Any) -> str:
-        """The chunk and the question of an event that has both."""
+        """Names the chunk and the question of an event that has both."""
         place = "answer" if event.chunk is None else f"chunk {event.chunk}"
         if len(self.tally.notebooks) > 1:
             return f"{place} question {event.question}".ljust(24)
@@ -128,7 +128,7 @@ class LiveWatcher(AbstractContextManager[None]):
         return Group(*rows, Text())
 
     def _questions(self) -> list[Text]:
-        """A line for each question, if there are several."""
+        """Makes a line for each question, if there are several."""
         from rich.text import Text
 
         books = self.tally.notebooks
@@ -150,7 +150,7 @@ class LiveWatcher(AbstractContextManager[None]):
         return lines
 
     def _panel(self, book: Notebook, limit: int) -> RenderableType:
-        """The memory that changed last, with new text in green; cut to fit the screen around the new text."""
+        """Draws the memory that changed last, with new text in green; cut to fit the screen around the new text."""
         from rich.panel import Panel
         from rich.text import Text
 

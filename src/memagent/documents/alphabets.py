@@ -26,12 +26,12 @@ _ALPHABETS = {
     "cp1250": _CENTRAL,
     "cp1257": ("ąčęėįšųūž", "āčēģīķļņšūž"),  # Lithuanian, Latvian
     "cp1254": ("çğıöşüâîû",),  # Turkish
-    "iso8859-2": _CENTRAL,  # last: a text that fits another one above is in that
+    "iso8859-2": _CENTRAL,  # last: a text that fits an encoding above is in that one
 }
 _FOREIGN = 0.05
-"""Share of letters that names and quotations from other languages may have. A wrong alphabet lacks 10% and more."""
+"""Maximum share of foreign letters, from names and quotations. A wrong alphabet lacks 10% of the letters or more."""
 _ACCENTED = 0.4
-"""Texts in these languages have at most a fifth of their letters beyond ASCII; other scripts nearly all."""
+"""Maximum share of letters beyond ASCII: texts in these languages have up to a fifth, other scripts nearly all."""
 _CONTROL = re.compile("[\x80-\x9f]")
 _LETTER = r"[^\W\d_]"
 _INSIDE = re.compile(rf"(?<={_LETTER})[^\w\x00-\x7f’‘–—…·\xa0\xad](?={_LETTER})")
@@ -39,7 +39,7 @@ _INSIDE = re.compile(rf"(?<={_LETTER})[^\w\x00-\x7f’‘–—…·\xa0\xad](?=
 
 
 def encoding_by_letters(sample: bytes) -> str | None:
-    """The encoding in which nearly all letters of `sample` beyond ASCII are those of one language, or None."""
+    """Returns the encoding in which nearly all letters of `sample` beyond ASCII belong to one language, or None."""
     for encoding, alphabets in _ALPHABETS.items():
         try:
             text = sample.decode(encoding).lower()

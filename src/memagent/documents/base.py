@@ -36,7 +36,7 @@ class Document(Protocol):
         ...
 
     def pieces(self) -> AsyncIterator[str]:
-        """The text in order, in pieces of 1 to `PIECE_CHARS` characters; blocking reads happen in threads.
+        """Yields the text in order, in pieces of 1 to `PIECE_CHARS` characters; blocking reads happen in threads.
 
         Raises:
             DocumentError: missing, binary, undecodable (with the byte's offset), truncated gzip.

@@ -31,11 +31,11 @@ _DECLARED = re.compile(
     rb"\s*(?=<).*?<(?:meta\b[^>]*?\bcharset|\?xml\b[^>]*?\bencoding)\s*=\s*[\"']?\s*(?!utf-?(?:16|32))([a-z0-9_.:-]+)",
     re.IGNORECASE | re.DOTALL,
 )
-"""The encoding that HTML or XML says it has."""
+"""Matches the encoding that HTML or XML declares."""
 _SHIFT = re.compile(rb"\x1b\$(?:[@B]|\)C)")
-"""Where ISO-2022 goes over to Japanese or Korean. All its bytes are ASCII."""
+"""Matches where ISO-2022 switches to Japanese or Korean. All its bytes are ASCII."""
 _WIDER = {"iso-8859-1": "cp1252", "gb2312": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
-"""What browsers read for a declared encoding."""
+"""Declared encodings, and what browsers read them as."""
 _log = logging.getLogger(__name__)
 
 
@@ -150,7 +150,7 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
 
 
 def fitting(declared: str, sample: bytes) -> str | None:
-    """What a declared encoding (in lower case) is read as; None if it doesn't exist, or the text is in another."""
+    """Returns what to read a declared encoding (in lower case) as; None if it doesn't exist or the text doesn't fit."""
     with suppress(ConfigError, UnicodeError):
         encoding = _WIDER.get(declared, declared)
         check_options(encoding, "strict")

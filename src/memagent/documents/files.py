@@ -20,14 +20,14 @@ from memagent.texts import expand, name_error
 from memagent_formats import Passage, convert_file, convert_text
 
 KEPT = 2**23
-"""Characters whose lines can be told apart: readers work on what was read before, but not long before. A chunk for a
-window of two million tokens has about as many."""
+"""How many characters back line numbers are kept: places are looked up soon after reading. A chunk for a window of two
+million tokens has about as many."""
 
 
 class Places:
     """Labels such as `p. 12` or `notes.txt:31`, by the character at which they begin.
 
-    Those before the last one found are forgotten.
+    Labels before the last one found are dropped.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Places:
         self._without_lines = 0
 
     def begin(self, at: int, passage: Passage) -> None:
-        """A place begins at a character, after all others so far."""
+        """Records that a place begins at a character, after all earlier places."""
         text, place, line = passage
         self._starts.append(at)
         ends = array("I", (end.start() for end in re.finditer("\n", text))) if line else ()
@@ -46,7 +46,7 @@ class Places:
             self._without_lines += 1
 
     def find(self, start: int, end: int) -> str:
-        """The place of the text from `start` to `end`, as `p. 3`, `p. 3 to p. 5` or `a.txt:31-40`; empty if none."""
+        """Names the place of the text from `start` to `end`: `p. 3`, `p. 3 to p. 5` or `a.txt:31-40`; empty if none."""
         first = max(bisect_right(self._starts, start) - 1, 0)
         del self._starts[:first], self._places[:first]
         self._without_lines = max(self._without_lines - first, 0)
@@ -60,7 +60,7 @@ class Places:
         return f"{label}-{end_line}" if line and place == end_place else f"{label} to {end_label}"
 
     def _place(self, number: int, at: int) -> tuple[str, int, str]:
-        """The place of a character in a passage, its line (0 if lines aren't told apart), and both as a label."""
+        """Returns the place of a character in a passage, its line (0 if lines aren't kept), and both as a label."""
         place, line, ends = self._places[number]
         line = line and line + bisect_left(ends, at - self._starts[number])
         return place, line, f"{place}:{line}" if line else place
@@ -78,7 +78,7 @@ class _PassageSource(IterableSource, ABC):
 
     @abstractmethod
     def passages(self) -> Generator[Passage]:
-        """The text, and the places that begin in it."""
+        """Yields the text, with the places that begin in it."""
 
     def _text_of_passages(self) -> Generator[str]:
         places, at = Places(), 0
@@ -92,7 +92,7 @@ class _PassageSource(IterableSource, ABC):
 
 
 class FileSource(_PassageSource):
-    """A file named by its path: text, plain or gzip, or one of the formats in `converters`."""
+    """A file named by its path: text, plain or gzip, or a format that `memagent_formats` converts."""
 
     def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
         super().__init__(expand(path), name or path, encoding, errors)
@@ -100,7 +100,7 @@ class FileSource(_PassageSource):
             status = self._source.stat()
         except (OSError, ValueError) as error:  # a NUL in the path
             raise _not_found(self._source, error) from error
-        self.path = str(self._source.absolute())  # with half surrogate pairs, or it would not open
+        self.path = str(self._source.absolute())  # keeps lone surrogates, or it would not open
         # Pipes and devices have no length, and can't be read twice.
         self.rereadable = stat.S_ISREG(status.st_mode)
         self.size = status.st_size if self.rereadable else None
@@ -118,11 +118,11 @@ class FileSource(_PassageSource):
             yield from passages
         except (MemagentError, MemoryError):
             raise
-        except Exception as error:  # parsers fail on damaged files in ways of their own
+        except Exception as error:  # each parser fails on damaged files in its own way
             raise BinaryDocument(f"{self.name!r} is broken: {name_error(error)}") from error
 
     def _convert(self) -> Generator[Passage] | None:
-        """The file converted to text, if it has a format that needs that. Nothing is converted yet."""
+        """Returns the file's converted passages if its format needs that, else None. Nothing is converted yet."""
         passages = convert_text(self._source, IterableSource.read(self), self.name)
         if passages is not None or not self.rereadable:
             return passages
@@ -184,10 +184,10 @@ class FolderSource(FilesSource):
 
 
 def list_files(path: Path) -> tuple[Path, list[Path]]:
-    """A folder and its files, at any depth and sorted; or the folder that a pattern begins with, and what it matches.
+    """Lists a folder and its files, at any depth and sorted; or the folder that a pattern begins with, and its matches.
 
     In a pattern, `**` is any number of folders. Names with a leading dot are left out. Links are followed, but each
-    folder is entered and each file listed once, by a real path if any. A file is itself, a pattern or not. Blocks.
+    folder is entered and each file listed once, by a real path if any. A file's path is never a pattern. Blocks.
 
     Raises:
         DocumentNotFound: a folder can't be listed.
@@ -208,7 +208,7 @@ def list_files(path: Path) -> tuple[Path, list[Path]]:
 
 
 def _match(folder: Path, part: str) -> Iterator[Path]:
-    """What matches a pattern's part in a folder; of `**` it and those below, each once, links last; none around it."""
+    """Yields a pattern part's matches in a folder; for `**` it and those below, each once, links last, no parents."""
     if part != "**":
         next(os.walk(folder, onerror=_refuse), None)  # glob is silent about what it can't list
         yield from (folder / name for name in iglob(part, root_dir=folder))  # noqa: PTH207 - Path.glob takes no `a**`
@@ -225,7 +225,7 @@ def _match(folder: Path, part: str) -> Iterator[Path]:
 
 
 def _is_file(path: Path) -> bool:
-    """Also if nobody can tell, as of a link to what is gone: reading it says why."""
+    """Returns whether a path is a file. True if that is unknown, as for a broken link: reading it reports why."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:

@@ -39,7 +39,7 @@ def text_of(
 
 
 def parts(items: Iterable[object], kind: type[T], name: str) -> Generator[T]:
-    """The items, which must all be of one kind, in parts of bounded length."""
+    """Yields the items, which must all be of one kind, in parts of bounded length."""
     for item in items:
         if not isinstance(item, (str, bytes, bytearray, memoryview)):
             raise DocumentError(
@@ -128,7 +128,7 @@ def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
 
 
 def _even(texts: Iterable[str]) -> Generator[str]:
-    """Pieces of maximum length, then the remainder."""
+    """Yields pieces of maximum length, then the remainder."""
     buffer: list[str] = []
     chars = 0
     for text in texts:

@@ -3,7 +3,7 @@
 import re
 
 PDF = re.compile(rb"\A%PDF-|%PDF-\d\.\d\s+(?:%[^\r\n]*[\r\n]\s*)*\d+ \d+ obj")
-"""Readers allow other bytes before it, within the first 1,024. An object follows; texts only quote the first line."""
+"""A PDF's start, within 1,024 bytes. After other bytes an object must follow it: texts only quote the first line."""
 # From the formats' specifications. Two-byte signatures that ordinary text may
 # begin with (`MZ`, `BM`, `PK`) are left out or lengthened: those files have NUL bytes anyway.
 _SIGNATURES = {
@@ -50,6 +50,6 @@ def recognise(start: bytes) -> str | None:
 
 
 def control_share(sample: bytes) -> float:
-    """Share (0 to 1) of bytes that are control characters never used in text."""
+    """Returns the share (0 to 1) of bytes that are control characters never used in text."""
     controls = CONTROLS.encode() + b"\x7f"
     return (len(sample) - len(sample.translate(None, controls))) / max(len(sample), 1)

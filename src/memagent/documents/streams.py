@@ -15,7 +15,7 @@ from memagent.errors import DecodingError, DocumentError
 from memagent.texts import expand
 
 _LONGEST_PATH = 4096
-"""PATH_MAX of Linux."""
+"""Maximum characters of a path: PATH_MAX of Linux."""
 _INLINE_ITEM = 4096
 """Items of an async source up to this length are decoded on the event loop: a thread would cost more."""
 
@@ -46,12 +46,12 @@ class IterableSource:
             yield from filter(None, self._text(items))
 
     def pieces(self) -> AsyncGenerator[str]:
-        """The text in order; see `Document.pieces`."""
+        """Yields the text in order; see `Document.pieces`."""
         return pull_in_threads(self.read())
 
     def _items(self) -> Generator[object]:
-        """The source's str or bytes, in order."""
-        # Not of a tuple: so the endpoint passes on messages, which may well name files.
+        """Yields the source's str or bytes, in order."""
+        # Not for a tuple: the endpoint passes messages in one, and they may well name files.
         for text in self._source[:3] if type(cast("object", self._source)) is list else ():
             _warn_of_a_place(text)
         items = iter(self._source)
@@ -75,7 +75,7 @@ class TextSource(IterableSource):
     """A `str`, which needs no thread, decoding or splitting."""
 
     async def pieces(self) -> AsyncGenerator[str]:
-        """The text in order; see `Document.pieces`."""
+        """Yields the text in order; see `Document.pieces`."""
         (text,) = self._source
         if len(text) <= _LONGEST_PATH:
             await asyncio.to_thread(_warn_of_a_place, text)
@@ -93,7 +93,7 @@ class OpenFileSource(IterableSource):
         try:
             self._start = file.tell() if file.seekable() else None
         except (AttributeError, OSError, ValueError):
-            self._start = None  # reading will say it if the file is closed
+            self._start = None  # reading reports it if the file is closed
         self.rereadable = self._start is not None
 
     def _items(self) -> Generator[object]:
@@ -112,7 +112,7 @@ class AsyncSource(IterableSource):
     """
 
     async def pieces(self) -> AsyncGenerator[str]:
-        """The text in order; see `Document.pieces`."""
+        """Yields the text in order; see `Document.pieces`."""
         item: Any = ""
         ended = False
 
@@ -121,7 +121,7 @@ class AsyncSource(IterableSource):
                 current = item
                 yield current
                 if current:
-                    yield current[:0]  # the filters give what they have, and wait
+                    yield current[:0]  # makes the filters yield what they have, and wait
 
         text = self._text(items_so_far())
         items = aiter(self._source)

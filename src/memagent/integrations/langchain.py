@@ -26,7 +26,7 @@ class SummaryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Sends the model what fits its window; the agent's state keeps every message.
 
     Args:
-        buffer: of one conversation: make an agent for each, or a thread of each.
+        buffer: the buffer of one conversation: make an agent for each conversation or thread.
     """
 
     def __init__(self, buffer: SummaryBuffer) -> None:
@@ -66,7 +66,7 @@ class _RequestHistory:
         }
 
     def request(self, sent: list[Any]) -> ModelRequest[Any]:
-        """The request with what the buffer returned."""
+        """Returns the request with what the buffer returned."""
         messages = [self._own.get(id(m)) or convert_to_messages([m])[0] for m in sent]
         if self._request.system_message is None:
             return self._request.override(messages=messages)
@@ -76,7 +76,7 @@ class _RequestHistory:
 
 
 def _output_tools(request: ModelRequest[Any]) -> list[dict[str, Any]]:
-    """The tools that LangChain adds for structured output: it has no others where it doesn't know yet (auto)."""
+    """Returns the tools that LangChain adds for structured output; `AutoStrategy`, still undecided, may add them."""
     strategy = request.response_format
     if isinstance(strategy, AutoStrategy):
         strategy = ToolStrategy(strategy.schema)
@@ -85,7 +85,7 @@ def _output_tools(request: ModelRequest[Any]) -> list[dict[str, Any]]:
 
 
 def _read(message: BaseMessage) -> dict[str, Any]:
-    """The message in OpenAI's form; blocks that have none there (a video, a file's id) as they are."""
+    """Converts a message to OpenAI's form; blocks that have none there (a video, a file's id) are unchanged."""
     if isinstance(message.content, list):
         message = message.model_copy(update={"content": [*map(_read_block, message.content)]})
     try:
@@ -96,7 +96,7 @@ def _read(message: BaseMessage) -> dict[str, Any]:
 
 
 def _read_block(block: Any) -> Any:
-    """A block of text as OpenAI writes it, whatever its form; others as they are."""
+    """Converts a block of text, in any form, to OpenAI's form; others keep theirs, with a `type`."""
     if isinstance(block, str):
         return block
     source = block.get("source")
@@ -113,7 +113,7 @@ def _read_block(block: Any) -> Any:
 
 
 def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
-    """The agent as a step of a chain.
+    """Returns the agent as a step of a chain.
 
     The input has `document` (what `ask` takes, or LangChain's documents in order), `question` and, if the run is to
     be resumable, `run_id`. The output is `Result.to_dict()`: `answer`, `memory`, `stop_reason` and others.

@@ -19,8 +19,8 @@ def summary_filter(
     """Sends the model what fits its window: `RunConfig(call_model_input_filter=summary_filter(buffer))`.
 
     Args:
-        buffer: of one conversation, for all of its runs and agents. An agent that is a tool has another conversation,
-            and inherits this: give its `as_tool` a `run_config`.
+        buffer: the buffer of one conversation, for all its runs and agents. An agent used as a tool has another
+            conversation, but inherits this filter: give its `as_tool` a `run_config`.
     """
     from agents import FunctionTool, Handoff, RunContextWrapper, handoff
     from agents.models.chatcmpl_converter import Converter
@@ -46,7 +46,7 @@ def summary_filter(
 
 
 def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
-    """Messages in OpenAI's form, each with the items that it stands for: what the model said at once is one."""
+    """Returns messages in OpenAI's form, each with its items: what the model said in one go is one message."""
     pairs: list[tuple[dict[str, Any], list[Any]]] = []
     for item in items:
         kind, role = item.get("type", "message"), item.get("role", "assistant")
@@ -69,13 +69,13 @@ def read_items(items: list[Any]) -> list[tuple[dict[str, Any], list[Any]]]:
             function = {"name": fields.pop("name", kind)}
             function["arguments"] = item.get("arguments") or json.dumps(fields, ensure_ascii=False)
             message["tool_calls"].append({"id": call, "type": "function", "function": function})
-        elif kind != "reasoning":  # OpenAI ran a tool, and what it returned stands in the item
+        elif kind != "reasoning":  # OpenAI ran a tool, and the item holds its result
             message["content"] += f"\n{kind} {json.dumps(fields, ensure_ascii=False)}\n"
     return pairs
 
 
 def _find_call(item: dict[str, Any]) -> str | None:
-    """The id of the call that an item is the result of; OpenAI names it `id` in a local shell's."""
+    """Returns the id of the call whose result an item is, or None; in a local shell's, OpenAI names it `id`."""
     is_result = item.get("type", "").endswith(("call_output", "search_output"))
     return item.get("call_id", item.get("id")) if is_result else None
 
@@ -93,7 +93,7 @@ def _result(output: Any) -> Any:
 
 
 def write_items(messages: Iterable[dict[str, Any]], own: Mapping[int, list[Any]]) -> list[Any]:
-    """The items of messages: by `id` those that were read, others for what the buffer made or changed."""
+    """Returns the items of messages: those that were read, by `id`, or new ones for what the buffer made or changed."""
     calls = {_find_call(i) or ("call", i.get("call_id")): i for part in own.values() for i in part}
     groups = (own.get(id(message)) or _write(message, calls) for message in messages)
     return [item for items in groups for item in items]
@@ -104,7 +104,7 @@ def _write(message: dict[str, Any], items_by_call: dict[Any, Any]) -> list[Any]:
     if role == "tool":
         blank = {"type": "function_call_output", "call_id": message["tool_call_id"]}
         return [items_by_call.get(blank["call_id"], blank) | {"output": content}]
-    if isinstance(content, list):  # two messages of the user with a picture became one
+    if isinstance(content, list):  # user messages were merged, one with a picture
         parts: list[Any] = content
         content = [p | {"type": "input_text"} if p["type"] == "text" else p for p in parts]
     items = [{"role": role, "content": content}] if content else []

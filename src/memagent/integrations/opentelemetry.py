@@ -22,10 +22,10 @@ A = TypeVar("A", bound=Agent[Any])
 def trace_agent(agent: A, *, provider: TracerProvider | None = None, content: bool = False) -> A:
     """Traces the agent's runs from now on: a span for each, with those of its calls and tools below it.
 
-    Retries of a call are within its span. A span of yours that is current when a run starts is the parent.
+    Retries of a call are within its span. Your span that is current when a run starts becomes the parent.
 
     Args:
-        agent: is changed and returned. Trace it once.
+        agent: the agent, which is changed and returned. Trace it once.
         provider: makes the spans; None for the global one.
         content: whether to record messages, arguments and results of tools, and the text of errors.
     """
@@ -50,7 +50,7 @@ class _Tracing:
         attributes: dict[str, Any],
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> Iterator[Span]:
-        """A current span. Errors are its status; their text may quote a document, so it is content."""
+        """Opens a current span. Errors set its status; their text may quote a document, so it counts as content."""
         own_attributes = {key: value for key, value in attributes.items() if value is not None}
         with self._tracer.start_as_current_span(
             f"{operation} {name}",
@@ -67,12 +67,12 @@ class _Tracing:
                 raise
 
     def run(self, run_id: str) -> AbstractContextManager[Span]:
-        """The span of a run."""
+        """Opens the span of a run."""
         attributes = {"gen_ai.agent.name": self._agent, "gen_ai.conversation.id": run_id}
         return self.span("invoke_agent", self._agent, attributes)
 
     def tool(self, tool: Tool) -> Tool:
-        """The tool with a span for each call."""
+        """Returns the tool with a span for each call."""
         attributes = {"gen_ai.tool.name": tool.name, "gen_ai.tool.type": "function"}
 
         async def run(arguments: dict[str, Any], *context: Any) -> str:
@@ -126,7 +126,7 @@ class _TracedModel(Wrapper):
 
 
 def _write(message: Message) -> dict[str, Any]:
-    """A message in the form of the conventions."""
+    """Converts a message to the form of the conventions."""
     text = {"type": "text", "content": message.content}
     if message.role == "tool":
         text = {

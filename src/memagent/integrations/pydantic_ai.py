@@ -30,16 +30,16 @@ from memagent.session.context.buffer import SummaryBuffer
 
 CONTENT: TypeAdapter[UserContent] = TypeAdapter(UserContent)
 Piece = ModelResponse | ModelRequest
-"""A reply, or a request with one message of OpenAI's form."""
+"""A reply, or a request that makes one message in OpenAI's form."""
 
 
 def process_history(buffer: SummaryBuffer) -> AbstractCapability[Any]:
     """Sends the model what fits its window: `Agent(capabilities=[process_history(buffer)])`.
 
-    The run's messages become those that are sent: give them to the next run, with the same buffer.
+    The run's messages become those that are sent: pass them to the next run, with the same buffer.
 
     Args:
-        buffer: of one conversation: give the capability to each of its runs, or make an agent for it.
+        buffer: the buffer of one conversation: pass the capability to each of its runs, or make an agent for it.
     """
     return _History(buffer)
 
@@ -51,7 +51,7 @@ class _History(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Feeds the buffer what the model would get, with what it adds for structured output."""
+        """Feeds the buffer what the model would get, including what it adds for structured output."""
         request, messages = request_context, request_context.messages
         parameters = request.model_request_parameters
         _, offer = request.model.prepare_request(request.model_settings, parameters)
@@ -84,7 +84,7 @@ class _History(AbstractCapability[Any]):
             blank = ToolReturnPart(call["function"]["name"], "", call["id"])
             results.setdefault(call["id"], (messages[-1], blank))
         pieces = [by_id.get(id(m)) or _write(m, results, messages[-1]) for m in sent[len(frame) :]]
-        if not pieces or not isinstance(pieces[0], ModelRequest):  # nobody said what to do
+        if not pieces or not isinstance(pieces[0], ModelRequest):  # no request comes first
             pieces.insert(0, replace(messages[-1], parts=[]))
         if system:
             pieces[0] = replace(pieces[0], parts=[*system, *pieces[0].parts])
@@ -95,7 +95,7 @@ class _History(AbstractCapability[Any]):
 def _read(
     messages: Sequence[ModelMessage],
 ) -> tuple[list[SystemPromptPart], list[tuple[dict[str, Any], Piece]]]:
-    """The system prompt, and messages in OpenAI's form, each with the piece that it stands for."""
+    """Returns the system prompt, and messages in OpenAI's form, each with the piece that it stands for."""
     system: list[SystemPromptPart] = []
     pairs: list[tuple[dict[str, Any], Piece]] = []
     for message in messages:
@@ -117,14 +117,14 @@ def _read(
             elif (fields := _read_part(part)) is not None:
                 pairs.append((fields, replace(message, parts=[part])))
             elif pairs and isinstance(pairs[-1][1], ModelRequest):
-                # It goes where the one before it goes.
+                # It stays with the part before it.
                 fields, piece = pairs[-1]
                 pairs[-1] = fields, replace(message, parts=[*piece.parts, part])
     return system, pairs
 
 
 def _write_reply(message: ModelResponse) -> str:
-    """The text of a reply, and what the provider's own tools did for it."""
+    """Returns the text of a reply, and what the provider's own tools did for it."""
     texts = [message.text or ""]
     for part in message.parts:
         if isinstance(part, NativeToolCallPart):
@@ -158,7 +158,7 @@ def _read_content(item: UserContent) -> dict[str, Any]:
 def _write(
     message: dict[str, Any], results: dict[str, tuple[Piece, ToolReturnPart]], last: ModelMessage
 ) -> Piece:
-    """The piece of a message that the buffer made or changed."""
+    """Makes the piece for a message that the buffer made or changed."""
     content = message["content"] or ""
     if message["role"] == "assistant":
         calls = [

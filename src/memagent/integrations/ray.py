@@ -20,21 +20,21 @@ class DocumentReader:
         )
 
     Documents are in the column `path` (files that every node can open) or `text`. The columns `answer`, `detail` (why
-    there is none, as for a null), `calls` and `run_id` are added. If a worker fails, Ray repeats its batches in
-    another one, which resumes them on the same machine, and reads them again on another: a run store can't be on a
+    there is no answer, as for a null), `calls` and `run_id` are added. If a worker fails, Ray repeats its batches in
+    another one. On the same machine they are resumed; on another they are read again, since a run store can't be on a
     network disk.
 
     Args:
         model: a spec, such as `vllm:NAME`, or a model that can be pickled.
         question: the question.
-        settings: of `MemoryAgent`.
+        settings: settings of `MemoryAgent`.
     """
 
     def __init__(self, model: str | ChatModel, question: str, **settings: Any) -> None:
         self.agent, self.question = MemoryAgent(model, **settings), question
 
     def __call__(self, batch: dict[str, Sequence[str]]) -> dict[str, Sequence[Any]]:
-        """Adds the answers to a batch, whose documents are read at once; one that another process reads is waited for.
+        """Adds the answers to a batch, reading its documents concurrently; waits for one that another process reads.
 
         Raises:
             ConfigError: there is neither a column `path` nor `text`, or the model was not found.

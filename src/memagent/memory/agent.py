@@ -47,13 +47,13 @@ class MemoryAgent(Jobs):
         degenerate: what to do with a new memory that repeats itself, or drops nearly all words of the old one for no
             reason in the chunk. `retry` (the default) asks again, up to twice, then accepts it; `keep` asks again, then
             keeps the old memory; `take` accepts it at once. Repetitive answers are retried too, except with `take`.
-        read_ahead: chunks sent at once, each with the memory as it is (default 1). Replies that keep the memory are
+        read_ahead: chunks sent at once, each with the current memory (default 1). Replies that keep the memory are
             taken in order, up to the first that changes it; later ones are thrown away and their chunks sent again.
             The memory and the answer are those of reading in order, sooner and for more calls. `auto` follows how
             often the memory changes and how many calls the server answers at once. Needs a temperature of 0, and
             pays with the `update` gate.
         reread: for a question that the memory doesn't settle, recall what it lost and read up to this many chunks
-            again, those that share most words with the question (default 0: off). Needs an answer call more.
+            again, those that share most words with the question (default 0: off). Costs one more answer call.
         sampling: temperature and top_p.
         seed: seed of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at a number of calls, tokens or seconds, or at a cost; a resumed run's
@@ -140,7 +140,7 @@ class MemoryAgent(Jobs):
         """Runs the reading as an async iterator of events; `.results` is available at the end."""
         questions = (question,) if isinstance(question, str) else tuple(question)
         if cast("object", document) is None:
-            open_document(document)  # says what a document can be; None is for stored runs
+            open_document(document)  # raises: None is only for stored runs
         return RunStream(MemoryLoop(self, questions, document), run_id)
 
     def ask_many(
@@ -169,10 +169,10 @@ class MemoryAgent(Jobs):
         concurrency: int = 8,
         run_id: str = "map",
     ) -> Iterator[Mapped]:
-        """Asks one question about each of many documents, several at once; yields what came of each as it comes.
+        """Asks one question about each of many documents, several at once; yields each result as it arrives.
 
         A document that cannot be read, or whose model call fails, yields an error and the others continue. Each
-        document has a run of its own, named after its path and content, the question and the settings: a second call
+        document has its own run, named after its path and content, the question and the settings: a second call
         resumes runs that were interrupted, and sends nothing for those that are finished.
 
         Args:
@@ -239,9 +239,9 @@ class MemoryAgent(Jobs):
         return RunStream(MemoryLoop(self, questions, document), run_id)
 
     def memories(self, run_id: str) -> Document:
-        """The memories of a finished run as a document: ask about that to ask again without reading the original.
+        """Returns a finished run's memories as a document, to ask new questions without reading the original again.
 
-        They were written for the run's questions, so what only the new question needs may be missing.
+        They were written for the run's questions, so facts that only a new question needs may be missing.
 
         Raises:
             RunNotFound: the store has no such run.
@@ -289,7 +289,7 @@ class MemoryAgent(Jobs):
 
         Args:
             questions: the questions to ask.
-            known: the run to resume, whose window and chat template count.
+            known: the run to resume, whose window and frame are reused.
 
         Raises:
             BudgetError: see `ContextBudget.divide`.

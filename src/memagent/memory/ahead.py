@@ -9,25 +9,25 @@ from typing import Any, Literal
 from memagent.run.exchange import Exchange
 
 SHARE = 0.75
-"""Changes that `auto` expects among a round's chunks, at a cost of 1.42 calls per chunk."""
+"""Maximum expected changes of the memory in a round of `auto`; costs 1.42 calls per chunk."""
 LAPSE = 1 / 64
 """Share of past observations forgotten with each chunk, since notes come in bursts."""
 WEIGHT = 1 / 2
-"""Of the latest round in the time that a reply takes."""
+"""Weight of the latest round in the average time of a reply."""
 TRUST = 31 / 32
-"""In times that a round of up to twice the size would have measured: the server may have become free since."""
+"""Weight of old times for rounds up to twice the latest size, not measured since: the server may be free by now."""
 WORTH = 0.9
-"""Share of the highest speed that is enough: fewer calls are wasted."""
+"""Share of the highest speed that is enough: smaller rounds waste fewer calls."""
 
 
 class Pace:
-    """The size of the next round.
+    """Chooses the size of the next round.
 
-    With changes at rate p, a round of B chunks advances by (1 - (1 - p)^B) / p of them on average.
+    If a chunk changes the memory at rate p, a round of B chunks advances by (1 - (1 - p)^B) / p chunks on average.
 
     Args:
-        wish: chunks per round, or `auto`: the fewest that bring nine tenths of the most chunks a second, but no more
-            than contain 0.75 changes at the rate seen so far. Without free slots, later replies of a round come later.
+        wish: chunks per round, or `auto`: the fewest that reach nine tenths of the most chunks per second, but no more
+            than contain 0.75 changes at the rate seen so far. Without free slots, a round's later replies take longer.
         most: maximum calls in flight.
     """
 
@@ -39,15 +39,15 @@ class Pace:
         self._last = 2
         """Size of the last round; the next one is at most twice as large, so that trying costs little."""
         self._seconds: list[float] = []
-        """From the start of a round to its first kept reply, the second, and so on."""
+        """Average seconds from the start of a round to its first reply that keeps the memory, its second, and so on."""
 
     def most(self, questions: int) -> int:
-        """Maximum chunks that each of several questions sends in a round."""
+        """Returns the most chunks that each of several questions sends in a round."""
         share = max(1, self._most // questions)
         return share if self._wish is None else min(self._wish, share)
 
     def size(self, questions: int) -> int:
-        """Chunks that each of several questions sends in the next round."""
+        """Returns how many chunks each of several questions sends in the next round."""
         max_size = self.most(questions)
         if self._wish is not None:
             return max_size
@@ -57,14 +57,14 @@ class Pace:
         return 1 + next(n for n, speed in enumerate(speeds) if speed >= threshold)
 
     def _speed(self, size: int) -> float:
-        """Chunks a second of a round, apart from the time for changes, which is the same for every size."""
+        """Returns a round's chunks per second, without the time for changes, which is the same for every size."""
         rate = min(1.0, self._changes / self._chunks)
         advance = (1 - (1 - rate) ** size) / rate
-        # Nothing is known of more than was tried: it may come as soon.
+        # Larger rounds than those tried are assumed to take no longer.
         return advance / max((self._seconds[:size] or [1.0])[-1], sys.float_info.epsilon)
 
     def note(self, sent: int, taken: int, changes: int, seconds: Sequence[float]) -> None:
-        """Records a round: chunks sent, taken and changing the memory, and when the others had their replies."""
+        """Records a round: chunks sent, taken and changing the memory, and the seconds to each reply that kept it."""
         self._last = sent
         averages, count = self._seconds, len(seconds)
         old_time = averages[count - 1] if 0 < count <= len(averages) else 0.0

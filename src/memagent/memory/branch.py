@@ -1,4 +1,4 @@
-"""A branch: a new run that begins with what another one had noted before a chunk (ADR 0035)."""
+"""A branch: a new run that begins with the memory that another run had before a chunk (ADR 0035)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BranchLoop(MemoryLoop):
-    """A reading whose beginning is copied. Once that is done, it is like any other."""
+    """A reading whose first chunks are copied from another run. After that it is like any other."""
 
     _given: Source | None
 
@@ -36,7 +36,7 @@ class BranchLoop(MemoryLoop):
         self._branch = branch
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
-        """See `Loop.prepare`; errors of a new branch are raised before it exists, except that of a missing text."""
+        """See `Loop.prepare`. A new branch's errors are raised before it exists, except for a missing document."""
         if self._given is None:
             await in_thread(self._find_document, known)
         self.plan = replace(await super().prepare(known), branch=self._branch)
@@ -45,7 +45,7 @@ class BranchLoop(MemoryLoop):
         return self.plan
 
     async def begin(self, log: Log) -> int:
-        """Copies the beginning, unless an earlier session did."""
+        """Copies the first chunks, unless an earlier session did."""
         if await in_thread(log.store.last_seq, log.run_id) < 0:
             origin, before = self._branch["run"], self._branch["before"]
             bodies = await self.plan.counting(self._fit)
@@ -55,7 +55,7 @@ class BranchLoop(MemoryLoop):
         return -1
 
     def _find_document(self, run: RunRecord | None) -> None:
-        """Opens the document of this run, or of the other one, if chunks are left to read. Blocks."""
+        """Opens the document of this run, or of the origin if this one is new, if chunks are left to read. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
         record = self._origin() if run is None else run
         self.source = old = record.source
@@ -65,7 +65,7 @@ class BranchLoop(MemoryLoop):
             self._given = open_document(Path(old["path"]), name=old["name"], **old["options"])
 
     def _origin(self) -> RunRecord:
-        """The other run, if a branch can begin there. Blocks."""
+        """Returns the run to branch from; raises if a branch can't begin at that chunk. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
         record = store.get(origin)
         check_origin(record)
@@ -79,7 +79,7 @@ class BranchLoop(MemoryLoop):
         return record
 
     def _fit(self) -> dict[str, dict[str, Any]]:
-        """The effects that wrote the memories, as the new run's prompts may show them. Blocks."""
+        """Returns the effects that wrote the memories, made safe for the new run's prompts. Blocks."""
         store, (origin, before) = self.host.store, self._branch.values()
         count = len(self._origin().binding["questions"])
         if (new_count := len(self.plan.questions)) != count:

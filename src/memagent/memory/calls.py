@@ -37,21 +37,21 @@ from memagent.runstore.conversations import without_text
 from memagent.trajectory import StopReason
 
 RECALLED = 8
-"""Most sentences of past memories to recall: a few hundred tokens of a memory of a thousand."""
+"""Maximum sentences of past memories to recall: a few hundred tokens, in a memory of a thousand."""
 
 
 class Calls(Loop[list[Result]]):
-    """Shows chunks and memories to the model, for each question on its own."""
+    """Shows chunks and memories to the model, separately for each question."""
 
     plan: MemoryPlan
     _log: Log
     _caller: Caller
     _states: list[State]
     _limit: str | None
-    """The usage limit reached."""
+    """Message of the usage limit that was reached, if any."""
 
     def _update(self, chunk: Chunk, state: State) -> Exchange[Update]:
-        """Shows a chunk to one question: its memory is rewritten, or kept."""
+        """Makes the call that shows a chunk for one question, whose memory is rewritten or kept."""
         plan, question = self.plan, state.question
         return Exchange(
             key=f"update-{chunk.index}/q{question}",
@@ -97,7 +97,7 @@ class Calls(Loop[list[Result]]):
         return without_text(body, chunk.text), events
 
     def _answer(self, state: State, *, so_far: bool = False) -> Exchange[Answer]:
-        """Asks for the answer from the memory, of the whole document or of what was read so far."""
+        """Makes the call for the answer from the memory, of the whole document or of what was read so far."""
         plan, question = self.plan, state.question
         looks = state.next_chunk + (0 if state.again is None else 1 + state.rereads)
         place = f"partial-{looks}" if so_far else "answer"
@@ -134,7 +134,7 @@ class Calls(Loop[list[Result]]):
         state = self._states[exchange.question]
         try:
             value = (await (caller or self._caller).ask(exchange)).value
-            if isinstance(value, Answer):  # a partial one may be from an earlier session
+            if isinstance(value, Answer):  # a partial answer may be from an earlier session
                 state.answer, state.truncated = value.text, value.truncated
                 state.partial = state.stopped is not None
         except LimitReached as limit:
@@ -161,7 +161,7 @@ class Calls(Loop[list[Result]]):
         await self._ask(*map(partial(self._answer, so_far=so_far), states), caller=caller)
 
     def _draft(self, state: State) -> Exchange[Any]:
-        """Asks for the answer, or for the phrase that says that the memory doesn't settle it."""
+        """Makes the call for the answer, or for the phrase that says that the memory doesn't settle the question."""
         plan, prompts = self.plan, self.plan.prompts
 
         def read(completion: Completion) -> Answer | None:
@@ -178,7 +178,7 @@ class Calls(Loop[list[Result]]):
         return draft
 
     def _record_draft(self, exchange: Exchange[Any], state: State, reply: Reply[Any]) -> Record:
-        """Commits the answer too, or recalls what was lost and chooses what to read again. Blocks."""
+        """Commits the answer too, or recalls lost sentences and chooses chunks to read again. Blocks."""
         if reply.value is not None:
             facts, events = self._record_answer(state, False, reply)
             exchange.also = {f"answer/q{state.question}": facts}
@@ -202,7 +202,7 @@ class Calls(Loop[list[Result]]):
         return {"again": numbers, "memory": memory, "tokens": tokens, "conversation": dump}, [event]
 
     def _past(self, state: State) -> Iterator[str]:
-        """Sentences of past memories that the memory no longer has, each where it was new. Blocks."""
+        """Yields sentences of past memories that the memory no longer has, each where it was new. Blocks."""
         store, memory_sentences = self._log.store, {*_sentences(state.memory)}
         old_sentences: set[str] = set()
         for number in range(state.next_chunk):
@@ -222,17 +222,17 @@ class Calls(Loop[list[Result]]):
             await self._ask(exchange)
 
     def _load_chunk(self, number: int) -> Chunk:
-        """A chunk that was read, cut to the budget: it may be from the run that this one branched from. Blocks."""
+        """Returns a stored chunk, cut to the budget: it may be from the run that this one branched from. Blocks."""
         body = self._log.store.effect(self._log.run_id, f"chunk-{number}") or {}
         plan, mark = self.plan, body["mark"]
         safe = plan.neutraliser.safe(body["text"])
         text, tokens, _ = within(safe, plan.budget.chunk, plan.counter)
-        # As the last one: nothing is left for `done` to skip.
+        # Marked as the last one: `done` has nothing left to skip.
         place = {"start": mark["start"], "end": mark["covered"], "digest": mark["digest"]}
         return Chunk(index=number, text=text, tokens=tokens, last=True, neutralised=0, **place)
 
     def _record_reread(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
-        """As for the chunk's first update; the reading stays where it was. Blocks."""
+        """Records it like the chunk's first update, but without moving the reading's position. Blocks."""
         position = state.next_chunk, state.carried
         body, events = self._record_update(state, chunk, reply)
         state.next_chunk, state.carried = position
@@ -243,6 +243,6 @@ class Calls(Loop[list[Result]]):
 
 
 def _sentences(text: str) -> list[str]:
-    # Parts of a long one, since they may fit where the whole doesn't.
+    # Long sentences are split: parts may fit where the whole doesn't.
     parts = (part.strip() for line in text.splitlines() for part in split(line))
     return list(dict.fromkeys(filter(None, parts)))

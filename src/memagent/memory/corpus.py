@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent
 
 OF_ALL = (ConfigError, StoreError, ModelNotFound, AuthenticationFailed)
-"""Errors that every document would hit, so they end the whole map, except for the following."""
+"""Errors that every document would hit, so they end the whole map, except those in `OF_ONE`."""
 OF_ONE = (RunMismatch, RunBusy)
 
 
@@ -53,7 +53,7 @@ class Mapped:
     error: MemagentError | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """One row: the document, and its result or the error."""
+        """Returns one row: the document, and its result or the error."""
         row: dict[str, Any] = {"document": self.name, "run_id": self.run_id}
         if self.result is not None:
             return row | self.result.to_dict()
@@ -77,7 +77,7 @@ async def read_all(
     async def read_next() -> Mapped | None:
         nonlocal ended
         async with turn:
-            # Not in one of the few threads that readings need: a generator of documents may wait long, or for them.
+            # Not in one of the few threads that readings need: a generator may wait long, or for a reading.
             item = None if ended else await asyncio.to_thread(next, upcoming, None)
             ended = item is None
         if item is None:
@@ -120,10 +120,10 @@ async def _read(
 
 
 def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> str:
-    """The run id of a document: the same for the same path or text, question and settings, so that it is resumed.
+    """Names a document's run: the same for the same path or text, question and settings, so that it is resumed.
 
-    That of a path ends in a digest of what is there, so that a document that changed is read anew. Runs aren't bound to
-    the server's address and `read_ahead`, nor do these change the id. Streams and other kinds get a new one.
+    A path's id ends in a digest of its content, so that a changed document is read anew. The server's address and
+    `read_ahead` don't change the id, as runs aren't bound to them. Streams and other kinds get a new one.
     """
     mark = ""
     if isinstance(source, os.PathLike):
@@ -139,9 +139,9 @@ def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> 
 
 
 def _digest(path: Path) -> str:
-    """A digest of a file's bytes, or of all files of a folder or pattern, as far as they can be read."""
+    """Digests a file's bytes, or all files of a folder or pattern, as far as they can be read."""
     hasher = hashlib.blake2b(digest_size=4)  # tells a document from its own earlier contents
-    with suppress(OSError, ValueError, DocumentError):  # reading the document will say it
+    with suppress(OSError, ValueError, DocumentError):  # reading the document reports it
         for file in list_files(path)[1]:
             stat = file.stat()
             file_digest = _hash(file, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
@@ -151,6 +151,6 @@ def _digest(path: Path) -> str:
 
 @lru_cache(2**16)
 def _hash(file: Path, *stamp: int) -> bytes:
-    """A digest of a file's bytes, made once while `stamp` stays: `memagent map --out` names each run twice."""
+    """Digests a file's bytes, once for each `stamp`: `memagent map --out` names each run twice."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "blake2b").digest()

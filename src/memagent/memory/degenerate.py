@@ -9,7 +9,7 @@ from memagent.prompts.reply import Answer, Update
 from memagent.texts import quote, words
 
 LONGEST_PERIOD = 300
-"""Length in characters of a piece that may repeat at the end of a text."""
+"""Maximum characters of a piece that may repeat at the end of a text."""
 LEAST_TAIL = 80
 """Minimum characters that the repeats take together: a ruled line or three dots mean nothing."""
 TIMES = 4
@@ -18,7 +18,7 @@ LEAST_WORDS = 8
 
 
 def repetition(text: str) -> str | None:
-    """What a text repeats: the same piece up to its end, or mostly identical lines; None if it doesn't."""
+    """Returns what a text repeats: a piece up to its end, or a line that makes up most of it; None if nothing."""
     for period in range(1, min(LONGEST_PERIOD, len(text) // TIMES) + 1):
         if text[-1] != text[-1 - period]:
             continue
@@ -35,9 +35,9 @@ def repetition(text: str) -> str | None:
 
 
 def has_collapsed(old: str, new: str, chunk: str) -> bool:
-    """Whether a memory lost most of its words, and few of the remaining ones are in the chunk.
+    """Returns whether a memory lost most of its words, and few of the remaining ones are in the chunk.
 
-    If a list of suspects becomes the culprit's name, that is in the chunk; "nothing relevant" comes from nowhere.
+    If a list of suspects shrinks to the culprit's name, the chunk has that name; "nothing relevant" isn't in the chunk.
     """
     if 2 * len(new) >= len(old):
         return False
@@ -50,7 +50,7 @@ def has_collapsed(old: str, new: str, chunk: str) -> bool:
 def find_problem(
     choice: Degenerate, old: str, chunk: Chunk | None, reply: Update | Answer | None
 ) -> str | None:
-    """What is wrong with a new memory, given the old one and the chunk, or with an answer; None if nothing is.
+    """Says what is wrong with a new memory, given the old one and the chunk, or with an answer; None if nothing is.
 
     With `take` nothing counts as degenerate.
     """
@@ -66,7 +66,7 @@ def find_problem(
 
 
 def _words(text: str) -> set[str]:
-    """The words that say something: long ones, numbers, and pairs of Chinese or Japanese signs."""
+    """Returns the words that carry meaning: long ones, numbers, and pairs of Chinese or Japanese characters."""
     texts = words(text)
     pairs = {first + second for first, second in pairwise(texts) if len(first) == len(second) == 1}
     return pairs | {word for word in texts if len(word) > 3 or not word.isalpha()}

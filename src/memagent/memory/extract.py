@@ -1,4 +1,4 @@
-"""Extraction: the loop of readings, with updates that add rows to the store (ADR 0030)."""
+"""Extraction: the reading loop, with updates that add rows to the store (ADR 0030)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 REPAIRS = 2
 """How often a chunk's invalid rows are asked for again: as often as an unusable reply."""
 REPLIES = 8
-"""Replies about one chunk, if they are cut off: a chunk has about five times the tokens of a reply, and rows as JSON
-may take more than the text that they are from."""
+"""Maximum replies about one chunk, if they are cut off: a chunk has about five times the tokens of a reply, and rows as
+JSON may take more tokens than their source."""
 
 
 def _name_seen(line: str) -> str:
@@ -44,17 +44,17 @@ def _name_seen(line: str) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """What an extraction continues from. The first four are about the chunk that is open."""
+    """What an extraction continues from. All fields but the last three are about the open chunk."""
 
     replies: int = 0
     """Replies so far; 0 if no chunk is open."""
     repairs: int = 0
     note: str = ""
-    """Stands before the rows in the memory."""
+    """Text that precedes the rows in the memory."""
     pending: tuple[BadRow, ...] = ()
     """Invalid rows that were asked for again."""
     tail: str | None = None
-    """What was cut off before that, to continue from afterwards."""
+    """The row in which an earlier reply was cut off, to continue from once `pending` is repaired."""
     rows: int = 0
     invalid: int = 0
     duplicates: int = 0
@@ -73,7 +73,7 @@ class RowLoop(MemoryLoop):
         super().__init__(host, (prompts.say("request", what=what, schema=form.text),), document)
 
     def _update(self, chunk: Chunk, state: State) -> Exchange[Any]:
-        """Shows a chunk: its rows are added."""
+        """Makes the call that shows a chunk, whose rows are added."""
         exchange: Exchange[Any] = super()._update(chunk, state)
         exchange.key = f"update-{state.step + chunk.index - state.next_chunk}/q0"
         exchange.read = partial(read_rows, prompts=self._prompts, form=self._form)
@@ -121,11 +121,11 @@ class RowLoop(MemoryLoop):
     def _continue(
         self, reply: RowReply, old: Progress, fresh: int
     ) -> tuple[Progress, list[BadRow]]:
-        """What the extraction continues from after a reply with `fresh` new rows, and the rows that are given up."""
+        """Returns what the extraction continues from after a reply with `fresh` new rows, and the rejected rows."""
         replies, ask_again = old.replies + 1, old.replies + 1 < REPLIES
         bad_rows = [*reply.find_missing([BadRow(*row) for row in old.pending]), *reply.bad]
         tail = reply.tail if old.tail is None else old.tail
-        # What a repair leaves out is asked for again only if that wasn't its last word.
+        # Rows that a repair leaves out are asked for again only if it was cut off.
         repairable = bool(reply.bad or (bad_rows and reply.tail is not None))
         repair = repairable and ask_again and old.repairs < REPAIRS
         more = ask_again and not repair and tail is not None and (fresh > 0 or old.tail is not None)
@@ -157,10 +157,10 @@ class RowLoop(MemoryLoop):
         place: dict[str, Any],
         extra_effects: dict[str, Mapping[str, Any]],
     ) -> list[WrittenRow]:
-        """Puts the rows that the run doesn't have among the effects to commit, and returns them."""
+        """Adds the rows that the run doesn't have yet to the effects to commit, and returns them."""
         fresh, log = list[WrittenRow](), self._log
         for row in rows:
-            # Fields of dicts may be in any order; earlier versions stored the line as it is.
+            # Fields of dicts may be in any order; earlier versions hashed the line unsorted.
             key = _name_seen(json.dumps(json.loads(row.line), sort_keys=True))
             effects = map(partial(log.store.effect, log.run_id), (key, _name_seen(row.line)))
             if key in extra_effects or any(effects):
@@ -177,7 +177,7 @@ class RowLoop(MemoryLoop):
         return {"chunk": chunk.index, "start": chunk.start, "end": chunk.end, "place": place}
 
     def _fit(self, note: str, lines: list[str]) -> tuple[str, int]:
-        """The memory: a note, then the newest rows that fit the budget; and its tokens."""
+        """Returns the memory (a note, then the newest rows that fit the budget) and its tokens."""
         counter: TokenCounter = self.plan.counter
         while True:
             rows = self.plan.neutraliser.safe("\n".join(lines))
@@ -191,7 +191,7 @@ class RowLoop(MemoryLoop):
     # --- ends
 
     async def _conclude(self, states: list[State], *, so_far: bool = False) -> None:
-        """The answer is the number of rows; what was found so far is in the store as it is."""
+        """Answers with the number of rows. If `so_far`, does nothing: the rows are in the store already."""
         for state in states if not so_far else ():
             total = Progress(**state.progress)
             answer = plural(total.rows, "row") + f", {total.invalid} invalid" * bool(total.invalid)

@@ -1,4 +1,4 @@
-"""What an extraction returns: rows and their places, read from the run store as they are used."""
+"""What an extraction returns: rows and their places, read from the run store on demand."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -20,22 +20,22 @@ from memagent.texts import quote
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 ROW, INVALID, SEEN = "row-%d/q0", "invalid-%d/q0", "seen-%d/q0"
-"""Keys of the effects that hold rows, rows that were given up, and hashes of rows."""
+"""Keys of the effects that hold rows, rejected rows, and hashes of rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _RowBase:
     chunk: int
-    """Index of the chunk that it was found in."""
+    """Index of the chunk in which it was found."""
     start: int
     """First character of that chunk in the document."""
     end: int
     """One past its last character."""
     place: str
-    """Such as `p. 3 to p. 5`, if the document's format has places."""
+    """Where the chunk comes from, such as `p. 3 to p. 5`, if the document's format has places."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Returns all fields as JSON values."""
         fields, how = vars(self), {"mode": "json", "by_alias": True}
         return fields | {k: v.model_dump(**how) for k, v in fields.items() if k == "value"}
 
@@ -53,13 +53,13 @@ class InvalidRow(_RowBase):
     """What the model wrote instead of a row, and didn't correct."""
 
     text: str
-    """Its first 400 characters."""
+    """First 400 characters of what the model wrote."""
     problem: str
     """What is wrong with it, a line for each field."""
 
 
 def stored_rows(store: RunStore, run_id: str, key: str, make: Callable[[Any], T]) -> Sequence[T]:
-    """Rows in the order they were found. Blocks."""
+    """Returns the rows in the order they were found. Blocks."""
     last = store.latest(run_id, key.replace("-%d", ""))
     return StoredValues(store, run_id, {key: 0 if last is None else last[0] + 1}, make)
 
@@ -73,11 +73,11 @@ class Extraction(Result, Generic[M]):
     invalid: Sequence[InvalidRow] = ()
     """What the model wrote instead of rows and didn't correct: count and check them."""
     duplicates: int = 0
-    """Rows that were dropped because all their fields were those of an earlier one."""
+    """Rows that were dropped because all their fields equal those of an earlier one."""
 
     @classmethod
     def of(cls, result: Result, store: RunStore, form: Output, progress: dict[str, Any]) -> Self:
-        """The extraction of a run whose loop returned `result`. Blocks."""
+        """Makes the extraction of a run whose loop returned `result`. Blocks."""
 
         def make(body: dict[str, Any]) -> Row[Any]:
             row = body.pop("row")
@@ -95,16 +95,16 @@ class Extraction(Result, Generic[M]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, without trajectory and source; loads the rows."""
+        """Returns all fields as JSON values, without trajectory and source; loads the rows."""
         rows = [row.to_dict() for row in self.rows]
         invalid = [bad_row.to_dict() for bad_row in self.invalid]
         return super().to_dict() | {"rows": rows, "invalid": invalid}
 
     def lines(self) -> Iterator[str]:
-        """A JSON line for each row (`Row.to_dict`), without its end; one row in memory at a time."""
+        """Yields each row as a line of JSON (`Row.to_dict`) without a line end; holds one row in memory at a time."""
         return (json.dumps(row.to_dict(), ensure_ascii=False) for row in self.rows)
 
     def write(self, path: str | Path) -> None:
-        """Writes a file of `lines`. An existing file is replaced once all are written."""
+        """Writes `lines` to a file. An existing file is replaced once all are written."""
         with replacing(Path(path)) as new_path, new_path.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in self.lines())

@@ -38,7 +38,7 @@ STYLES: dict[Style, str] = {
 
 
 class Jobs(Agent[MemorySettings]):
-    """Summaries, rows and branches, by the loop of readings."""
+    """Summaries, rows and branches, made with the reading loop."""
 
     def summarize(
         self,
@@ -130,7 +130,7 @@ class Jobs(Agent[MemorySettings]):
         """Reads on from an earlier point of a run, as a new run: with another model, settings or wording.
 
         The new run begins with a copy of what the old one did before a chunk, which costs it nothing, and reads that
-        chunk and all after it. The old run stays as it is.
+        chunk and all after it. The old run is unchanged.
 
         Args:
             run_id: the old run, finished or not.
@@ -146,7 +146,7 @@ class Jobs(Agent[MemorySettings]):
         Raises:
             RunNotFound: the store has no such run.
             RunMismatch: it doesn't answer questions, has another number of them, or the document has changed.
-            ConfigError: it has not read as far.
+            ConfigError: it has not read that far.
             BudgetError: its memory exceeds this agent's.
             DocumentRequired: the source was not a file, and `document` is missing.
         """
@@ -183,7 +183,7 @@ class Jobs(Agent[MemorySettings]):
         return RunStream(BranchLoop(agent, questions, document, branch), new_id)
 
     def _reword(self, prompts: PromptSet) -> MemoryAgent:
-        """The same agent with other wording, whose replies don't say whether a question is settled."""
+        """Copies the agent with other wording, without rereading: its replies don't say if a question is settled."""
         agent = cast("MemoryAgent", self)
         assert agent.store is not None, "opened now, so that the copy shares it"
         clone = copy.copy(agent)
@@ -192,5 +192,5 @@ class Jobs(Agent[MemorySettings]):
 
 
 def one_or_all(results: list[Result]) -> Result | list[Result]:
-    """The result of a run with one question; of one with several, the list."""
+    """Returns the result of a run with one question, or the list of results of one with several."""
     return results if len(results) > 1 else results[0]

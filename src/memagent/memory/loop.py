@@ -82,7 +82,7 @@ class MemoryLoop(Calls):
         self._log, self._caller, plan = log, caller, self.plan
         last_chunk = await in_thread(log.store.latest, log.run_id, "chunk")
         if last_chunk is None and self._document is not None and self._reopens != self.source:
-            # Nothing was read of the document that the run was stopped with: from now on, this is its document.
+            # The run was stopped before anything was read: from now on, this is its document.
             await in_thread(log.store.set_source, log.run_id, self.source)
             self._reopens, fresh = self.source, True
         if fresh:
@@ -91,7 +91,7 @@ class MemoryLoop(Calls):
         self._last: dict[str, Any] | None = None if last_chunk is None else last_chunk[1]["mark"]
         await self._read()
         if self.source["path"] not in (None, self._reopens["path"]):
-            self._reopens = self.source  # it was moved, and is the same as far as it was read
+            self._reopens = self.source  # it was moved, but is unchanged as far as it was read
             await in_thread(log.store.set_source, log.run_id, self.source)
         if self._limit is None:
             await self._conclude(list(filter(State.waits, self._states)))
@@ -157,7 +157,7 @@ class MemoryLoop(Calls):
     async def _look_ahead(
         self, state: State, batch: list[tuple[Chunk, dict[str, Any]]], pace: Pace
     ) -> None:
-        """Sends a question's next chunks at once, and takes the replies that reading in order would have brought."""
+        """Sends a question's next chunks at once, and takes the replies that reading in order would have given."""
         memory, first = state.memory, state.next_chunk
         window = [(chunk, mark) for chunk, mark in batch if chunk.index >= first]
         exchanges, take_count = [self._update(chunk, state) for chunk, _ in window], 0
@@ -176,13 +176,13 @@ class MemoryLoop(Calls):
         pace.note(len(window), take_count, int(state.memory != memory), seconds)
 
     async def _mark(self, chunk: int) -> dict[str, Any]:
-        """The position of a chunk that was read: enough to continue after it and to recognise it."""
+        """Returns the position of a chunk that was read: enough to continue after it and to recognise it."""
         body = await self._log.effect(f"chunk-{chunk}")
         assert body is not None, "an update is committed after its chunk"
         return body["mark"]
 
     async def _keep(self, chunk: Chunk, mark: dict[str, Any]) -> None:
-        """Commits a chunk that nobody has seen yet."""
+        """Commits a chunk, unless that was done before."""
         async with self._keeping:
             if self._last is not None and chunk.index <= self._last["chunk"]:
                 return
@@ -217,7 +217,7 @@ class MemoryLoop(Calls):
 
 
 class RunStream(EventStream[list[Result]]):
-    """One reading as an async iterator of events; `results` at its end."""
+    """One reading as an async iterator of events; `results` is available at its end."""
 
     @property
     def results(self) -> list[Result]:

@@ -26,7 +26,7 @@ class MemorySettings(Settings, ReadingSettings):
     """A memory agent's settings."""
 
     read_ahead: Annotated[int, Field(gt=0)] | Literal["auto"] = 1
-    """Chunks that are sent at once, each with the memory as it is; `auto` follows how often the memory changes."""
+    """Chunks that are sent at once, each with the current memory; `auto` follows how often the memory changes."""
 
     @model_validator(mode="after")
     def _greedy(self) -> Self:
@@ -89,7 +89,7 @@ class MemoryPlan(Plan):
         empty_memory_tokens = counter.count(prompts.empty_memory)
         budget = ContextBudget.divide(
             full_window,
-            frame=frame or max(frames.values()),  # as before: chunks keep their sizes
+            frame=frame or max(frames.values()),  # a resumed run's, so chunks keep their sizes
             question=max(question_tokens),
             empty_memory=empty_memory_tokens,
             memory=settings.memory_tokens,
@@ -124,7 +124,7 @@ class MemoryPlan(Plan):
         }
 
     def chunker(self, resume: ResumePoint | None = None) -> Chunker:
-        """Cuts the document as this plan says."""
+        """Makes a chunker that cuts the document as this plan says."""
         return Chunker(
             self.counter,
             self.budget.chunk,
@@ -136,7 +136,7 @@ class MemoryPlan(Plan):
     def render(
         self, kind: CallKind, question: int, memory: str, chunk: str = "", note: str = ""
     ) -> tuple[Message, ...]:
-        """The messages of a call. Chunk and memory are neutralised already; the question, before a note, is here."""
+        """Renders a call's messages. Neutralises the question and appends `note`; the rest is neutralised already."""
         return self.prompts.render(
             kind,
             question=self.neutraliser.safe(self.questions[question]) + note,
@@ -147,12 +147,12 @@ class MemoryPlan(Plan):
         )
 
     def bound(self, kind: CallKind, question: int, memory: int, chunk: int = 0) -> int:
-        """Upper bound on a prompt's tokens, given those of its memory (0 before the first) and chunk."""
+        """Returns an upper bound on a prompt's tokens, given those of its memory (0 before the first) and chunk."""
         field = memory or self.empty_memory_tokens
         return self.frames[kind] + self.question_tokens[question] + field + chunk + JOINT_SLACK
 
     def parts(self, question: int, memory: str, chunk: str | None = None) -> dict[str, str]:
-        """The texts that make up a prompt, for models that read only those."""
+        """Returns the texts that make up a prompt, for models that read only those."""
         prompts = self.prompts
         parts = {
             "question": self.questions[question],
@@ -167,7 +167,7 @@ class MemoryPlan(Plan):
         return parts
 
     def bound_memory(self, text: str, *, cut_off: bool) -> tuple[str, int, int]:
-        """A memory, neutralised and cut at a sentence end within the budget; its tokens; those before. Blocks."""
+        """Returns a memory, neutralised and cut at a sentence end to its budget; its tokens; those before. Blocks."""
         safe = self.neutraliser.safe(text)
         return within(safe, self.budget.memory, self.counter, cut_off=cut_off)
 
@@ -182,7 +182,7 @@ class MemoryPlan(Plan):
         memories = self.empty_memory_tokens + (count - 1) * self.budget.memory
         updates = count * (self.frames["update"] + JOINT_SLACK) + memories + tokens
         answer = self.frames["answer"] + JOINT_SLACK + self.budget.memory
-        # At worst each chunk changes the memory, so that it alone of its round is taken.
+        # At worst each chunk changes the memory, so that each round takes only one chunk.
         update_calls = sum(min(ahead, count - chunk) for chunk in range(count))
         prompts = question_count * (updates + answer) + sum(self.question_tokens) * (count + 1)
         rereads = min(self.settings.reread, count) + 1 if self.settings.reread else 0

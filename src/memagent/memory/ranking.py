@@ -1,4 +1,4 @@
-"""Which of many texts have to do with a question: BM25, by SQLite's FTS5."""
+"""Ranks texts by how well they match a question: BM25, by SQLite's FTS5."""
 
 import re
 import sqlite3
@@ -17,7 +17,7 @@ _FOUND = "SELECT rowid FROM s WHERE s MATCH ? ORDER BY rank, rowid LIMIT ?"
 
 
 def rank(texts: Iterable[str], question: str, most: int) -> list[int]:
-    """Numbers of the texts that share words with a question, the best first, at most `most`. Blocks.
+    """Returns the indexes of the (at most `most`) texts that share words with a question, best first. Blocks.
 
     By SQLite's BM25 (k1 = 1.2, b = 0.75, Porter stems). The index is in a temporary file: memory stays flat. Raises a
     `ConfigError` if this Python's SQLite has no FTS5.
@@ -39,6 +39,6 @@ def rank(texts: Iterable[str], question: str, most: int) -> list[int]:
 
 
 def _parts(word: str) -> list[str]:
-    """What is searched for a word: itself, or the pairs of its characters."""
+    """Returns what to search for a word: the word itself, or the pairs of its characters."""
     pairs = [" ".join(pair) for pair in pairwise(word)] if _CHAR.match(word) else []
     return pairs or [word]

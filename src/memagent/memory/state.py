@@ -22,7 +22,7 @@ class State:
     tokens: int = 0
     """Tokens of the memory."""
     carried: int | None = None
-    """The update that wrote it."""
+    """Number of the update that wrote the memory."""
     settled: bool = False
     """The exit gate ended the reading for this question."""
     answer: str | None = None
@@ -33,23 +33,23 @@ class State:
     progress: dict[str, Any] = field(default_factory=dict[str, Any])
     """What an extraction continues from."""
     again: tuple[int, ...] | None = None
-    """The chunks to read again, since the memory didn't settle the question; None if it wasn't found so."""
+    """Chunks to read again; None unless a first answer said that the memory doesn't settle the question."""
     rereads: int = 0
-    """How many of them were."""
+    """How many of those have been read again."""
     partial: bool = False
     """The answer is from the memory so far: a usage limit stopped the reading."""
     stopped: StopReason | None = None
-    """Why it stopped, in this session."""
+    """Why the question stopped in this session."""
     detail: str = ""
     """The stop reason as a sentence."""
 
     def waits(self) -> bool:
-        """Whether it still needs an answer or more of the document."""
+        """Returns whether the question still needs an answer or more of the document."""
         return self.answer is None and self.stopped is None
 
 
 def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
-    """The progress of each question of a run. Blocks for about 0.3 ms per question, however long the run is."""
+    """Restores the progress of a run's questions. Blocks for about 0.3 ms per question, however long the run is."""
     states: list[State] = []
     for question in range(questions):
         states.append(state := State(question))
@@ -74,14 +74,14 @@ def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
 
 
 def needs_more(last: dict[str, Any] | None, state: State) -> bool:
-    """Whether a question needs more of the document, of which the chunk with the mark `last` was read last."""
+    """Returns whether a question needs more of the document; `last` is the mark of the last chunk read."""
     if not state.waits() or state.settled:
         return False
     return last is None or not last["last"] or state.next_chunk <= last["chunk"]
 
 
 def is_read(store: RunStore, run: RunRecord) -> bool:
-    """Whether a run needs no more of its document. Blocks."""
+    """Returns whether a run needs no more of its document. Blocks."""
     last_chunk = store.latest(run.id, "chunk")
     mark = None if last_chunk is None else last_chunk[1]["mark"]
     states = restore(store, run.id, len(run.binding["questions"]))
@@ -96,7 +96,7 @@ def read_results(
     limits: Limits | None,
     source: dict[str, Any],
 ) -> list[Result]:
-    """One result per question, priced by the limits. Blocks."""
+    """Makes one result per question, priced by the limits. Blocks."""
     results: list[Result] = []
     costs = store.usages(run_id)
     for state in states:

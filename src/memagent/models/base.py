@@ -30,11 +30,11 @@ class ChatModel(Protocol):
         ...
 
     async def counter(self) -> TokenCounter:
-        """The model's own token counter, or the best bound. Raises a `ModelError` if its server doesn't answer."""
+        """Returns the model's token counter, or the best bound. Raises a `ModelError` if its server doesn't answer."""
         ...
 
     async def window(self) -> int | None:
-        """Maximum tokens of prompt plus output, None if unknown. Raises a `ModelError` if its server doesn't answer."""
+        """Returns the window in tokens, None if unknown. Raises a `ModelError` if its server doesn't answer."""
         ...
 
     async def aclose(self) -> None:
@@ -69,18 +69,18 @@ class SimpleModel:
         self._counter, self._window = counter, window
 
     def count_prompt(self, request: ChatRequest) -> int:
-        """Tokens of a prompt. Raises a `ContextOverflow` if it does not fit the window with its output."""
+        """Counts a prompt's tokens. Raises a `ContextOverflow` if prompt plus output do not fit the window."""
         messages, thinking, tools = request.messages, request.thinking, request.tools
         prompt = self._counter.count_messages(messages, thinking=thinking, tools=tools)
         refuse_overflow(self.name, prompt, request.max_tokens, self._window)
         return prompt
 
     async def counter(self) -> TokenCounter:
-        """The model's counter."""
+        """Returns the model's counter."""
         return self._counter
 
     async def window(self) -> int | None:
-        """The window that it was created with."""
+        """Returns the window that it was created with."""
         return self._window
 
     async def aclose(self) -> None:
@@ -118,11 +118,11 @@ class Wrapper:
         return await self.inner.complete(request)
 
     async def counter(self) -> TokenCounter:
-        """The wrapped model's counter."""
+        """Returns the wrapped model's counter."""
         return await self.inner.counter()
 
     async def window(self) -> int | None:
-        """The wrapped model's window."""
+        """Returns the wrapped model's window."""
         return await self.inner.window()
 
     async def aclose(self) -> None:

@@ -41,12 +41,12 @@ def _is_cut(prompt_tokens: int, count: int) -> bool:
 
 
 def _least(counter: TokenCounter, request: ChatRequest, prompt_tokens: int) -> int:
-    """The minimum tokens of a prompt, whatever the server's template adds around its texts. Blocks."""
+    """Returns a prompt's minimum tokens, whatever the server's template adds around its texts. Blocks."""
     try:
         count = counter.count_messages(
             request.messages, thinking=request.thinking, tools=request.tools
         )
-    except TokenizerError:  # the template refuses it, and the server did not
+    except TokenizerError:  # the template rejects it, but the server didn't
         return 0
     if not _is_cut(prompt_tokens, count):
         return count
@@ -56,7 +56,7 @@ def _least(counter: TokenCounter, request: ChatRequest, prompt_tokens: int) -> i
 def local_counter(
     model: str, tokenizer: str | PathLike[str] | TokenCounter | None
 ) -> TokenCounter | None:
-    """The requested tokenizer (or a `TokenizerError`), else the model's own, else None. Blocks.
+    """Loads the requested tokenizer (or raises a `TokenizerError`), else the model's own, else None. Blocks.
 
     The model's own is never downloaded, only looked up in the folder `model` and the local Hugging Face cache.
     """
@@ -67,7 +67,7 @@ def local_counter(
         # An unrelated file or folder may happen to have the name of a served model.
         strange = folder.exists() and not (folder / "tokenizer.json").is_file()
         return None if strange else load_counter(model)
-    except (TokenizerError, OSError, ValueError) as error:  # OSError, ValueError: it can be no path
+    except (TokenizerError, OSError, ValueError) as error:  # OSError, ValueError: not a valid path
         logger.debug("no tokenizer of %r: %s", model, error)
         return None
 
@@ -91,13 +91,13 @@ class Counting:
         """Whether anyone except this model has asked for the counter."""
 
     async def counter(self) -> TokenCounter:
-        """The best counter available. Raises a `TokenizerError` if the given tokenizer can't be loaded."""
+        """Returns the best counter available. Raises a `TokenizerError` if the given tokenizer can't be loaded."""
         counter = await self._counter.get()
         self._wanted = True
         return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
-        """Tokens of a request's prompt as counted by its sender, else by the server; None if that doesn't count."""
+        """Returns the prompt's tokens, counted by the sender, else by the server; None if the server doesn't count."""
         try:
             if await self._remote.get() is None:
                 return None
@@ -106,7 +106,7 @@ class Counting:
         return request.prompt_tokens or await self.exact(request)
 
     async def exact(self, request: ChatRequest) -> int:
-        """Like `prompt`, ignoring the sender's count. Raises a `TokenizerError` if the chat template has no tools."""
+        """Like `prompt`, ignoring the sender's count. Raises a `TokenizerError` if the chat template lacks tools."""
         count = (await self._counter.get()).count_messages
         return await in_thread(
             count, request.messages, thinking=request.thinking, tools=request.tools
@@ -130,12 +130,12 @@ class Counting:
                     *(self._model, count, tokens),
                 )
             return
-        tokens += usage.cached_tokens  # some servers leave them out of the prompt's
+        tokens += usage.cached_tokens  # some servers don't include them in the prompt's
         upper_bound = counted or request.prompt_tokens
         if upper_bound is not None and not _is_cut(tokens, upper_bound):
             return
         if counted is None and self._tokenizer is None and not self._wanted:
-            return  # nobody counts here
+            return  # nothing is counted here
         counter = await self._counter.get()
         if not getattr(counter, "exact", False):
             return
@@ -162,7 +162,7 @@ class Counting:
         return local or ByteBound()
 
     async def _find_remote(self) -> ServerCounter | None:
-        """The servers' own counter; None if they have none."""
+        """Returns the servers' own counter; None if they have none."""
         failures: list[ModelError] = []
         for server in self._router.servers:
             try:
@@ -172,7 +172,7 @@ class Counting:
                 failures.append(error)
                 continue
             await server.check_name()
-            if not dialect.engine:  # or it hides its list, and another server says what it is
+            if not dialect.engine:  # or it hides its list, and another server shows its own
                 continue
             try:
                 return await asyncio.to_thread(self._make_remote, dialect)
@@ -207,5 +207,5 @@ class Counted(Wrapper):
         self._loaded = once_in_thread(lambda: load_counter(tokenizer))
 
     async def counter(self) -> TokenCounter:
-        """The given counter. Raises a `TokenizerError` if it can't be loaded."""
+        """Returns the given counter. Raises a `TokenizerError` if it can't be loaded."""
         return await self._loaded.get()

@@ -58,14 +58,14 @@ class Dialect:
     """Path (from the server's root) and key of its version."""
     speculation: Speculation | None = None
     pattern: Callable[[str], Fields] | None = None
-    """Can constrain the reply to a regular expression."""
+    """Makes the fields that constrain the reply to a regular expression; None if it can't."""
     continues: Fields = field(default_factory=dict[str, object])
-    """Can continue a final assistant message."""
+    """Fields that make it continue a final assistant message; empty if it can't."""
     any_name: bool = False
     """Accepts any model name for its single model, so only its list reveals a wrong name."""
 
     def fields(self, request: ChatRequest, *, tokens: bool) -> dict[str, object]:
-        """A request's fields besides its messages; `tokens`: including ids and log-probabilities."""
+        """Makes a request's fields besides its messages; `tokens` asks for ids and log-probabilities."""
         fields: dict[str, object] = {self.limit: request.max_tokens, **dict(request.sampling)}
         if request.seed is not None:
             fields["seed"] = request.seed
@@ -144,14 +144,14 @@ DIALECTS: dict[DialectName, Dialect] = {
 
 
 def merge_fields(fields: Fields, extra: Fields) -> dict[str, object]:
-    """The fields merged with those of `extra_body`, which win; chat template arguments are merged key by key."""
+    """Merges the fields with those of `extra_body`, which win; chat template arguments are merged key by key."""
     pair: list[Any] = [fields.get(TEMPLATE_KWARGS), extra.get(TEMPLATE_KWARGS)]
     kwargs = {TEMPLATE_KWARGS: pair[0] | pair[1]} if all(isinstance(b, dict) for b in pair) else {}
     return {**fields, **extra, **kwargs}
 
 
 def write_message(message: Message) -> dict[str, Any]:
-    """A message of a request's body.
+    """Writes a message for a request's body.
 
     Arguments are sent as strict JSON, and those that aren't an object as an empty one: SGLang and llama-server would
     reject the whole conversation, and vLLM shows the model an empty one too. The call's result says why it was refused.
@@ -188,12 +188,12 @@ class Parameters:
         self._changed: dict[str, str | None] = {}
 
     def adapt(self, fields: Mapping[str, object]) -> dict[str, object]:
-        """A request's fields, adapted to this server."""
+        """Adapts a request's fields to this server."""
         names = {name: self._changed.get(name, name) for name in fields}
         return {new_name: fields[name] for name, new_name in names.items() if new_name is not None}
 
     def learn(self, error: openai.APIError, sent: Mapping[str, object]) -> bool:
-        """Whether a request, sent with these (adapted) fields, is worth retrying without what was rejected."""
+        """Notes which of the (adapted) fields `sent` was rejected; returns whether to retry without it."""
         words = server_message(error.body)[:CLIP]
         match = _REFUSAL.search(f"{words} {error.code}")
         if not is_refusal(error) or match is None or overflows(error):
@@ -203,7 +203,7 @@ class Parameters:
         if name is None or name not in sent:
             return False
         new_name = _CHANGED[name]
-        if new_name in sent or new_name in self._changed:  # it takes neither
+        if new_name in sent or new_name in self._changed:  # it accepts neither name
             return False
         if name not in self._changed:
             self._changed[name] = new_name

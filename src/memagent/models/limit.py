@@ -58,8 +58,8 @@ class Limits(Options):
     """
 
     calls: int | None = Field(default=None, ge=0)
-    """Calls. A call that a `Retry` inside the limit repeats counts once; from earlier sessions of a run, every attempt
-    counts, and every call that was in flight when one ended."""
+    """Calls. A call that a `Retry` inside the limit repeats counts once. From earlier sessions of a run, every
+    attempt counts, and every call that was in flight when a session ended."""
     tokens: int | None = Field(default=None, ge=0)
     """Prompt plus completion tokens, including those of discarded replies."""
     seconds: Amount | None = None
@@ -85,7 +85,7 @@ class Limits(Options):
         return self
 
     def price(self, usage: Usage) -> float | None:
-        """The calls' cost, in the currency of the prices; None without both prices.
+        """Returns the calls' cost, in the currency of the prices; None without both prices.
 
         Tokens of discarded replies count at the higher price, since prompt and completion aren't separated there.
         """
@@ -117,7 +117,7 @@ class Metered(Wrapper):
 def complete_usage(
     request: ChatRequest, completion: Completion, counter: TokenCounter
 ) -> Completion:
-    """The reply to `request` with both usage figures, filled in with the model's `counter`. Blocks.
+    """Completes the usage of the reply to `request`, counting with the model's `counter`. Blocks.
 
     `request.prompt_tokens`, if given, saves counting the prompt. If the counter fails, bytes are counted.
     """
@@ -160,7 +160,7 @@ class UsageLimit(Metered):
         self.limits = limits
         self._lock = threading.Lock()
         self.spent = spent = spent or Usage()
-        """So far, with what was spent before."""
+        """Usage so far, including what was spent before."""
         # Whatever became of a call, it counts when the run is resumed.
         self._calls = spent.calls + spent.retries + spent.discarded + spent.repeated
         self._started: float | None = None

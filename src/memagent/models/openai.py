@@ -115,7 +115,7 @@ class OpenAIModel:
 
     @property
     def servers(self) -> list[Server]:
-        """Its servers."""
+        """The model's servers."""
         return self.router.servers
 
     async def complete(self, request: ChatRequest) -> Completion:
@@ -136,7 +136,7 @@ class OpenAIModel:
         return completion
 
     async def counter(self) -> TokenCounter:
-        """A counter that agrees with the server. If the server doesn't count, the tokenizer is trusted.
+        """Returns a counter that agrees with the server. If the server doesn't count, the tokenizer is trusted.
 
         Without a tokenizer, UTF-8 bytes are counted as an upper bound, with a warning on the logger `memagent`.
 
@@ -147,7 +147,7 @@ class OpenAIModel:
         return await self._counting.counter()
 
     async def window(self) -> int | None:
-        """The smallest window, in tokens. Raises a `ModelError` if no server answers, or one refuses the key."""
+        """Finds the smallest window, in tokens. Raises a `ModelError` if no server answers, or one refuses the key."""
         window = self._window
         failure: ModelError | None = None
         for server in self.servers:
@@ -155,14 +155,14 @@ class OpenAIModel:
                 window = _least(window, await server.window())
             except ModelError as error:
                 if isinstance(error, AuthenticationFailed) and self._window is None:
-                    raise  # it would refuse the calls too, after others were paid
+                    raise  # it would also refuse calls, after others were paid for
                 failure = failure or error
         if failure is not None and window is None:
             raise failure
         return window
 
     def only(self, server: Server) -> OpenAIModel:
-        """The same model at one of its servers, sharing connections."""
+        """Returns the same model at only one of its servers, sharing connections."""
         model = copy.copy(self)
         model._route([server])
         return model
@@ -179,7 +179,7 @@ class OpenAIModel:
     async def _fields(
         self, request: ChatRequest, prompt: int | None, server: Server
     ) -> dict[str, object]:
-        """The request's body. Raises a `ContextOverflow` if it does not fit this server's window."""
+        """Builds the request's body. Raises a `ContextOverflow` if it does not fit this server's window."""
         await server.check_name()  # a server that ignores it would answer with another model
         dialect = await server.dialect()
         fields: dict[str, object] = {
@@ -204,7 +204,7 @@ class OpenAIModel:
         return fields
 
     async def _known_window(self, server: Server) -> int | None:
-        """A server's window; None if its list isn't available: then the chat request will report errors."""
+        """Returns a server's window; None without a list, since then the chat request reports errors."""
         return _least(await server.known_window(), self._window)
 
     async def _check(
@@ -219,7 +219,7 @@ class OpenAIModel:
         server.forget()
         try:
             window = await self._known_window(server)
-        except ModelError:  # the reply is here, whatever became of its server
+        except ModelError:  # the reply counts, whatever happened to its server
             return
         if window is not None and usage.prompt_tokens + request.max_tokens > window:
             raise ContextOverflow(

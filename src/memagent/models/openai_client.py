@@ -33,7 +33,7 @@ KEEP_SECONDS = 2.0
 SGLang), and so does the HTTP library by default: a request sent at that moment would be lost."""
 _LOSE_BODY = {HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.SEE_OTHER}
 BODY_BYTES = 64 * 1024**2
-"""A million token ids have 8 MB, the log-probabilities of 128K tokens about 30 MB."""
+"""Maximum bytes of a reply. A million token ids have 8 MB, the log-probabilities of 128K tokens about 30 MB."""
 SECRET_CHARS = 6
 """Shorter texts aren't secrets, and redacting them would garble messages."""
 
@@ -83,7 +83,7 @@ class Clients:
         self._loops = PerLoop(_Slot)
 
     async def get(self) -> openai.AsyncOpenAI:
-        """The running loop's client."""
+        """Returns the running loop's client."""
         slot, loop = self._loops.get(), asyncio.get_running_loop()
         async with slot.lock:
             client = slot.client
@@ -92,11 +92,11 @@ class Clients:
                 client = slot.client = await asyncio.to_thread(self._connect, loop)
                 slot.closer = _closing(client)
                 await anext(slot.closer)
-        client.base_url = self.endpoint.base_url  # it may have moved
+        client.base_url = self.endpoint.base_url  # the base URL may have changed
         return client
 
     def timeout(self, seconds: float) -> Any:
-        """A request's timeout in the client's form, with less time for connecting."""
+        """Converts a timeout to the client's form, with less time for connecting."""
         import openai
 
         return openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
@@ -111,11 +111,11 @@ class Clients:
                 await slot.client.close()
             elif loop.is_running():
                 closing = asyncio.run_coroutine_threadsafe(slot.client.close(), loop)
-                # That loop may be blocked by our caller: then it closes when it can.
+                # Our caller may be blocking that loop: then it closes the client later.
                 await asyncio.wait([asyncio.wrap_future(closing)], timeout=CLOSE_SECONDS)
 
     def transport(self) -> dict[str, Any]:
-        """Options of an HTTP client. A server on this machine is reached directly, whatever proxy is set."""
+        """Returns an HTTP client's options. A server on this machine is reached directly, whatever proxy is set."""
         hooks = {"response": [partial(_refuse_redirect, self.endpoint)]}
         options: dict[str, Any] = {"follow_redirects": True, "event_hooks": hooks}
         parts = urlsplit(self.endpoint.base_url)
@@ -187,7 +187,7 @@ def _origin(parts: SplitResult) -> tuple[str, str | None, int]:
 
 
 async def _limit_size(endpoint: Endpoint, response: Any) -> None:
-    """Ends the reading of a body that is too large, however small it is packed."""
+    """Stops reading a body that is too large when unpacked."""
     read = response.aiter_bytes
 
     async def pieces(size: int | None = None) -> AsyncGenerator[bytes]:
@@ -206,7 +206,7 @@ async def _limit_size(endpoint: Endpoint, response: Any) -> None:
 
 
 def speaks_tls(url: str) -> bool:
-    """Whether a server answers in TLS at an http:// URL. Blocks."""
+    """Returns whether a server speaks TLS at an http:// URL. Blocks."""
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname is None:
         return False
@@ -221,7 +221,7 @@ def speaks_tls(url: str) -> bool:
 
 
 def _explain(error: Exception) -> str:
-    """What is wrong with the environment if no HTTP client can be created."""
+    """Explains which setting of the environment keeps an HTTP client from being created."""
     certificates = isinstance(error, OSError)
     names = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
     if certificates:

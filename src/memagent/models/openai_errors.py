@@ -51,7 +51,7 @@ _NO_MODEL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _WANTS_TLS = re.compile(r"HTTP request\b.{0,20}\bto (an )?HTTPS", re.IGNORECASE)
-"""nginx and Go's servers."""
+"""How nginx and Go's servers reject plain HTTP on a TLS port."""
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
@@ -72,14 +72,14 @@ class Endpoint:
         return f"{self.name} at {self.base_url}"
 
     def quote(self, text: str) -> str:
-        """A server's message on one line, without secrets, at most 500 characters."""
+        """Puts a server's message on one line, without secrets, at most 500 characters."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         text = _UNPRINTABLE.sub(" ", repair_surrogates(text)).strip()
         return text if len(text) <= CLIP else text[: CLIP - 1] + "…"
 
     def cause(self, error: BaseException) -> BaseException | None:
-        """The original error, unless a traceback would show a secret that the server echoed."""
+        """Returns the original error, unless a traceback would show a secret that the server echoed."""
         link: BaseException | None = error
         while link is not None:
             if any(secret in str(link) for secret in self.secrets):
@@ -89,7 +89,7 @@ class Endpoint:
 
 
 def server_message(body: object) -> str:
-    """The message in an error body: `error.message`, flat `message`, `detail`, or all of it."""
+    """Finds the message in an error body: `error.message`, flat `message`, `detail`, or all of it."""
     if body is None:
         return ""
     if isinstance(body, str):
@@ -103,7 +103,7 @@ def server_message(body: object) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds that the server asks to wait: `Retry-After` in (fractional) seconds or as an HTTP date.
+    """Returns the seconds that the server asks to wait: `Retry-After` in (fractional) seconds or as an HTTP date.
 
     A date is compared with `now` (seconds since the epoch; default: the clock).
     """
@@ -114,7 +114,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
         except ValueError:
             try:
                 date = mktime_tz(cast("Any", parsedate_tz(value)))
-            except (OverflowError, TypeError, ValueError):  # no date, or one that doesn't exist
+            except (OverflowError, TypeError, ValueError):  # not a date, or one that doesn't exist
                 continue
             seconds = date - (time.time() if now is None else now)
         if math.isfinite(seconds):
@@ -123,13 +123,13 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 
 def is_refusal(error: openai.APIError) -> bool:
-    """Whether the server says that the request is invalid."""
+    """Returns whether the server says that the request is invalid."""
     status = getattr(error, "status_code", None)
     return status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 def says_no_model(error: openai.APIError) -> bool:
-    """Whether the server says that it has no such model (or no such URL: both are 404)."""
+    """Returns whether the server says that it has no such model (or no such URL: both are 404)."""
     if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
         return True
     words = server_message(error.body)[:CLIP]
@@ -137,7 +137,7 @@ def says_no_model(error: openai.APIError) -> bool:
 
 
 def overflows(error: openai.APIError) -> bool:
-    """Whether the server says that a request exceeds the window."""
+    """Returns whether the server says that a request exceeds the window."""
     too_large = getattr(error, "status_code", None) == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     if not (too_large or is_refusal(error)):
         return False
@@ -150,7 +150,7 @@ def overflows(error: openai.APIError) -> bool:
 def translate(
     error: openai.APIError, endpoint: Endpoint, served: Sequence[str] | None = None
 ) -> ModelError:
-    """The memagent error for what the client raised; `served`: the ids that the server lists, if it was asked."""
+    """Translates an error of the client; `served`: the ids that the server lists, if it was asked."""
     import openai
 
     if isinstance(error, openai.APIConnectionError):
@@ -183,7 +183,7 @@ def translate(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, which is reached without a proxy."""
+    """Returns whether a host is this machine, which is reached without a proxy."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -196,7 +196,7 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
 
     cause = error.__cause__
     kind = type(cause).__name__
-    if isinstance(cause, ModelError):  # of a hook of ours: openai 2 wraps it
+    if isinstance(cause, ModelError):  # raised by our own hook: openai 2 wraps it
         return cause
     if kind == "ConnectError" and (fault := _tls_fault(cause)) is not None:
         return TLSFailed(f"{endpoint}: {endpoint.quote(fault)}")
@@ -214,7 +214,7 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
 
 
 def _through_proxy(url: str) -> str:
-    """Which proxy a request goes through; empty for a server that is reached directly."""
+    """Says which proxy a request goes through; empty for a server that is reached directly."""
     parts = urlsplit(url)
     proxies, host = getproxies(), parts.hostname or ""
     proxy = proxies.get(parts.scheme) or proxies.get("all")
@@ -225,12 +225,12 @@ def _through_proxy(url: str) -> str:
 
 
 def broke(error: openai.APIError) -> bool:
-    """Whether a server accepted the connection and closed it without a reply."""
+    """Returns whether a server accepted the connection and closed it without a reply."""
     return type(error.__cause__).__name__ in ("ReadError", "RemoteProtocolError")
 
 
 def _tls_fault(error: BaseException | None) -> str | None:
-    """What is wrong with TLS; None if the failure may be temporary."""
+    """Says what is wrong with TLS; None if the failure may be temporary."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     if error is None or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):

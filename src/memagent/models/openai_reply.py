@@ -67,7 +67,7 @@ class _LogProb(BaseModel):
 
 
 def _first(*path: str) -> AliasPath:
-    """A field of the first choice."""
+    """Returns the path of a field in the first choice."""
     return AliasPath("choices", 0, *path)
 
 
@@ -110,13 +110,13 @@ class ServedModel(BaseModel):
     owned_by: _Name = None
     """Identifies vLLM and SGLang."""
     max_model_len: _Window = None
-    """vLLM, SGLang."""
+    """Reported by vLLM and SGLang."""
     context_length: _Window = None
-    """Several gateways."""
+    """Reported by several gateways."""
     loaded_context_length: _Window = None
-    """LM Studio, in its own list."""
+    """Reported by LM Studio, in its own list."""
     n_ctx: _Window = Field(None, validation_alias=AliasPath("meta", "n_ctx"))
-    """llama-server."""
+    """Reported by llama-server."""
     parent: _Name = None
     """vLLM: the model that a LoRA adapter belongs to; adapters list no length."""
 
@@ -131,14 +131,14 @@ class _Listing(BaseModel):
 
 
 _Bare = Annotated[list[ServedModel], Field(min_length=1)]
-"""As a few gateways send it."""
+"""The list without an object around it, as a few gateways send it."""
 _listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _reply, _failed = TypeAdapter(_Reply), TypeAdapter(_ErrorReply)
 
 
 def _parse(form: TypeAdapter[T], body: bytes) -> T:
-    """Reads JSON, lone surrogates as U+FFFD, which pydantic would reject. Raises a `ValidationError`."""
+    """Reads JSON, with U+FFFD for lone surrogates, which pydantic rejects. Raises a `ValidationError`."""
     try:
         return form.validate_json(body)
     except ValidationError as error:
@@ -149,7 +149,7 @@ def _parse(form: TypeAdapter[T], body: bytes) -> T:
 
 
 def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Completion:
-    """A `Completion` from the body of a reply to `request`. Empty content becomes an empty text; the agent handles it.
+    """Reads the body of a reply to `request`. Empty content becomes an empty text; the agent handles it.
 
     Raises:
         NoReply: there is a refusal instead of text, or calls although the request has no tools.
@@ -205,7 +205,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
 
 
 def _failure(body: bytes) -> openai.APIStatusError | None:
-    """The error that a gateway reports with status 200 (OpenRouter's form), as if its code were the status."""
+    """Returns the error that a gateway reports with status 200 (OpenRouter's form), as if its code were the status."""
     import openai
 
     try:
@@ -217,7 +217,7 @@ def _failure(body: bytes) -> openai.APIStatusError | None:
 
 
 def _tokens(reply: _Reply) -> TokenIds | None:
-    """Both kinds of ids; None unless the server sent both."""
+    """Returns prompt and sampled ids; None unless the server sent both."""
     if reply.prompt is None or reply.sampled is None:
         return None
     logprobs = tuple(entry.logprob for entry in reply.logprobs or ())
@@ -229,7 +229,7 @@ def _tokens(reply: _Reply) -> TokenIds | None:
 
 
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
-    """The models that a server lists. Raises a `BadResponse` if the body isn't a list."""
+    """Reads the models that a server lists. Raises a `BadResponse` if the body isn't a list."""
     try:
         listing = _parse(_listing, body)
     except ValidationError as error:
@@ -237,13 +237,13 @@ def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
             f"{endpoint}: the reply to GET /models is not a list of models: {_excerpt(body, endpoint)}; "
             f"is the base URL that of an OpenAI-compatible server?"
         )
-        failure.retryable = False  # it is a page of something else, and will be
+        failure.retryable = False  # it is some other page, and would be again
         raise failure from endpoint.cause(error)
     return tuple(listing if isinstance(listing, list) else listing.data)
 
 
 def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
-    """A model's window from a server's list; None if the list doesn't report it."""
+    """Finds a model's window in a server's list; None if the list doesn't report it."""
     entries = {entry.id: entry for entry in listed}
     entry = entries.get(model)
     if entry is None:

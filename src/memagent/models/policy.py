@@ -25,7 +25,7 @@ class ReadingSettings(Leaf):
     chunk_tokens: int | None = Field(default=None, gt=0)
     """Tokens of a chunk; default as `ContextBudget` divides the window."""
     memory_tokens: int | None = Field(default=None, gt=0)
-    """Tokens of the memory, and of one output; default likewise."""
+    """Tokens of the memory, and of one output; default as `ContextBudget` divides the window."""
     cuts: Cuts = "sentence"
     """`sentence` cuts at paragraph and sentence ends, `exact` at the last grapheme that fits."""
     gate: Gate = "off"
@@ -59,7 +59,7 @@ class Policy(ReadingSettings):
             fields = tomllib.loads(file.read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, or no TOML
+        except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or not TOML
             raise ConfigError(f"{str(file)!r} cannot be read: {error}; correct it") from error
         name = fields.get("prompts")
         if name is not None:
@@ -76,7 +76,7 @@ class Policy(ReadingSettings):
             ) from error
 
     def reading(self, window: int | None = None) -> dict[str, Any]:
-        """The settings that are set, without the prompt set, and without sizes that can't fit the user's `window`."""
+        """Returns the settings given, without the prompt set, and without sizes that can't fit the user's `window`."""
         sizes = (self.chunk_tokens or 0) + 2 * (self.memory_tokens or 0)
         too_large = isinstance(window, int) and sizes >= window
         exclusions = {"prompts", "chunk_tokens", "memory_tokens"} if too_large else {"prompts"}
@@ -85,6 +85,6 @@ class Policy(ReadingSettings):
 
 
 def policy_of(model: object) -> Policy:
-    """A model's reading settings; empty if it has none, as with servers."""
+    """Returns a model's reading settings; empty if it has none, as with servers."""
     policy = getattr(model, "policy", None)
     return policy if isinstance(policy, Policy) else Policy()

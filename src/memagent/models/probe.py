@@ -22,13 +22,13 @@ OUTPUT = 32
 class TestCall(Leaf):
     """One chat request and its outcome."""
 
-    __test__ = False  # for pytest, which takes the name for a test's
+    __test__ = False  # keeps pytest from collecting it as a test
 
     text: str
     prompt_tokens: int
-    """As reported by the server."""
+    """Prompt tokens as the server reports them."""
     counted: int
-    """As counted by memagent: higher than the server's figure if the counter is a bound."""
+    """Prompt tokens as memagent counts them: higher than the server's figure if the counter is a bound."""
     completion_tokens: int
     seconds: float
 
@@ -49,13 +49,13 @@ class Probe(Leaf):
     """Who counts: `tokenizer` (one on this machine, checked against the server if that counts), `server`,
     `both` (texts here, conversations there) or `bytes` (an upper bound)."""
     token_ids: bool
-    """Returns token ids and log-probabilities on request."""
+    """Whether it returns token ids and log-probabilities on request."""
     thinking: bool
-    """Reasoning can be switched off."""
+    """Whether reasoning can be switched off."""
     pattern: bool
-    """Replies can be constrained to a regular expression."""
+    """Whether replies can be constrained to a regular expression."""
     speculation: str | None
-    """Speculative decoding: `off`, its method, or `on` if the method isn't reported; None if nothing is."""
+    """Speculative decoding: `off`, its method, or `on` if the method isn't reported; None if unknown."""
     advice: str | None
     """How to start the server with n-gram speculation, or why not to."""
     call: TestCall
@@ -122,7 +122,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
 
 
 def server_version(server: Server, dialect: Dialect) -> str | None:
-    """The server's version; None if it doesn't report it. Blocks."""
+    """Returns the server's version; None if it doesn't report it. Blocks."""
     if dialect.version is None:
         return None
     path, key = dialect.version
@@ -134,7 +134,7 @@ def server_version(server: Server, dialect: Dialect) -> str | None:
 
 
 def server_speculation(server: Server, dialect: Dialect) -> tuple[str | None, str | None]:
-    """`Probe.speculation` and `Probe.advice` of a server. Blocks."""
+    """Returns `Probe.speculation` and `Probe.advice` of a server. Blocks."""
     speculation = dialect.speculation
     if speculation is None:
         return None, None

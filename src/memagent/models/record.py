@@ -33,7 +33,7 @@ class Recorder(Wrapper):
         self._conversations: list[Conversation] = []
         self._open: defaultdict[_Key, list[int]] = defaultdict(list)
         self._keys: dict[int, list[_Key]] = {}
-        """Digests of each conversation, and its index by them, so a call isn't compared with every one."""
+        """Each conversation's digests (`_open`: its index by them), so that a call isn't compared with every one."""
 
     @property
     def conversations(self) -> list[Conversation]:
@@ -89,7 +89,7 @@ class Recorder(Wrapper):
         self.note_call(place, request, completion)
 
     def _find_continued(self, prefixes: Sequence[_Key], tokens: TokenIds | None) -> int | None:
-        """The conversation that the call continues; None for a new one."""
+        """Finds the conversation that the call continues; None if it opens a new one."""
         if tokens is not None:
             lengths = sorted({length for length, _ in self._open})
             if places := self._find_extended(_id_digests(tokens.prompt[:-1], lengths)):
@@ -103,13 +103,13 @@ class Recorder(Wrapper):
         return None
 
     def _find_extended(self, prefixes: Iterable[_Key]) -> list[int]:
-        """Conversations equal to one of the prefixes, longest first, then latest first."""
+        """Finds the conversations equal to one of the prefixes, longest first, then latest first."""
         longest_first = reversed(list(prefixes))
         return [place for key in longest_first for place in reversed(self._open.get(key, ()))]
 
 
 def _turns(predecessor: Conversation | None, tokens: TokenIds | None) -> tuple[TokenIds, ...]:
-    """The turns of a conversation with one more call; `predecessor` is None if the call opens it."""
+    """Returns a conversation's turns with one more call; `predecessor` is None if the call opens it."""
     if tokens is None:
         return ()
     if predecessor is None:
@@ -121,7 +121,7 @@ def _turns(predecessor: Conversation | None, tokens: TokenIds | None) -> tuple[T
 
 
 def _message_digests(messages: Sequence[Message]) -> Iterator[_Key]:
-    """Keys of the prefixes of 1, 2, ... messages, each message hashed once."""
+    """Yields the keys of the prefixes of 1, 2, ... messages, each message hashed once."""
     running = hashlib.sha256()
     for length, message in enumerate(messages, start=1):
         running.update(repr(message).encode())
@@ -129,7 +129,7 @@ def _message_digests(messages: Sequence[Message]) -> Iterator[_Key]:
 
 
 def _id_digests(ids: Sequence[int], lengths: Sequence[int]) -> Iterator[_Key]:
-    """Keys of the prefixes of those lengths (ascending), each id hashed once."""
+    """Yields the keys of the prefixes of the given (ascending) lengths, each id hashed once."""
     hasher = hashlib.sha256()
     start = 0
     for length in lengths:

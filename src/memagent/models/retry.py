@@ -57,7 +57,7 @@ class RetryPolicy(Options, strict=True):
     deadline: float | None = Field(default=None, gt=0)
     """Maximum seconds for a call with all its attempts and waits; None for no limit."""
     patience: float = Field(default=600.0, ge=0)
-    """Seconds since the first of consecutive such failures. A vLLM server is back within one to ten minutes."""
+    """Seconds to wait for such a server, from its first consecutive failure. vLLM restarts in one to ten minutes."""
 
 
 class Retry(Wrapper):
@@ -105,11 +105,11 @@ class Retry(Wrapper):
         )
 
     async def counter(self) -> TokenCounter:
-        """The wrapped model's counter."""
+        """Returns the wrapped model's counter."""
         return await self._course().run(self.inner.counter)
 
     async def window(self) -> int | None:
-        """The wrapped model's window."""
+        """Returns the wrapped model's window."""
         return await self._course().run(self.inner.window)
 
     def _course(self) -> _Course:
@@ -125,7 +125,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str, model: objec
         ModelError: the last attempt's error, with `.attempts` set.
     """
     try:
-        return await call()  # as most do: without the 9 µs of a course
+        return await call()  # the usual case, without the 9 µs of a course
     except ModelError as error:
         if not error.retryable:
             raise
@@ -155,7 +155,7 @@ class _Course:
         self._used = 0
         """Attempts that count towards the limit."""
         self._away = 0
-        """The latest consecutive failures of a server being waited for."""
+        """Consecutive failures, up to the latest, of a server being waited for."""
         self._away_since = 0.0
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -175,7 +175,7 @@ class _Course:
         except ModelError as error:
             raise self._final(error) from error.__cause__
         except TimeoutError as error:
-            if not timer.expired():  # it is the model's own
+            if not timer.expired():  # a timeout of the model's own
                 raise
             if (last := self._last) is not None:
                 raise self._final(last) from last.__cause__
@@ -185,7 +185,7 @@ class _Course:
             ) from error
 
     def _final(self, error: ModelError) -> ModelError:
-        """The caller's error: after several attempts a copy that says so, since other tasks may hold the original."""
+        """Makes the caller's error: after retries a copy that says so, since other tasks may hold the original."""
         if self.sent == 1:
             return error
         seconds = monotonic() - self._start
@@ -198,7 +198,7 @@ class _Course:
         return final
 
     def _wait(self, error: ModelError) -> float:
-        """Seconds to wait after a failure, which is counted."""
+        """Counts a failure and returns the seconds to wait after it."""
         self._last = error
         if isinstance(error, ConnectionFailed | ServerBusy) and self._answered():
             self._away_since = self._away_since if self._away else monotonic()
@@ -224,7 +224,7 @@ class _Course:
     def _note(self, error: ModelError, wait: float) -> None:
         reason = repair_surrogates(str(error))
         text, total_wait = f"{type(error).__name__}: {reason}", wait
-        # The error has all of it.
+        # The stored error has the full text.
         is_repeat = bool(self.failures) and self.failures[-1].error == text
         summary = "same error" if is_repeat else reason.partition("; ")[0]
         if len(self.failures) == FAILURES_KEPT:

@@ -22,12 +22,12 @@ BLOCK = 256
 KNOWN_BLOCKS = 65_536
 """Blocks to remember: 16 MB of prompts, at about 200 bytes each."""
 STICKS = 0.5
-"""Minimum share of a prompt that must be cached for it to follow its prefix."""
+"""Minimum share of a prompt in a server's cache for the request to be sent there."""
 LEAD = 4
-"""How many similar requests busier than the least busy server a server may be and still be chosen for its prefix."""
+"""Most requests of the same size by which a server may be busier than the idlest and be chosen for its prefix."""
 FIRST_REST = 1.0
 LONGEST_REST = 30.0
-"""Seconds before a failed server is checked again, doubled each time."""
+"""First and longest pause, in seconds, before a failed server is checked again; it doubles each time."""
 ANSWERS_WITHIN = 2.0
 """Seconds that a request waits for a recovering server to answer its check."""
 AWAY = (ConnectionFailed, RequestTimeout, ServerFailed)
@@ -43,13 +43,13 @@ class Router:
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.servers = list(servers)
-        """At least one."""
+        """All servers; at least one."""
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes, Server] = OrderedDict()
 
     @asynccontextmanager
     async def turn(self, messages: Sequence[Message], tokens: int) -> AsyncGenerator[Server]:
-        """The server for one request of about `tokens` tokens, which count as outstanding until the block ends."""
+        """Yields a server for a request of about `tokens` tokens, which count as outstanding until the block ends."""
         blocks = list(_digest_blocks(messages)) if len(self.servers) > 1 else []
         await self._revive()
         with self._lock:
@@ -85,7 +85,7 @@ class Router:
 
     def _choose(self, blocks: list[bytes], tokens: int) -> Server:
         servers = self.up
-        if not servers:  # the one that has rested longest: its failure is the caller's to wait out
+        if not servers:  # the one whose pause ends first: the caller waits out its failure
             return min(self.servers, key=lambda server: server.rests_until)
         idlest_server = min(servers, key=lambda server: server.outstanding)
         holders = [server for block in blocks if (server := self._known.get(block)) is not None]
@@ -101,7 +101,7 @@ class Router:
         with self._lock:
             now = time.monotonic()
             due = [s for s in self.servers if s.failures and 0 < s.rests_until <= now]
-            for server in due:  # nobody else asks meanwhile
+            for server in due:  # so that no other request checks it too
                 server.rests_until = now + ANSWERS_WITHIN
         if due:
             await asyncio.gather(*map(self._look_after, due))
@@ -115,7 +115,7 @@ class Router:
             with self._lock:
                 _rest(server, time.monotonic())
             return
-        except ModelError as error:  # who refuses to send a list is there
+        except ModelError as error:  # a server that refuses to send its list is up
             logger.debug("%s", error)
         server.rests_until = 0.0
         logger.warning("%s: is back", server.endpoint)
@@ -136,7 +136,7 @@ class Router:
             server.forget()
         with self._lock:
             now = time.monotonic()
-            if server.rests_until > now:  # many requests fail when a server goes: it goes once
+            if server.rests_until > now:  # many requests fail with a server: count that once
                 return
             _rest(server, now, least=min(error.retry_after or 0.0, LONGEST_REST))
         if len(self.servers) > 1:
@@ -145,14 +145,14 @@ class Router:
 
 
 def _rest(server: Server, now: float, *, least: float = 0.0) -> None:
-    """Counts a failure; the pause doubles with each consecutive one, and is at least `least` seconds."""
+    """Counts a failure and starts a pause that doubles with each consecutive one, of at least `least` seconds."""
     server.failures += 1
     pause = FIRST_REST * 2.0 ** min(server.failures - 1, 16)
     server.rests_until = now + max(min(pause, LONGEST_REST), least)
 
 
 def _digest_blocks(messages: Sequence[Message]) -> Iterator[bytes]:
-    """Digests of the prompt's prefixes, block by block."""
+    """Yields digests of the prompt's prefixes, block by block."""
     text = "\x00".join(map(_write, messages))
     running = hashlib.blake2b(digest_size=16)
     for start in range(0, len(text) - BLOCK + 1, BLOCK):

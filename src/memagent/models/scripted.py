@@ -60,7 +60,7 @@ class ScriptedModel(SimpleModel):
         self._lock = threading.Lock()
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """The next reply, raised if it is an exception. Raises a `ModelError` if the list is used up."""
+        """Returns the next reply, or raises it if it is an exception. Raises a `ModelError` if the list is used up."""
         prompt = self.count_prompt(request)
         with self._lock:
             place = len(self.requests)

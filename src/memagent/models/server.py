@@ -46,16 +46,16 @@ logger = logging.getLogger("memagent")
 STRICT = {"vllm", "library"}
 """`owned_by` of servers that serve exactly what they list: vLLM, Ollama."""
 LM_STUDIO = "organization_owner"
-"""`owned_by` of all its models. Only its own list has windows."""
+"""`owned_by` of all LM Studio's models. Only its own list has windows."""
 OPENAI = "https://api.openai.com/"
 VERSION = "/v1"
 LIST_SECONDS = 30.0
 """Seconds: a model list, a count or a version needs no computing, so a server that takes longer hangs."""
 _NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
 FRESH = 1.0
-"""Seconds that a list is reused, so that many runs that start together ask once."""
+"""Seconds that a list is reused, so that runs started together ask for it once."""
 UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
-"""Errors after which a server may answer another time."""
+"""Errors after which a server may answer later."""
 
 
 class Server:
@@ -64,7 +64,7 @@ class Server:
     def __init__(self, model: str, clients: Clients, presumed: Dialect) -> None:
         self.model = model
         self.clients = clients
-        self._presumed = presumed  # where it does not give itself away
+        self._presumed = presumed  # used if the server can't be identified
         self._parameters = Parameters(self.endpoint)
         self.outstanding = 0
         """Tokens of its requests in progress: prompts plus the maximum that may be generated."""
@@ -75,7 +75,7 @@ class Server:
         self._names: list[str] | None = None
         """Models in the latest list."""
         self._astray: str | None = None
-        """Why the base URL seems wrong."""
+        """Why the base URL seems wrong; None if it doesn't."""
         self.forget()
 
     @property
@@ -96,11 +96,11 @@ class Server:
         self._list_refused = False
 
     async def listing(self) -> tuple[ServedModel, ...] | None:
-        """Its model list, requested once; None if it has none."""
+        """Returns its model list, requested once; None if it has none."""
         return await self._list.get()
 
     async def listing_if_any(self, *, required: bool = False) -> tuple[ServedModel, ...] | None:
-        """Its model list; None also if it refuses to send it: some gateways guard the list more than the chat.
+        """Returns its model list; None also if it refuses to send it: some gateways guard the list more than the chat.
 
         A possibly temporary failure (`ServerFailed`) counts as no list this time, unless it is `required`.
         """
@@ -120,7 +120,7 @@ class Server:
             return None
 
     async def window(self) -> int | None:
-        """Maximum tokens of prompt plus output; None if the list doesn't report it. Not cached: it may have restarted.
+        """Returns the window, None if not listed. Asks again after `FRESH` seconds: the server may have restarted.
 
         Raises a `ModelNotFound` like `check_name`, a `RequestRefused` if the base URL looks incomplete.
         """
@@ -135,11 +135,11 @@ class Server:
         return served_window(self.model, listing)
 
     async def known_window(self) -> int | None:
-        """Its window; None also if the list isn't available: chat requests will then report errors."""
+        """Returns its window; None also without a list, since then chat requests report errors."""
         return served_window(self.model, await self.listing_if_any() or ())
 
     async def dialect(self) -> Dialect:
-        """Its dialect: identified by its list, else the assumed one."""
+        """Returns its dialect: identified by its list, else the assumed one."""
         owners = {entry.owned_by for entry in await self.listing_if_any() or ()}
         dialects = [d for d in DIALECTS.values() if d.engine and d.name in owners]
         return dialects[0] if len(dialects) == 1 else self._presumed
@@ -163,7 +163,7 @@ class Server:
             raise ModelNotFound(f"{self.endpoint}: no model of that name; {hint}")
 
     async def _ask_list(self) -> tuple[ServedModel, ...] | None:
-        """The current list. If the base URL has none but adding `/v1` gives one, that becomes the base URL."""
+        """Requests the list. If the base URL has none but adding `/v1` gives one, that becomes the base URL."""
         url = self.endpoint.base_url.rstrip("/")
         v1_endpoint = replace(self.endpoint, base_url=url + VERSION)
         failure: BadResponse | None = None
@@ -210,7 +210,7 @@ class Server:
 
         limit = self.clients.timeout(self.endpoint.timeout)
         try:
-            while True:  # once more for each parameter that the server is found to refuse
+            while True:  # again for each parameter that the server turns out to reject
                 sent_fields = self._parameters.adapt(fields)
                 try:
                     return await _in_time(limit, self._post(client, sent_fields))
@@ -277,7 +277,7 @@ class Server:
 
 
 async def _in_time(limit: Any, reply: Awaitable[T]) -> T:
-    """Limits the time of all pieces together: some gateways send blanks until there is a reply."""
+    """Limits the total time of a reply: some gateways send blanks until it is ready."""
     import openai
 
     try:

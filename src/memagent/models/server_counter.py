@@ -28,9 +28,9 @@ logger = logging.getLogger("memagent")
 Ask = Callable[[str, Mapping[str, object]], Mapping[str, JsonValue]]
 
 COUNT_PATH = "/v1/chat/completions/input_tokens"
-"""Of llama.cpp's server."""
+"""Path at which llama.cpp's server counts a conversation."""
 COUNTING_THREADS = 8
-"""Worker threads if the server counts: they wait for it and use no core."""
+"""Worker threads if the server counts: they only wait, and use no core."""
 PROBES = (
     "The old prince's house, 1805! 'Tis there; they'll go.\n\n  “Yes,” said Natásha.",
     "日本語と中文，한국어。 naïve café e\u0301 🙂🏽 \u00a0\u200b 12345 1,000.50",
@@ -73,15 +73,15 @@ TOOL_TALK = (
     *_turn("call00000", "I look.", '{"name":"Nat\\u00e1sha","among":[1, {}]}', "In 1792."),
     *_turn("call00001", "", "", "Error: who?"),
 )
-"""The same for tools, with one call at a time: Llama's templates support no more."""
+"""Conversation for comparing templates with tools; one call at a time, since Llama's support no more."""
 _MEMO = 256
-"""Cached prompt counts: each prompt is counted twice."""
+"""Number of prompt counts to cache: each prompt is counted twice."""
 
 
 class ServerCounter:
     """Counts like a server: with a local tokenizer as far as it agrees, else with the server's `/tokenize`.
 
-    Each count by the server is one request, which callers may retry. A run can be resumed with either: one name.
+    Each count by the server is one request, which callers may retry. Both share a name: runs can resume with either.
 
     `ask` is `Server.ask`, `template` holds the chat request fields that affect the prompt (`chat_template_kwargs`,
     `tools`, ...), `local` is a tokenizer that may be the server's.
@@ -106,7 +106,7 @@ class ServerCounter:
         prompts = [self._ask(messages) for messages in CONVERSATIONS]
         if not (all(probe_ids) and all(prompts)):
             raise BadResponse(f"{model}: /tokenize returns no tokens for non-empty texts")
-        # Not of the conversations: some templates include the date, and a run may continue tomorrow.
+        # Conversations are left out: some templates include the date, and a run may continue tomorrow.
         self.name = f"server:{hashlib.sha256(json.dumps(probe_ids).encode()).hexdigest()[:12]}"
         alike = local is not None and list(map(local.count, PROBES)) == list(map(len, probe_ids))
         self._texts = local if alike else None
@@ -119,7 +119,7 @@ class ServerCounter:
         self._tools: TokenCounter | None = None
         self._tools_compared = False
         self.control_tokens = self._texts.control_tokens if self._texts else frozenset[str]()
-        """None without a local tokenizer: the common forms are neutralised anyway."""
+        """Empty without a local tokenizer: the common forms are neutralised anyway."""
         if self._messages is None:
             widen(COUNTING_THREADS)
 
@@ -131,7 +131,7 @@ class ServerCounter:
         return "both" if self._messages is None else "tokenizer"
 
     def count(self, text: str) -> int:
-        """Tokens of `text`."""
+        """Counts the tokens of `text`."""
         return len(self._ids(text)) if self._texts is None else self._texts.count(text)
 
     def count_messages(
@@ -141,7 +141,7 @@ class ServerCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the server's prompt for the messages. Raises a `TokenizerError` if its template has no tools."""
+        """Counts the server's prompt for the messages. Raises a `TokenizerError` if its template lacks tools."""
         texts = repr((thinking, *messages, *tools)).encode()
         key = hashlib.blake2b(texts, digest_size=16).digest()
         if (count := self._memo.get(key)) is None:
@@ -163,7 +163,7 @@ class ServerCounter:
         return MeasuredText(repair_surrogates(text), self._ids, self._cut, local=False)
 
     def distrust(self) -> bool:
-        """Switches to the server's counts; False if it had been switched before."""
+        """Switches to the server's counts; returns False if that was done before."""
         if self._texts is None:
             return False
         self._texts = self._messages = self._tools = None
@@ -172,7 +172,7 @@ class ServerCounter:
         return True
 
     def text(self, ids: Sequence[int]) -> str | None:
-        """The text of token ids; None if the server can't tell: a gateway may expose only `/tokenize`."""
+        """Returns the text of token ids; None if the server can't tell: a gateway may expose only `/tokenize`."""
         if self._cannot_detokenize:
             return None
         # SGLang drops control tokens unless told not to; vLLM never does.
@@ -189,7 +189,7 @@ class ServerCounter:
         raise BadResponse(f"{self._model}: no text in the reply to /detokenize")
 
     def _cut(self, text: str, ids: list[int], limit: int) -> int:
-        """Characters of the text of the first `limit` tokens."""
+        """Counts the characters of the first `limit` tokens' text."""
         guess = len(text) * limit // len(ids)
         head = self.text(ids[:limit])
         if head is None:
@@ -212,7 +212,7 @@ class ServerCounter:
             return False
 
     def _find_tools_counter(self) -> TokenCounter | None:
-        """Who counts conversations with tools, None for the server. Determined on first use: most runs have none."""
+        """Finds who counts conversations with tools, None for the server. Done on first use: most runs lack tools."""
         if not self._tools_compared:
             try:
                 tools_count = self._ask(TOOL_TALK[:1], tools=TOOLS)
@@ -230,7 +230,7 @@ class ServerCounter:
         return self._tools
 
     def _ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself."""
+        """Returns the token ids of a text by itself."""
         if not text:
             return []
         return self._tokenize({"prompt": repair_surrogates(text), "add_special_tokens": False})
@@ -242,7 +242,7 @@ class ServerCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the server's prompt for the messages."""
+        """Asks the server for the tokens of its prompt for the messages."""
         fields: dict[str, object] = {
             "messages": [write_message(message) for message in messages],
             "add_generation_prompt": True,
@@ -265,7 +265,7 @@ class ServerCounter:
 
 
 class LlamaCounter(ServerCounter):
-    """The same at llama.cpp's server, which counts conversations at a route of their own."""
+    """Counts like llama.cpp's server, which has a separate route for conversations."""
 
     def _ids(self, text: str) -> list[int]:
         return self._tokenize({"content": repair_surrogates(text)}) if text else []

@@ -28,7 +28,7 @@ class Once(Generic[T]):
         self._future: Future[T] | None = None
 
     async def get(self) -> T:
-        """The value; raises what `make` raised."""
+        """Returns the value; raises what `make` raised."""
         while True:
             with self._lock:
                 leads = self._future is None
@@ -56,8 +56,8 @@ class Once(Generic[T]):
 
 
 def once_in_thread(make: Callable[[], T]) -> Once[T]:
-    """Makes the value in a thread. What was made is kept, also if the caller doing the work is cancelled meanwhile."""
-    return Once(partial(in_thread, cache(make)))  # who takes over gets it from the cache
+    """Makes the value in a thread. It is kept even if the caller doing the work is cancelled meanwhile."""
+    return Once(partial(in_thread, cache(make)))  # a caller that takes over gets it from the cache
 
 
 class PerLoop(Generic[T]):
@@ -73,7 +73,7 @@ class PerLoop(Generic[T]):
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
 
     def get(self) -> T:
-        """The running loop's value, made on its first call."""
+        """Returns the running loop's value, made on its first call."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._values:

@@ -24,28 +24,28 @@ ENV_FILE = ".env"
 URLS, KEYS = (
     tuple(f"{of}_{end}" for of in ("MEMAGENT", "OPENAI")) for end in ("BASE_URL", "API_KEY")
 )
-"""Variables, in the order in which they are looked at."""
+"""Variables of the environment or `.env`, in the order in which they are looked up."""
 OPENAI_URL = "https://api.openai.com/v1"
 LOCAL_URLS = {
     "vllm": "http://localhost:8000/v1",
     "sglang": "http://localhost:30000/v1",
     "ollama": "http://localhost:11434/v1",
 }
-"""Where these servers listen unless told otherwise."""
+"""Default URLs of these servers."""
 EXAMPLES = (
     "'vllm:NAME', 'sglang:NAME', 'ollama:NAME', 'openai:NAME', or without a server 'transformers:FOLDER', "
     "'vllm-engine:FOLDER', 'sglang-engine:FOLDER', 'smol', 'nano' or 'extractive'"
 )
 IN_PROCESS = ("transformers", "vllm-engine", "sglang-engine", "smol", "nano", "extractive")
-"""Need no server."""
+"""Schemes that need no server."""
 ALONE = ("nano", "extractive")
-"""Take no name."""
+"""Schemes that take no name."""
 FOLDER = Path(__file__).parents[1] / "nano"
 """The policy that ships with the package: an export of `memagent-train`, with its reading settings."""
 SCHEMES = ("openai", *LOCAL_URLS, *IN_PROCESS)
 """The prefixes of a spec."""
 _SECRET = re.compile("auth|cookie|credential|key|pass|secret|token", re.IGNORECASE)
-"""In names of headers whose values are secret."""
+"""Matches names of headers whose values are secret."""
 
 
 def open_model(
@@ -142,7 +142,7 @@ def open_model(
 
 
 def open_nano(window: int | None = None) -> ChatModel:
-    """The shipped policy, with its own window by default. Raises a `ConfigError` if this build has no weights."""
+    """Opens the shipped policy, with its own window by default. Raises a `ConfigError` if this build has no weights."""
     if not (FOLDER / "model.safetensors").is_file():
         raise ConfigError(
             f"the weights of 'nano' are not in this build of memagent (no 'model.safetensors' in {str(FOLDER)!r}): "
@@ -154,7 +154,7 @@ def open_nano(window: int | None = None) -> ChatModel:
 
 
 def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
-    # Here, since they know memagent's models: either may be imported first.
+    # Imported here, since the engines import memagent's models: either may be imported first.
     if scheme == "nano":
         return open_nano(window)
     if scheme == "extractive":
@@ -188,12 +188,12 @@ def _dialect(scheme: str, name: str, urls: tuple[str, ...], key: str | None) -> 
 
 
 def _without_secrets(url: str) -> str:
-    """A server's address without user, password and query."""
+    """Removes user, password and query from a server's URL."""
     return re.sub(r"^(https?://)?.*@", r"\1", url, flags=re.IGNORECASE).partition("?")[0]
 
 
 def _split(spec: str | None) -> tuple[str, str]:
-    """Scheme and name."""
+    """Splits a spec into scheme and name."""
     if spec is None or not spec.strip():
         raise NoModel(
             f"no model was named. Looked for: --model (model=, SPEC of `serve`), MEMAGENT_MODEL in the environment and "
@@ -225,7 +225,7 @@ def _split(spec: str | None) -> tuple[str, str]:
 
 
 def urls_of(base_url: str | Sequence[str]) -> tuple[str, ...]:
-    """The servers in a setting: a list, or comma-separated text (a comma inside a URL is kept)."""
+    """Lists the servers in a setting: a list, or comma-separated text (a comma inside a URL is kept)."""
     if not isinstance(base_url, str):
         urls: tuple[Any, ...] = tuple(base_url if hasattr(base_url, "__iter__") else [base_url])
         if not all(isinstance(url, str) for url in urls):
@@ -244,16 +244,16 @@ def _refuse(reason: str, options: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True)
 class _Setting:
-    """A variable that is set."""
+    """A variable that is set, in the environment or in `.env`."""
 
     name: str
     value: str = field(repr=False)
     from_file: bool = False
-    """From `.env`: its author may be whoever made the working directory."""
+    """Whether it is from `.env`, whose author may be whoever made the working directory."""
 
 
 def look(*names: str) -> list[_Setting]:
-    """Settings of these names from the environment, then from `.env`."""
+    """Looks up settings by name in the environment, then in `.env`."""
     from dotenv import dotenv_values  # here, so that `import memagent` stays light
 
     try:
@@ -281,17 +281,17 @@ def look(*names: str) -> list[_Setting]:
 
 
 def _find(settings: Sequence[_Setting], *names: str) -> Iterator[_Setting]:
-    """The settings of these names, in that order; for each name the environment wins."""
+    """Yields the settings of these names, in that order; for each name the environment comes first."""
     return (setting for name in names for setting in settings if setting.name == name)
 
 
 def _key(
     scheme: str, url: _Setting | None, options: Mapping[str, Any], settings: Sequence[_Setting]
 ) -> str | None:
-    """The first key that may be sent to `url` (None: the scheme's default); None if none may."""
+    """Returns the first key that may be sent to `url` (None: the scheme's default); None if none may."""
     file_url = url if url is not None and url.from_file else None
     urls = ", ".join(repr(_without_secrets(u)) for u in urls_of(file_url.value if file_url else ""))
-    names = map(str, getattr(options["headers"], "keys", tuple)())  # of whatever was given
+    names = map(str, getattr(options["headers"], "keys", tuple)())  # headers may be anything here
     secret = [f"the header {name!r}" for name in names if _SECRET.search(name)]
     secret += ["api_key="] * bool(options["api_key"])
     if file_url is not None and secret:

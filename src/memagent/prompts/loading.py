@@ -52,7 +52,7 @@ class Wording(Leaf):
             return cls.parse(data, name=str(path))
         try:
             data = Path(path).read_bytes()
-        except (OSError, ValueError, TypeError) as error:  # it can be no path
+        except (OSError, ValueError, TypeError) as error:  # not a valid path
             raise PromptSetError(
                 f"no prompt set {str(path)!r}: give a readable TOML file, "
                 f"or one of {', '.join(cls.built_in)} ({getattr(error, 'strerror', error)})"
@@ -126,7 +126,7 @@ def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) 
 
 @lru_cache(maxsize=64)
 def compile_template(template: str) -> Template:
-    """A sandboxed Jinja template."""
+    """Compiles a template in Jinja's sandbox."""
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

@@ -109,12 +109,12 @@ class Neutraliser:
         return JOINER.join(text[start:end] for start, end in pairwise(cuts)), places
 
     def safe(self, text: str) -> str:
-        """The safe text only."""
+        """Neutralises `text`; returns only the safe text."""
         return self(text)[0]
 
 
 def _starts(forms: Iterable[tuple[str, str]]) -> tuple[re.Pattern[str], Iterable[str]]:
-    """Matches the first characters of look-alikes, given by name too, with a look-ahead for the rest."""
+    """Returns a pattern for first characters of look-alikes, with a look-ahead for the rest, and these characters."""
     suffixes: defaultdict[str, list[str]] = defaultdict(list)
     for first, rest in forms:
         for char in {first, *first.lower()[:1], *first.upper()[:1]}:
@@ -127,14 +127,14 @@ def _starts(forms: Iterable[tuple[str, str]]) -> tuple[re.Pattern[str], Iterable
 
 
 def _plain(text: str) -> str:
-    """The text as seen by normalising tokenizers, as far as that preserves each character's position."""
+    """Returns the text as normalising tokenizers see it, as far as each character keeps its position."""
     forms, table = _compatible()
     return text.translate(table) if forms.search(text) else text
 
 
 @cache
 def _compatible() -> tuple[re.Pattern[str], dict[int, str]]:
-    """The Unicode forms of ASCII characters, and the characters that they stand for."""
+    """Returns a pattern for Unicode forms of ASCII characters, and the characters that they stand for."""
     spans = re.findall("(.)(?:-(.))?", _COMPATIBLE)
     chars = [chr(i) for a, b in spans for i in range(ord(a), ord(b or a) + 1)]
     table = {ord(char): unicodedata.normalize("NFKC", char) for char in chars}

@@ -1,4 +1,4 @@
-"""Answers of a given form: the schema that the model is shown, and reading its reply by it."""
+"""Answers of a given form: the schema that the model is shown, and validating its reply."""
 
 import json
 import re
@@ -15,11 +15,11 @@ from memagent.texts import clip, quote
 
 _FENCED = re.compile(r"\s*```(?:\w+)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 PROBLEMS = 10
-"""Shown to the model at once."""
+"""Maximum problems shown to the model at once."""
 
 
 class Output:
-    """A pydantic model as the form of an answer or a row; `name` is that of the argument, for errors.
+    """A pydantic model as the form of an answer or a row; `name` is the argument's name, for errors.
 
     Raises:
         ConfigError: it isn't a pydantic model, or has no JSON schema.
@@ -40,7 +40,7 @@ class Output:
             ) from error
 
     def read(self, text: str) -> BaseModel:
-        """The value of an answer, which may be in a code block.
+        """Reads the value of an answer, which may be in a code block.
 
         Raises:
             UnusableReply: it does not validate; the message says where.

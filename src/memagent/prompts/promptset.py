@@ -60,9 +60,9 @@ class PromptSet(Wording):
     done: str = Field(default="[done]", min_length=1)
     """If the last line is exactly this, the reading ends (exit gate)."""
     unsettled: str = Field(default="[unsettled]", min_length=1)
-    """A first answer of exactly this has chunks read again (`reread`)."""
+    """A first answer of exactly this makes the agent read chunks again (`reread`)."""
     unsettled_note: str = "If the memory does not settle this, reply with [unsettled] alone."
-    """Stands behind the question then, and shows `unsettled`; empty for a model that needs no telling."""
+    """Follows the question with `reread`, and shows `unsettled`; empty for a model that needn't be told."""
     answer_form: AnswerForm = "plain"
     stop: Stop = Stop()
 

@@ -40,7 +40,7 @@ class UnusableReply(Exception):
 
 
 def visible(completion: Completion, stops: Sequence[str] = ()) -> str:
-    """The reply without its reasoning, up to the first stop sequence, stripped.
+    """Returns the reply without its reasoning, up to the first stop sequence, stripped.
 
     If the server separates reasoning (`Completion.reasoning`), its text is used whole. Otherwise reasoning starts with
     `<think>` at the very start, or ends with a `</think>` without a `<think>` before it (templates may open it in the
@@ -111,7 +111,7 @@ def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
 
 
 def find_answer(text: str, form: AnswerForm) -> str | None:
-    r"""The answer in a reply; None if the reply doesn't have the form.
+    r"""Finds the answer in a reply; None if the reply doesn't have the form.
 
     It is the whole text, the content of the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
     """
@@ -127,7 +127,7 @@ def find_answer(text: str, form: AnswerForm) -> str | None:
 
 
 def _last_box(text: str) -> str | None:
-    """The content of the last closed box."""
+    """Returns the content of the last closed box."""
     stack: list[int | None] = []
     box: tuple[int, int] | None = None
     for match in _BRACES.finditer(text):

@@ -66,7 +66,7 @@ class BadRow(NamedTuple):
     problem: str
 
     def may_become(self, text: str) -> bool:
-        """Whether a row may be its correction: it has what was right."""
+        """Returns whether a row may be the correction of this one: it has the parts that were right."""
         try:
             old, row = from_json(self.text), from_json(text)
             errors = {re.split("[.:]", line)[0] for line in self.problem.splitlines()}
@@ -79,16 +79,16 @@ class BadRow(NamedTuple):
 
 
 class RowReply(NamedTuple):
-    """The content of a reply; `tail` is what was cut off by the token limit, None if nothing was."""
+    """The content of a reply; `tail` is what the token limit cut off, perhaps nothing; None if it wasn't reached."""
 
     rows: tuple[WrittenRow, ...] = ()
     bad: tuple[BadRow, ...] = ()
     tail: str | None = None
 
     def find_missing(self, pending: list[BadRow]) -> list[BadRow]:
-        """The invalid rows of which it has no correction, be that right or wrong."""
+        """Returns the invalid rows for which this reply has no correction, valid or not."""
         texts, missing = [row.text for row in (*self.rows, *self.bad)], list[BadRow]()
-        # First those that few rows can be the correction of.
+        # First the rows with the fewest possible corrections.
         for bad_row in sorted(pending, key=lambda bad_row: sum(map(bad_row.may_become, texts))):
             candidates = list(filter(bad_row.may_become, texts))
             if candidates:
@@ -99,7 +99,7 @@ class RowReply(NamedTuple):
 
 
 def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowReply:
-    """The rows of a reply: its JSON objects, in whatever stands around them. Raises like `visible`."""
+    """Reads the rows of a reply: its JSON objects, whatever surrounds them. Raises like `visible`."""
     text = _FENCE.sub("", visible(completion, prompts.stop.update)).strip()
     limited = completion.finish_reason is FinishReason.LENGTH
     if not limited and "".join(text.split()) in ("", "[]", prompts.keep):
@@ -116,7 +116,7 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
                 continue
             dump = from_json(value.model_dump_json(by_alias=True))
             line = to_json(_sort_sets(value.model_dump(by_alias=True), dump)).decode()
-            # Printing hides secrets and leaves fields out, and a default may be another each time.
+            # Dumping may hide secrets and leave fields out, and a default may differ each time.
             text = line if _is_read_as(value, line, form) else part
             if text is part or not _is_read_as(value, part, form):
                 line = to_json(from_json(part), inf_nan_mode="constants").decode()
@@ -132,7 +132,7 @@ def read_rows(completion: Completion, prompts: RowPrompts, form: Output) -> RowR
 
 
 def _sort_sets(value: Any, dump: Any) -> Any:
-    """What was printed, its sets in order: theirs differs from process to process."""
+    """Sorts the sets in a dumped value, since their order differs from process to process."""
     if isinstance(dump, list) and isinstance(value, set | frozenset):
         return sorted(cast("list[Any]", dump), key=to_json)
     if isinstance(dump, list) and isinstance(value, list | tuple):
@@ -151,7 +151,7 @@ def _is_read_as(value: BaseModel, text: str, form: Output) -> bool:
 
 
 def _objects(text: str, names: Iterable[str]) -> Iterator[tuple[str, int | None]]:
-    """The JSON objects of a text and where they end; None for one that doesn't, which is the text's end."""
+    """Yields the JSON objects of a text and where they end; None for a broken one up to the text's end."""
     fields = "|".join(map(re.escape, names)) or r"\w+"
     # Where a row may begin: not as the value of a field, or first in its list.
     start = re.compile(rf"(?<=\n)\{{|(?<![:\[])(?<![:\[]\s)\{{(?=\s*[\"']?(?:{fields})[\"']?\s*:)")
@@ -161,7 +161,7 @@ def _objects(text: str, names: Iterable[str]) -> Iterator[tuple[str, int | None]
         try:
             end = _JSON.raw_decode(text, at)[1]
         except (ValueError, RecursionError) as error:
-            # Not JSON: up to the next row. A string that lacks its end seems to end in the quote after that one's `{`.
+            # Not JSON: up to the next row. An unclosed string seems to end at the first quote after that row's `{`.
             match = start.search(text, max(at + 1, getattr(error, "pos", at) - 3))
             end = None if match is None else match.start()
         yield text[at:end].rstrip(", \n"), end

@@ -58,13 +58,13 @@ class SessionPrompts(Wording):
     again: str
     """Follows the continuation: shows `shown`, the part that was not summarised."""
     said: str = "The user has said since then, word for word:\n\n{{ said }}"
-    """Stands behind the continuation: shows `said`, the user's messages among what was summarised."""
+    """Follows the continuation: shows `said`, the user's messages among what was summarised."""
     output: str = (
         "Answer this message with one JSON value of this schema, and nothing else:\n\n{{ schema }}"
     )
     """Follows a message whose answer has a form: shows `schema`."""
     invalid: str = "The answer does not follow the schema:\n\n{{ problem }}\n\nWrite only the corrected JSON value."
-    """Follows an answer that doesn't have it: shows `problem`."""
+    """Follows an answer that doesn't match the schema: shows `problem`."""
     stale: str = Field(min_length=1)
     """Replaces a superseded result. `call`: tool and arguments; `handle`, `can_read`: see `clipped`."""
     duplicate: str = Field(min_length=1)
@@ -103,7 +103,7 @@ class SessionPrompts(Wording):
                         raise PromptSetError(f"{name!r}: {template!r} does not show {field!r}")
 
     def read_summary(self, completion: Completion) -> str:
-        """The summary in a reply: the content of its summary tags, or all of it without tags.
+        """Reads the summary from a reply: the content of its summary tags, or all of it without tags.
 
         Raises:
             UnusableReply: see `memagent.prompts.reply.visible`; or it has calls instead of a summary, or is empty.

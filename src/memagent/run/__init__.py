@@ -1,1 +1,1 @@
-"""What every kind of agent's runs share: the log, the exchanges with the model, the stream of events."""
+"""What the runs of all agents share: the log, the exchanges with the model, the stream of events."""

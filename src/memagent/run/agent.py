@@ -37,7 +37,7 @@ OnEvent = Callable[[Event], object]
 
 
 class Agent(Closing, Generic[S]):
-    """Opens its store on first use. Closing it closes its model, also one that was passed in.
+    """Base of all agents. Opens its store on first use; closing it closes its model, even one that was passed in.
 
     Raises:
         ConfigError: `limits` is not a `Limits`, or `store` not a path or `RunStore`.
@@ -68,7 +68,7 @@ class Agent(Closing, Generic[S]):
         self._opening = threading.Lock()
 
     def recipe(self) -> dict[str, Any]:
-        """What is needed to recreate this agent, as plain data without secrets; stored with each run."""
+        """Returns what is needed to recreate this agent, as plain data without secrets; stored with each run."""
         return {**self.model.recipe, **self.settings.model_dump(mode="json")}
 
     @property
@@ -81,7 +81,7 @@ class Agent(Closing, Generic[S]):
             return self._opened
 
     def with_model(self, model: ChatModel, *, seed: int | None = None) -> Self:
-        """The same agent with another model, which the new agent closes; the store still belongs to this one.
+        """Returns the agent with another model, which the new agent closes; the store still belongs to this one.
 
         Cheap: nothing is read or checked again. The seed defaults to this agent's.
         """
@@ -93,12 +93,12 @@ class Agent(Closing, Generic[S]):
         return other
 
     async def aclose(self) -> None:
-        """Closes the model, also one that was passed in. The store is closed once no result of this agent needs it."""
+        """Closes the model, even one that was passed in. The store is closed once no result of this agent needs it."""
         await self.model.aclose()
         self._opened = None
 
     async def reported_window(self, given: int | None) -> int | None:
-        """The window that the model reports; None if it doesn't. Raises a `ModelError` if its server didn't answer."""
+        """Returns the window that the model reports, or None. Raises a `ModelError` if its server didn't answer."""
         try:
             return await self.model.window()
         except (AuthenticationFailed, RequestRefused, BadResponse, ModelNotFound):
@@ -115,9 +115,9 @@ class Agent(Closing, Generic[S]):
         window: str,
         resumed: int | None,
     ) -> R:
-        """The plan of a run, made in a thread once the model's window and counter are known.
+        """Makes the plan of a run, in a thread, once the model's window and counter are known.
 
-        `window` names the window's setting. Without one a resumed run has its own: a server's may have grown since.
+        `window` names the window's setting. If it is unset, a resumed run keeps its own: a server's may have grown.
         """
         own_window = getattr(settings, window)
         model_window = await self.reported_window(own_window)
@@ -128,7 +128,7 @@ class Agent(Closing, Generic[S]):
         return await in_thread(make, subject, settings, *more)
 
     def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
-        """Runs a stream from sync code, events delivered in the caller's thread; an interruption says how to resume."""
+        """Runs a stream from sync code, with events in the caller's thread; an interruption says how to resume."""
         try:
             if on_event is None:
                 return run_sync(stream.finish())
@@ -140,7 +140,7 @@ class Agent(Closing, Generic[S]):
             return stream.outcome
         except BaseException as error:
             if not isinstance(error, MemagentError) and (run := self.store.find(stream.run_id)):
-                # Only files are opened again; a session has no document, and other calls name it.
+                # Other documents than files are passed again. Sessions have none, and '...' includes it.
                 lacks = run.source["name"] and not run.source["path"] and "..." not in stream.again
                 call = stream.again.replace(")", ", document)") if lacks else stream.again
                 error.add_note(f"Resume the run with {call}.")
@@ -148,5 +148,5 @@ class Agent(Closing, Generic[S]):
 
 
 async def anext_or_none(items: AsyncIterator[T]) -> T | None:
-    """The next item, None at the end."""
+    """Returns the next item; None at the end."""
     return await anext(items, None)

@@ -22,9 +22,9 @@ from memagent.tokens import TokenCounter
 UNUSABLE_RETRIES = 2
 """How many times a call is retried if its reply is empty, cut off in its reasoning, or otherwise unusable."""
 NOT_EMPTY = r"\S[\s\S]*"
-"""The pattern that a reply must match after an unusable one."""
+"""Pattern that a reply must match after an unusable one."""
 WARM = Sampling()
-"""Temperature for retrying a doubted reply: a greedy retry would return the same."""
+"""Sampling for retrying a doubted reply: a greedy retry would return the same."""
 T = TypeVar("T")
 
 
@@ -39,19 +39,19 @@ class Caller:
     _: KW_ONLY
     sampling: Sampling
     seed: int
-    """Those of calls are derived from it."""
+    """Seed of the run, from which those of calls are derived."""
     log: Log | None = None
     """Commits each reply, and in a replay returns it instead of sending the request; None stores nothing."""
     trusts_bounds: bool = True
-    """Until a prompt exceeds its bound: from then on prompts are counted whole."""
+    """Whether bounds are relied on: until a prompt exceeds its bound, after which prompts are counted whole."""
 
     async def ask(self, exchange: Exchange[T]) -> Reply[T]:
-        """Sends a request until its reply is usable, and commits that.
+        """Sends a request until a reply is usable, and commits that reply.
 
         Raises:
             Unusable: no reply was usable.
             ModelError: the call failed.
-            LimitReached: it was not sent.
+            LimitReached: a usage limit prevented the call.
             ContextOverflow: the prompt leaves no room for a reply.
         """
         wasted_attempts = 0
@@ -76,10 +76,10 @@ class Caller:
                 if not last or fallback is None:
                     detail, cut_off = str(error), completion.finish_reason is FinishReason.LENGTH
                     exchange.charge(waste(cost))
-                    if exchange.tool_choice and completion.tool_calls:  # no tool_choice there
+                    if exchange.tool_choice and completion.tool_calls:  # which the server ignored
                         exchange.tools, exchange.tool_choice = (), None
                     continue
-                # A doubted reply is better than none. It is charged as wasted: this one's cost takes its place.
+                # A doubted reply is better than none. It was charged as wasted; this one's cost takes its place.
                 value, completion, reply_attempt, doubt = fallback
             if doubt is not None and not last:
                 fallback = value, completion, attempt, doubt
@@ -103,7 +103,7 @@ class Caller:
         raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row", cut_off)
 
     async def discard(self, exchange: Exchange[Any]) -> None:
-        """Commits what an exchange cost whose turn never came; a call without a reply counts as its prompt."""
+        """Commits the cost of an exchange whose turn never came; a call without a reply costs its prompt."""
         if (cost := exchange.uncharged) is not None:
             tokens = cost.prompt_tokens + cost.completion_tokens + cost.retry_tokens
             exchange.charge(Usage(discarded=1, retries=cost.retries, retry_tokens=tokens))
@@ -119,7 +119,7 @@ class Caller:
             prompt = await self._count(exchange, thinking)
             room = min(exchange.most, self.window - prompt)
             least = (exchange.most + 1) // 2 if exchange.least is None else exchange.least
-            if room < least:  # whatever the parts were counted as, promise 1 is kept here
+            if room < least:  # no call exceeds the window, however its parts were counted
                 raise ContextOverflow(
                     f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self.window}, which leaves "
                     f"{max(room, 0)} for the reply, which needs {least}: the counter {self.counter.name!r} does "
@@ -150,7 +150,7 @@ class Caller:
         except (ModelError, LimitReached) as error:
             attempts = error.attempts if isinstance(error, ModelError) else 0
             exchange.charge(Usage(retries=attempts))
-            # Another draw may do what this one refused to.
+            # Counted as an attempt: another seed may give a reply.
             await self._fail(exchange, str(error), attempts, wasted=isinstance(error, NoReply))
             raise
         if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) <= 0:
@@ -163,7 +163,7 @@ class Caller:
         return completion
 
     async def _count(self, exchange: Exchange[Any], thinking: bool | None) -> int:
-        """Tokens of the prompt: an upper bound from its parts if that leaves enough room, else counted."""
+        """Returns the tokens of the prompt: an upper bound from its parts if that leaves enough room, else a count."""
         bound = exchange.bound
         # Some templates add text if reasoning is turned off.
         trusts = thinking is None and self.trusts_bounds
@@ -198,7 +198,7 @@ class Caller:
             await self.log.write(spend, exchange.key, spent, events, wasted=wasted, again=again)
 
     def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
-        """The committed reply; raises the committed failure, or `RunMismatch` if it was for other messages."""
+        """Returns the committed reply. Raises the committed failure, or `RunMismatch` if it was for other messages."""
         if "failed" in body:
             raise ModelError(body["failed"], attempts=body["attempts"])
         if exchange.kind == "summary" and body.get("prompt") != digest_prompt(exchange.messages):
@@ -210,7 +210,7 @@ class Caller:
         if "conversation" in body:
             reply = reply | {"text": body["conversation"]["messages"][-1]["content"]}
         completion = Completion.model_validate(reply)
-        exchange.usage = completion.usage  # what follows from it is told as in the first session
+        exchange.usage = completion.usage  # what depends on it is reported as in the first session
         attempt = body.get("attempt", 0)
         value = exchange.read(completion)
         return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)
@@ -219,10 +219,10 @@ class Caller:
 def _make_record(
     exchange: Exchange[T], reply: Reply[T]
 ) -> tuple[dict[str, Any], Usage, Sequence[Event], Mapping[str, Mapping[str, Any]]]:
-    """Body, cost, events and further effects of a reply. Blocks."""
+    """Returns body, cost, events and further effects of a reply. Blocks."""
     record: Record = ({}, ()) if exchange.record is None else exchange.record(reply)
     more, events = record
-    # A conversation ends with the text, and holds the ids.
+    # The conversation holds the text and the token ids already.
     exclusions = {"text", "tokens"} if "conversation" in more else set[str]()
     dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=exclusions)
     attempt_field = {"attempt": reply.attempt} if reply.attempt else {}
@@ -233,7 +233,7 @@ def _make_record(
 
 
 def waste(usage: Usage) -> Usage:
-    """The cost of a discarded reply."""
+    """Converts the cost of a reply to that of a discarded one."""
     return Usage(
         retries=usage.retries + 1,
         retry_tokens=usage.retry_tokens + usage.prompt_tokens + usage.completion_tokens,
@@ -241,11 +241,11 @@ def waste(usage: Usage) -> Usage:
 
 
 def digest_prompt(messages: tuple[Message, ...]) -> str:
-    """Identifies a prompt: 64 bits in hex."""
+    """Returns a digest that identifies a prompt: 64 bits in hex."""
     return digest("\0".join(message.model_dump_json() for message in messages), 8)
 
 
 def seed_of(run_seed: int, key: str, attempt: int) -> int:
-    """The engine's seed for one call: 31 bits, the same in every process and after every resume."""
+    """Derives the engine's seed for one call: 31 bits, the same in every process and after every resume."""
     raw = hashlib.blake2b(f"{run_seed}:{key}:{attempt}".encode(), digest_size=4).digest()
     return int.from_bytes(raw) & 0x7FFFFFFF

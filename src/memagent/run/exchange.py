@@ -43,7 +43,7 @@ class Reply(Generic[T]):
     """Why it was doubted, if it was accepted all the same: no attempt gave a better one (see `Exchange.doubts`)."""
 
     def conversation(self, chunk: int | None = None) -> Conversation:
-        """Prompt and reply as one conversation; `chunk` is the index of the chunk that the prompt shows."""
+        """Returns prompt and reply as one conversation; `chunk` is the index of the chunk that the prompt shows."""
         turn = Message(role="assistant", content=self.completion.text, extra=self.completion.extra)
         return Conversation(
             messages=(*self.messages, turn),
@@ -85,15 +85,15 @@ class Exchange(Generic[T]):
     record: Callable[[Reply[T]], Record] | None = None
     """Returns what to commit with the reply, in the same transaction. Runs in a thread and may block."""
     rejects: Callable[[T], str | None] | None = None
-    """Why a reply is committed but requested again under another key, and counts as wasted; None if it isn't."""
+    """Returns why a reply, though committed, counts as wasted and is requested again under another key, or None."""
     doubts: Callable[[T], str | None] | None = None
-    """Why a usable reply is requested again while attempts remain (then the last usable one is accepted), or None."""
+    """Returns why to ask for a usable reply again while attempts remain (then the last usable is taken), or None."""
     keeps_failure: bool = False
     """Whether a failure is committed too, and raised again by a replay."""
     attempts: int = 0
     """Attempts made before under another key."""
     warm: bool = False
-    """A reply was doubted."""
+    """Whether a reply was doubted."""
     turn: asyncio.Future[None] | None = None
     """Awaited before a usable reply is taken: the outcome of earlier exchanges may make it obsolete."""
     also: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -104,11 +104,11 @@ class Exchange(Generic[T]):
     usage: Usage = field(default_factory=Usage)
     """Its cost in this session; for a reply committed earlier, the cost recorded then."""
     wasted: int = 0
-    """Unusable replies that are not committed."""
+    """Number of unusable replies that are not committed yet."""
     uncharged: Usage | None = None
-    """The cost of a call not charged yet: of its prompt while it is in flight, then of its reply until its turn."""
+    """The cost of a call not charged yet: its prompt's while it is in flight, then its reply's until its turn."""
     unsaved: Usage = field(default_factory=Usage)
-    """The uncommitted part of it."""
+    """The uncommitted part of `usage`."""
     retried: list[Event] = field(default_factory=list[Event])
     """Events that are not committed yet."""
     reasons: list[str] = field(default_factory=list[str])

@@ -17,7 +17,7 @@ from memagent.threads import in_thread
 
 NOTHING = Usage()
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
-"""Parts of a binding that follow from others, or, like the frame, from a chat template that may write the date."""
+"""Parts of a binding that derive from others, or, like the frame, from a chat template that may write the date."""
 
 Outlet = asyncio.Queue[Event | None]
 """Receives a run's events, then None. The run waits until they are consumed."""
@@ -90,7 +90,7 @@ class Log:
         return await in_thread(self.store.last_seq, self.run_id) - after
 
     async def effect(self, key: str) -> dict[str, Any] | None:
-        """The body committed under a key; None if there is none."""
+        """Returns the body committed under a key; None if there is none."""
         return await in_thread(self.store.effect, self.run_id, key)
 
     async def begin(self, key: str) -> Begun:
@@ -112,7 +112,7 @@ class Log:
         await self.write(self.store.log, events)
 
     async def add_stop(self, stopped: Stopped, *, among: int = 1) -> None:
-        """Commits that a question stopped, unless the last events say so already: resuming it achieved nothing."""
+        """Commits that a question stopped, unless the last events say so already because resuming achieved nothing."""
         last = await in_thread(self.store.last_seq, self.run_id) - among
         for event in await in_thread(list, self.store.events(self.run_id, last)):
             if event.model_copy(update={"seq": stopped.seq}) == stopped:
@@ -128,12 +128,12 @@ class Log:
     ) -> None:
         """Calls a method of the store that commits events, and delivers them.
 
-        `made` returns further arguments of it, in the same thread. If it raises, nothing is committed.
+        `made` returns further arguments for it, in the same thread. If it raises, nothing is committed.
         """
 
         def write() -> None:
             values = args if made is None else (*args, *made())
-            # Under a lock, and here: several effects may be committed concurrently, or by a cancelled task.
+            # Locked, and in this thread: effects may be committed concurrently, or by a cancelled task.
             with self._order:
                 self._news.extend(work(self.run_id, *values, **kwargs))
 
@@ -147,12 +147,12 @@ class Log:
 
 
 def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
-    """Raises a `RunMismatch` that says where a stored run and the current request differ, if they do."""
-    # Earlier versions bound runs to fewer settings, and the earliest had fewer.
+    """Raises a `RunMismatch` that lists the differences, if a stored run and the current request differ."""
+    # Earlier versions bound runs to fewer of their settings, and the earliest had fewer settings.
     old_settings = {name: record.settings[name] for name in binding if name in record.settings}
     before = old_settings | record.binding
     if not before.get("overlap", 1):
-        del before["overlap"]  # the only value that versions without this setting can resume
+        del before["overlap"]  # a setting of earlier versions: only 0 can be resumed
     # Through JSON, like the stored one: it turns tuples into lists.
     new_binding = {k: v for k, v in binding.items() if k in before or k == "branch"}
     flat = map(flatten, (before, json.loads(json.dumps(new_binding))))

@@ -25,7 +25,7 @@ class Settings(Options, strict=True):
 
     @classmethod
     def choose(cls, policy: dict[str, Any], **given: Any) -> Self:
-        """The given settings that aren't None, else the policy's, else the defaults; a bad one is a `ConfigError`."""
+        """Returns settings: those given if not None, else the policy's, else defaults. A bad one is a `ConfigError`."""
         return cls(**policy | {name: value for name, value in given.items() if value is not None})
 
 
@@ -41,7 +41,7 @@ class Plan(ABC):
 
     @abstractmethod
     def binding(self) -> dict[str, Any]:
-        """What a run is bound to besides agent and document: everything that shapes its prompts and replies."""
+        """Returns what a run is bound to besides agent and document: everything that shapes its prompts and replies."""
 
     async def counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Counts tokens in a thread, waiting for a server that is down. Raises a `ModelError` if it can't be asked."""
@@ -49,7 +49,7 @@ class Plan(ABC):
 
 
 def choose_window(model: str, asked: int | None, reported: int | None, name: str = "window") -> int:
-    """The window of a run: the argument `name` if given, else the smaller of the model's and 8192 tokens.
+    """Returns the window of a run: the argument `name` if given, else the smaller of the model's and 8192 tokens.
 
     Raises a `WindowUnknown` if neither is known, a `ConfigError` if the argument exceeds the model's.
     """
@@ -63,7 +63,7 @@ def choose_window(model: str, asked: int | None, reported: int | None, name: str
 
 
 def check_text(what: str, text: str) -> str:
-    """The question or task. Raises a `ConfigError` if it isn't text, is empty, or can't be encoded."""
+    """Returns the question or task. Raises a `ConfigError` if it isn't text, is empty, or can't be encoded."""
     if not isinstance(cast("object", text), str) or not text.strip():
         raise ConfigError(f"{what} must be a non-empty text, got {quote(text)}")
     if repair_surrogates(text) != text:

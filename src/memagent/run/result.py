@@ -28,13 +28,13 @@ class RunResult:
     usage: Usage
     run_id: str
     trajectory: Trajectory = field(repr=False)
-    """Read from the run store as it is indexed."""
+    """The run's conversations, read from the run store when indexed."""
     detail: str = ""
     """Why the run stopped, as a sentence; empty if it ended with an answer."""
     truncated: bool = False
-    """The answer was cut off by its token limit; or in a session, reasoning that ended it without an answer was."""
+    """Whether its token limit cut off the answer, or in a session, reasoning that ended it without an answer."""
     partial: bool = False
-    """The answer is based on what was read before a usage limit stopped the run (`Limits.answer`)."""
+    """Whether the answer is based on what was read before a usage limit stopped the run (`Limits.answer`)."""
     cost: float | None = None
     """Cost in the currency of the prices in `Limits`; None without prices."""
 
@@ -49,7 +49,7 @@ class RunResult:
         return getattr(self, self._asks)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, without trajectory and source."""
+        """Returns all fields as JSON values, without trajectory and source."""
         flat = {k: v for k, v in vars(self).items() if k not in ("trajectory", "source")}
         if (output := flat.get("output")) is not None:
             flat["output"] = output.model_dump(mode="json", by_alias=True)
@@ -96,7 +96,7 @@ class Result(RunResult):
     chunks: int
     """Chunks read for this question."""
     rereads: int = 0
-    """How many of them were read again, since the memory didn't settle it (`MemoryAgent(reread=)`)."""
+    """How many chunks were read again because the memory didn't settle the question (`MemoryAgent(reread=)`)."""
     source: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """How to reopen the document, if it is a file: `path` and `options`; how far it was read, with a digest: `mark`."""
     _asks: ClassVar[str] = "question"
@@ -106,7 +106,7 @@ class Result(RunResult):
         """Reads the document again, and finds the sentences that share the words of the answer, then of the memory.
 
         Args:
-            document: the same one; needed unless it was a path.
+            document: the same document; needed unless it was a path.
 
         Raises:
             DocumentRequired: the document was not a path.
@@ -131,9 +131,9 @@ class Result(RunResult):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SessionResult(RunResult):
-    """The outcome of a tool session's task, or of a later message; `steps`, `summaries` and `usage` are of that one.
+    """The outcome of a tool session's task or of a later message, to which `steps`, `summaries` and `usage` belong.
 
-    The trajectory is that of the whole session: it has a conversation for each working context, in order.
+    The trajectory is that of the whole session: a conversation for each working context, in order.
     """
 
     task: str

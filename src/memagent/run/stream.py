@@ -30,7 +30,7 @@ class Loop(ABC, Generic[R]):
     again: ClassVar[str] = "agent.resume({!r})"
     """The call that resumes a run, given its id."""
     host: Agent[Any]
-    """Whose run it is."""
+    """The agent whose run it is."""
     source: dict[str, Any]
     """What is stored about the document: `name`, `path`, `options`."""
 
@@ -39,12 +39,12 @@ class Loop(ABC, Generic[R]):
         """Resolves everything needed before the first call; `known` is the run, if it is already stored."""
 
     async def begin(self, log: Log) -> int:
-        """Called once the run is held; returns the `seq` behind which committed events are delivered again."""
+        """Called once the run is held; returns the `seq` after which committed events are delivered again."""
         return -1
 
     @abstractmethod
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> R:
-        """Runs to the end. The run is `fresh` if nothing was committed before; else those events were delivered.
+        """Runs to the end. The run is `fresh` if no events were committed before; otherwise they were delivered.
 
         Raises:
             ModelError: a call failed for good; the run can still be resumed.
@@ -58,7 +58,7 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
     with host.around_run(run_id):
         store: RunStore = await in_thread(getattr, host, "store")
         record = await in_thread(store.find, run_id)
-        # A run of another kind of agent has other numbers, and is refused because of its kind.
+        # The record of another kind of agent has other fields; the run is refused below for its kind.
         match = record if record is not None and record.binding["agent"] == loop.agent else None
         plan = await loop.prepare(match)
         recipe = host.recipe()
@@ -110,7 +110,7 @@ class EventStream(Generic[R]):
         self._events.task_done()
         if event is not None:
             return event
-        self._events.put_nowait(None)  # for who asks again
+        self._events.put_nowait(None)  # for later calls
         if not self._closed:
             self._outcome = self._task.result()  # raises what ended the run
         raise StopAsyncIteration

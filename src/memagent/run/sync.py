@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def prefetch(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
-    """The same items, with the next one prepared while the current one is used."""
+    """Yields the same items, preparing the next one while the current one is used."""
     upcoming = asyncio.ensure_future(anext(items, None))
     try:
         while (item := await upcoming) is not None:
@@ -28,7 +28,7 @@ async def prefetch(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Awaits all concurrently, and returns their results in order.
+    """Awaits coroutines concurrently, and returns their results in order.
 
     After a failure the others still finish, then the first failure is raised; cancelling cancels all.
     """
@@ -47,12 +47,12 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def new_run_id() -> str:
-    """A fresh run id: sortable by time, `20261120-101530-1f3a09cd`."""
+    """Returns a new run id, sortable by time: `20261120-101530-1f3a09cd`."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
 def check_run_id(run_id: str) -> str:
-    """A run id that is safe as a file name. Raises a `ConfigError` if it isn't."""
+    """Returns a run id that is safe as a file name. Raises a `ConfigError` if it isn't."""
     # A leading '-' would look like a command-line option, a leading '.' would make a hidden file.
     run_id = str(run_id)  # a UUID or a number will do
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", run_id):

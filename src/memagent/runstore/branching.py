@@ -20,11 +20,11 @@ WITH again (question, start) AS (
 FROM events WHERE run = ?2 AND json_extract(body, '$.chunk') < ?3 AND json_extract(body, '$.type') != 'settled'
 AND NOT EXISTS (SELECT 1 FROM again WHERE question = json_extract(events.body, '$.question') AND start < seq)
 """
-"""The first event of the new run is its own."""
+"""Copies are numbered from 1: the first event of the new run is its own."""
 
 
 class Branching:
-    """What a run store does besides: it copies."""
+    """The part of a run store that copies runs."""
 
     _db: Database
 
@@ -36,9 +36,9 @@ class Branching:
         started: Event,
         bodies: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Begins a run with what the run `origin` did before a chunk, all or nothing, without its cost.
+        """Starts a run with what the run `origin` did before a chunk, all or nothing, without its cost.
 
-        `started` is its first event; `bodies` are those that differ from the copied ones, by key.
+        `started` is its first event; `bodies` replace copied ones, by key.
         """
         first_event = started.model_copy(update={"seq": 0}).model_dump_json()
         parameters = (run_id, origin, before)

@@ -1,4 +1,4 @@
-"""Values in the store, read back one by one; conversations are saved without the chunk's text, which is stored once."""
+"""Reads stored values one by one. Conversations are stored without the chunk's text, which is stored only once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
-    """An effect's body whose conversation lacks the chunk's text; `hole` is its position: `message:character`."""
+    """Returns an effect's body without the chunk's text in its conversation; `hole` is where: `message:character`."""
     messages = list(body["conversation"]["messages"])
     for place, message in enumerate(messages if text else ()):
         before, separator, after = message["content"].partition(text)
@@ -28,14 +28,14 @@ def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class StoredValues(Sequence[T]):
-    """What effects of a run hold, in order. Each is read from disk when indexed, so any number takes no memory."""
+    """The values that effects of a run hold, in order. Each is read from disk when indexed, so they take no memory."""
 
     store: RunStore
     run_id: str
     counts: dict[str, int]
-    """How many effects there are by key (`update-%d/q0`); they were committed in numerical order."""
+    """Number of effects by key (`update-%d/q0`), which were committed in numerical order."""
     make: Callable[[Any], T]
-    """Makes a value of an effect's body."""
+    """Makes a value from an effect's body."""
 
     def __len__(self) -> int:
         return sum(self.counts.values())
@@ -57,7 +57,7 @@ class StoredValues(Sequence[T]):
         raise IndexError(index)
 
     def __reduce__(self) -> tuple[type, tuple[list[T]]]:
-        """A copy contains the values themselves."""
+        """Makes a copy contain the values themselves."""
         return list, (list(self),)
 
     def __repr__(self) -> str:
@@ -65,9 +65,9 @@ class StoredValues(Sequence[T]):
 
 
 def find_conversations(store: RunStore, run_id: str, question: int) -> StoredValues[Conversation]:
-    """The committed conversations of one question in order: its updates, or the segments of a session, and its answer.
+    """Returns a question's committed conversations in order: its updates, or a session's segments, and its answer.
 
-    Of a session's answers only the last one counts, unless a segment continued it: a later one contains the earlier.
+    Only a session's last answer is included, unless a segment continued it: later conversations contain earlier ones.
     """
     counts: dict[str, int] = {}
     sessions = ["segment-%d"] if question == 0 else []

@@ -48,13 +48,13 @@ class Database:
             self._db.close()
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a query."""
+        """Returns all rows of a query."""
         with self._hold():
             return self._db.execute(sql, values).fetchall()
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
-        """A transaction, committed as a whole or not at all."""
+        """Opens a transaction, committed as a whole or not at all."""
         with self._hold():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -140,7 +140,7 @@ def _make_file(path: Path) -> None:
 def _translate(error: sqlite3.DatabaseError | OSError, store: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) or 0
     primary = code & 0xFF
-    # The last is an index of the log that can't grow: the first thing to fail when a store is opened.
+    # The last: the log's index can't grow, which is the first thing to fail when a store is opened.
     full_codes = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
     if code in full_codes or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(

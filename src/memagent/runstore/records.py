@@ -32,15 +32,15 @@ class Begun:
     body: dict[str, Any] | None
     """The committed body; None if the effect is still pending."""
     sent: int
-    """How often it was begun without an outcome: it was in flight when a session ended."""
+    """How often it was begun without an outcome, since it was in flight when a session ended."""
     wasted: int
     """How often it was made but unusable."""
 
 
 def split_key(key: str) -> tuple[str, int]:
-    """The kind and number of an effect's key: `update-12/q0` is number 12 of kind `update/q0`.
+    """Splits an effect's key into kind and number: `update-12/q0` is number 12 of kind `update/q0`.
 
-    Without a number it is 0: `answer/q0`. What follows the number is part of the kind: `tool-3-1`, the second call of
+    The number defaults to 0: `answer/q0`. What follows the number is part of the kind: `tool-3-1`, the second call of
     step 3, is number 3 of kind `tool-1`.
 
     Raises:
@@ -53,12 +53,12 @@ def split_key(key: str) -> tuple[str, int]:
 
 
 def escape_body(body: Mapping[str, Any]) -> str:
-    """An effect's body as JSON, with lone surrogates escaped."""
+    """Returns an effect's body as JSON, with lone surrogates escaped."""
     return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def flatten(fields: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    """The fields, nested ones under paths such as `budget.memory`."""
+    """Returns the fields, with nested ones under paths such as `budget.memory`."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         path, subfields = within + name, cast("dict[str, Any]", value)

@@ -3,7 +3,7 @@
 APPLICATION_ID = 0x6D656D61
 """`mema` in ASCII: marks the SQLite file as a run store."""
 VERSION = 3
-"""The first that a release wrote: only checkouts wrote 1 and 2."""
+"""The first version that a release wrote: only checkouts wrote 1 and 2."""
 EFFECTS = """
 CREATE TABLE IF NOT EXISTS effects (
   place INTEGER PRIMARY KEY, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, kind TEXT NOT NULL,
@@ -30,4 +30,4 @@ SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
-"""Another process may just have created the same tables."""
+"""Statements that make a new store; another process may just have created the same tables."""

@@ -27,7 +27,7 @@ _ANSWERED = (
     "WHERE run = runs.id AND kind = 'said' AND number > 0) <= (SELECT COUNT(*) FROM effects "
     "WHERE run = runs.id AND kind GLOB 'answer/q*' AND committed IS NOT NULL)"
 )
-"""A conversation has an answer for its task and for each further message (`said-N`)."""
+"""Whether a run has all its answers: in a session, for its task and each further message (`said-N`)."""
 _AT = "FROM effects WHERE run = ? AND kind = ? AND number = ?"
 _DONE = "FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL"
 _LAST = "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?"
@@ -50,7 +50,7 @@ class RunStore(Branching, Spending):
     """
 
     def __init__(self, path: str | Path | None, *, durable: bool = False) -> None:
-        try:  # the file itself: a lock beside a link to it would be another one
+        try:  # resolved: a lock beside a link to the file would be another one
             self.path = None if path is None else Path(path).expanduser().resolve()
         except (OSError, RuntimeError, ValueError) as error:
             raise StoreError(f"bad path {str(path)!r} ({error}): name another --store") from error
@@ -59,7 +59,7 @@ class RunStore(Branching, Spending):
 
     @staticmethod
     def default_path() -> Path:
-        """`runs.sqlite` in the user's state folder."""
+        """Returns `runs.sqlite` in the user's state folder."""
         import platformdirs
 
         return platformdirs.user_state_path("memagent") / "runs.sqlite"
@@ -85,13 +85,13 @@ class RunStore(Branching, Spending):
                 raise RunMismatch(f"run id {run_id!r} is taken; choose another --run-id") from error
 
     def find(self, run_id: str) -> RunRecord | None:
-        """The run with that id, or None."""
-        safe_id = str(run_id).encode(errors="replace").decode()  # a lone surrogate is in no id
+        """Returns the run with that id, or None."""
+        safe_id = str(run_id).encode(errors="replace").decode()  # no id contains a lone surrogate
         rows = self._db.read("SELECT * FROM runs WHERE id = ?", (safe_id,))
         return _record(rows[0]) if rows else None
 
     def get(self, run_id: str, branch: str | None = None) -> RunRecord:
-        """The run with that id, else the one made of it, named `branch`. Raises a `RunNotFound` if there is none."""
+        """Returns the run with that id, else its branch, named `branch`. Raises a `RunNotFound` if there is none."""
         record = self.find(run_id) or (self.find(branch) if branch else None)
         if record is None:
             listing = f"{self.path}; `memagent runs` lists them"
@@ -100,7 +100,7 @@ class RunStore(Branching, Spending):
         return record
 
     def runs(self, *, limit: int | None = None, status: str | None = None) -> list[RunRecord]:
-        """The runs, newest first.
+        """Returns the runs, newest first.
 
         Args:
             limit: maximum number of runs; None lists all.
@@ -126,7 +126,7 @@ class RunStore(Branching, Spending):
             db.execute("UPDATE runs SET source = ? WHERE id = ?", (json.dumps(source), run_id))
 
     def is_answered(self, run_id: str) -> bool:
-        """Whether every question of the run has an answer."""
+        """Returns whether every question of the run has an answer."""
         return bool(self._db.read(f"SELECT 1 FROM runs WHERE id = ? AND {_ANSWERED}", (run_id,)))
 
     def remove(self, run_id: str) -> None:
@@ -139,7 +139,7 @@ class RunStore(Branching, Spending):
 
     def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
         """Deletes a run without effects of its own (or replies), and returns whether it did; the caller holds it."""
-        # Those that a branch copied are committed without a usage.
+        # Effects that a branch copied are committed without a usage.
         sql = "AND (usage IS NOT NULL OR committed IS NULL)"
         sql += " AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
@@ -214,7 +214,7 @@ class RunStore(Branching, Spending):
                 return []
             spent = {key: _add_usage(db, place, usage)}
             for effect_key, text in zip((key, *extras), texts, strict=True):
-                # It may have been begun, but what is committed is never written over.
+                # It may have been begun, but what is committed is never overwritten.
                 cursor = db.execute(
                     "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
                     "CONFLICT DO UPDATE SET committed = excluded.committed, usage = COALESCE(excluded.usage, usage), "
@@ -263,38 +263,38 @@ class RunStore(Branching, Spending):
     # --- reading back
 
     def effect(self, run_id: str, key: str) -> dict[str, Any] | None:
-        """The body committed under a key; None if there is none."""
+        """Returns the body committed under a key; None if there is none."""
         place = (run_id, *split_key(key))
         rows = self._db.read(f"SELECT body {_AT} AND body IS NOT NULL", place)
         return json.loads(rows[0][0]) if rows else None
 
     def latest(self, run_id: str, kind: str) -> tuple[int, dict[str, Any]] | None:
-        """Number and body of the committed effect of a kind with the highest number."""
+        """Returns number and body of the committed effect of a kind with the highest number, or None."""
         query = f"SELECT number, body {_DONE} ORDER BY number DESC LIMIT 1"
         rows = self._db.read(query, (run_id, kind))
         return (rows[0][0], json.loads(rows[0][1])) if rows else None
 
     def count(self, run_id: str, kind: str) -> int:
-        """How many effects of a kind are committed."""
+        """Returns how many effects of a kind are committed."""
         return self._db.read(f"SELECT COUNT(*) {_DONE}", (run_id, kind))[0][0]
 
     def events(self, run_id: str, after: int = -1, kind: str | None = None) -> Iterator[Event]:
-        """The run's events with `seq > after`, or those of them of one type, in order, read as they are consumed."""
+        """Yields the run's events with `seq > after`, all or those of one type, in order, read as they are consumed."""
         page = (
             "SELECT seq, body FROM events WHERE run = ? AND seq > ? AND "
             "(?3 IS NULL OR json_extract(body, '$.type') = ?3) ORDER BY seq LIMIT 256"
         )
         while rows := self._db.read(page, (run_id, after, kind)):
             for after, body in rows:
-                # The copies of a branch have the seq of their origin in the body.
+                # Events that a branch copied have the origin's seq in their body.
                 yield event_adapter.validate_json(body).model_copy(update={"seq": after})
 
     def last_seq(self, run_id: str) -> int:
-        """The `seq` of the run's last event; -1 if there is none."""
+        """Returns the `seq` of the run's last event; -1 if there is none."""
         return self._db.read(_LAST, (run_id,))[0][0]
 
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
-        """The question's conversations in order, read from disk when indexed; the one about chunk i has index i."""
+        """Returns a question's conversations in order, read from disk when indexed; chunk i's has index i."""
         return find_conversations(self, run_id, question)
 
 
@@ -315,7 +315,7 @@ def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[E
 
 
 def _add_usage(db: sqlite3.Connection, place: tuple[str, str, int], usage: Usage) -> str:
-    """A usage as JSON, plus what was spent before on the effect at `place`: run, kind and number."""
+    """Returns a usage as JSON, plus what was spent before on the effect at `place`: run, kind and number."""
     row = db.execute(f"SELECT usage {_AT} AND usage IS NOT NULL", place).fetchone()
     if row is not None:
         usage += Usage.model_validate_json(row[0])

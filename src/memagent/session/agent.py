@@ -1,4 +1,4 @@
-"""`ToolAgent`: settings, and the ways to run the loop (`loop.py`) with them; `Session`: a conversation with it."""
+"""`ToolAgent`: its settings, and the ways to run its loop (`loop.py`). `Session`: a conversation with it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class ToolAgent(Agent[ToolSettings]):
         working_context: maximum tokens of prompt plus output per call; default the smaller of the model's window and
             8192.
         max_summaries: maximum number of summaries for the task, and for each later message of a session.
-        max_steps: maximum number of replies that call tools, likewise.
+        max_steps: maximum number of replies that call tools, counted the same way.
         summary_tokens: maximum tokens of a summary; default an eighth of the working context.
-        reply_tokens: most tokens of a reply, reasoning included; default what the working context has left.
-        protocol: `native` (the default) uses the server's tool calls; `text` writes them into messages, if it has none.
+        reply_tokens: maximum tokens of a reply, including reasoning; default what the working context has left.
+        protocol: `native` (the default) uses the server's tool calls; `text` writes them into messages if it has none.
         instructions: appended to memagent's instructions in the system message.
         early: share of the limit at which a summary is started in the background; default: when it is due.
         prompts: the wording: a TOML file or `SessionPrompts`; default memagent's.
@@ -102,10 +102,10 @@ class ToolAgent(Agent[ToolSettings]):
         super().__init__(model, concurrency=concurrency, limits=limits, store=store)
 
     def session(self, run_id: str | None = None) -> Session:
-        """A conversation: its messages share one working context and one run.
+        """Returns a conversation whose messages share one working context and one run.
 
         Args:
-            run_id: name of the run. A session of the same settings is reopened; its next message may have other tools.
+            run_id: name of the run. One with the same settings is reopened; its next message may have other tools.
 
         Raises:
             ConfigError: the name is not safe as a file name.
@@ -119,7 +119,7 @@ class ToolAgent(Agent[ToolSettings]):
 
         Args:
             task: what to do.
-            run_id: name of the run. One of the same task, tools and settings is resumed, or its result returned.
+            run_id: name of the run. One with the same task, tools and settings is resumed, or its result returned.
             on_event: called with each event, in this thread.
 
         Raises:
@@ -139,7 +139,7 @@ class ToolAgent(Agent[ToolSettings]):
         """Resumes a run of this agent: committed calls are not sent again, and finished tools don't run again.
 
         A tool call in progress is repeated if the tool is idempotent or takes a `ToolContext`; otherwise the model
-        learns of the interruption. Of a session it resumes the last message.
+        learns of the interruption. In a session, the last message is resumed.
 
         Raises:
             RunNotFound: the store has no such run.
@@ -165,12 +165,12 @@ class ToolAgent(Agent[ToolSettings]):
     async def plan(
         self, task: str, working_context: int | None = None, output: dict[str, Any] | None = None
     ) -> ToolPlan:
-        """Asks the model for its window and counter.
+        """Makes the plan of a session: asks the model for its window and counter.
 
         Args:
             task: what to do.
             working_context: the resumed run's working context.
-            output: JSON schema of the answer, if it has a form.
+            output: JSON schema of the answer, if it has an output type.
 
         Raises:
             ConfigError: the task is not text, or the working context exceeds the window.
@@ -184,7 +184,7 @@ class ToolAgent(Agent[ToolSettings]):
 
 
 class SessionStream(EventStream[SessionResult]):
-    """One tool session as an async iterator of events; `result` at its end."""
+    """One tool session as an async iterator of events; `result` is available at the end."""
 
     @property
     def result(self) -> SessionResult:
@@ -195,7 +195,7 @@ class SessionStream(EventStream[SessionResult]):
 class Session:
     """A conversation in one working context, stored as one run: `ToolAgent.session` makes or reopens it.
 
-    It holds nothing but its id: it needs no closing, and any process may reopen it between messages or after a crash.
+    It holds only its id, so it needs no closing, and any process may reopen it between messages or after a crash.
     """
 
     def __init__(self, agent: ToolAgent, run_id: str | None) -> None:
@@ -221,9 +221,9 @@ class Session:
             on_event: called with each event since the message was sent, in this thread.
 
         Raises:
-            RunMismatch: another message is unanswered, or the settings, or an unanswered message's tools, differ.
-            RunBusy: the session is at work on a message.
-            QuestionTooLong: the text would not stay word for word.
+            RunMismatch: another message is unanswered; or the settings, or this message's tools or output type, differ.
+            RunBusy: the session is already working on a message.
+            QuestionTooLong: the text is too long to be kept word for word.
             OutputInvalid: no answer validated.
             MemagentError: see `memagent.errors`; `error.run_id` names a session that can be resumed.
         """
@@ -238,7 +238,7 @@ class Session:
         output = None if output_type is None else Output(output_type)
         loop = ToolLoop(self._agent, check_text("the message", text), output=output)
         stream = SessionStream(loop, self.run_id)
-        if output is not None:  # which only the message brings along
+        if output is not None:  # `resume` doesn't have it
             stream.again = "the same call of send"
         return stream
 

@@ -21,38 +21,38 @@ CUT_OFF = "the reply was cut off by its token limit"
 
 
 class Stop(Exception):
-    """The session ends here without an answer."""
+    """Ends the session without an answer."""
 
     def __init__(self, reason: StopReason, detail: str, cause: BaseException | None = None) -> None:
         super().__init__(detail)
         self.reason, self.detail = reason, detail
         self.cut_off = isinstance(cause, Unusable) and cause.cut_off
-        """Whether a reply that its token limit cut off in its reasoning ended it."""
+        """Whether the cause was a reply that its token limit cut off in its reasoning."""
 
 
 @dataclass
 class Asking:
-    """Makes the act exchanges of one message."""
+    """Asks the model for each next step while it works on one message."""
 
     plan: ToolPlan
     task: str
-    """The message."""
+    """Text of the message."""
     caller: Caller
     buffer: SummaryBuffer
     tools: tuple[str, ...]
     output: Output | None
     make_room: Callable[[], Awaitable[bool]]
-    """Compacts the context although it isn't due, and returns whether anything was done."""
+    """Compacts the context even if it isn't due; returns whether anything was done."""
     effect: Callable[[str], Awaitable[object]]
-    """What is committed under a key."""
+    """Returns the body committed under a key, or None."""
     rejected: list[str] = field(default_factory=list[str])
-    """What the model was told of answers and results of final tools that weren't of the output type."""
+    """What the model was told about answers, and results of final tools, that didn't match the output type."""
 
     async def next(self, step: int) -> tuple[Act, Usage | None]:
-        """The model's next usable reply, added to the context if it calls a tool, and what the server said it took.
+        """Returns the next usable reply, added to the context if it calls a tool, and the usage the server reported.
 
-        A reply that its token limit cut off before it called a tool is requested again, once, with more room, and so is
-        an answer that isn't of the output type, after the model is told: neither stays in the context.
+        A reply that its token limit cuts off before it calls a tool is requested once more, with more room. After an
+        answer that doesn't match the output type, the model is told and asked again. Neither stays in the context.
         """
         buffer, key, tries = self.buffer, f"act-{step}", 0
         reply = await self._ask(step, key)
@@ -70,14 +70,14 @@ class Asking:
             answer = Message(role="assistant", content=safe(clip(act.content, chars)))
             pair = (answer, Message(role="user", content=safe(problem or "")))
             reply = await self._ask(step, retry_key, after=1, more=pair)
-        # Without reasoning, some templates render another prompt.
+        # Retries disable reasoning, and some templates then render another prompt.
         usage = reply.completion.usage if reply.attempt == 0 else None
         if not act.answers:
             await buffer.append(act.message, usage=usage)
         return act, usage
 
     def check(self, answer: str) -> str | None:
-        """What to tell the model of a new answer that isn't of the output type; the third is an error."""
+        """Returns what to tell the model if an answer doesn't match the output type, or None; the third is an error."""
         problem = self._judge(answer)
         self.rejected += filter(None, (problem,))
         return problem
@@ -93,7 +93,7 @@ class Asking:
     async def _ask(
         self, step: int, key: str, *, after: int | None = None, more: Sequence[Message] = ()
     ) -> Reply[Act]:
-        """Asks what to do next. After `after` attempts a cut-off reply is accepted: others would be cut off too."""
+        """Asks what to do next. With `after` (attempts so far) a cut-off reply is accepted: others would be cut off."""
         if len(self.rejected) > UNUSABLE_RETRIES:
             raise OutputInvalid(
                 f"step {step}: {len(self.rejected)} answers, or results of final tools, were not of the output type; "
@@ -137,7 +137,7 @@ class Asking:
             raise Stop(StopReason.UNUSABLE_REPLY, f"step {step}: {error}", error) from error
 
     def _read(self, completion: Completion, step: int, *, final: bool) -> Act:
-        """Parses a reply; one cut off in its reasoning is unusable only if a retry would be too."""
+        """Parses a reply. One cut off in its reasoning is unusable only if `final`, that is, not to be retried."""
         native, tools = self.plan.settings.protocol == "native", self.tools
         try:
             return read_act(completion, native=native, step=step, tools=tools)

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from memagent.session.agent import ToolAgent
 
 SAVE_EVERY = 64
-"""Replies after which the state is saved: replaying them takes a fifth of a second."""
+"""Number of replies after which the state is saved: replaying them takes a fifth of a second."""
 Followed = tuple[Message, bool, Usage | None]
-"""A message, whether it is a success, and what the server said of the prompt before it."""
+"""A message, whether it is a success, and the usage that the server reported for the prompt before it."""
 FORMAT = 1
-"""Of saved states: others are ignored, and the run is replayed."""
+"""Format of saved states: those in another format are ignored, and the run is replayed."""
 
 
 class ToolLoop(Loop[SessionResult]):
-    """One message of a run. What came before it is replayed: committed effects are returned instead of made."""
+    """Works on one message of a run. What came before it is replayed: committed effects are returned, not repeated."""
 
     agent: ClassVar[str] = "tools"
 
@@ -52,20 +52,20 @@ class ToolLoop(Loop[SessionResult]):
         first: bool = False,
         output: Output | None = None,
     ) -> None:
-        """`text` is the next message of a session, or with `first` its task; None resumes the last one."""
+        """`text` is the next message of a session, or with `first` its task; None resumes the last message."""
         self.host = self._agent = agent
         self._text, self._first, self._output = text, first, output
         self._schema = None if output is None else output.schema
         self.source = {"name": "", "path": None}
         self._number = 0
-        """Number of the message in work; earlier ones are replayed."""
+        """Number of the current message; earlier ones are replayed."""
         self._steps = 0
-        """Replies of the session so far."""
+        """Number of replies in the session so far."""
         self._segments = 0
         self._saved = 0
-        """Replies when the state was last saved."""
+        """Number of replies when the state was last saved."""
         self._left: list[Followed] = []
-        """What followed the last prompt."""
+        """Messages that followed the last prompt."""
         self._unfinished: tuple[Conversation, ...] = ()
         """The conversation in the working context when the session stopped."""
 
@@ -76,7 +76,7 @@ class ToolLoop(Loop[SessionResult]):
             working_context = known.binding["budget"]["window"]
             message = await in_thread(UserMessage.find, self.host.store, known.id, 0)
             output = output if message is None else message.output
-            if not self._first:  # the run is bound to its task, and to the tools of that
+            if not self._first:  # the run is bound to its task and the task's tools
                 task = known.binding["questions"][0]
                 tools = await in_thread(find_tools, self.host.store, known.id, 0)
         self.plan = await self._agent.plan(task or "", working_context, output)
@@ -96,12 +96,12 @@ class ToolLoop(Loop[SessionResult]):
 
         Raises:
             ConfigError: the message has taken more steps or summaries than this agent allows.
-            QuestionTooLong: the message would not stay word for word.
-            OutputInvalid: no answer had the form of the output type.
+            QuestionTooLong: the message is too long to be kept word for word.
+            OutputInvalid: no answer matched the output type.
         """
         self._log, self._caller, plan, place = log, caller, self.plan, self._place
         if place.answer is not None:
-            # Regardless of this agent's limits: it is over, and no calls are made.
+            # This agent's limits don't matter: the message has its answer, and no calls are made.
             return await in_thread(self._result, place.answer)
         if place.said is not None or not place.number:
             await in_thread(check_limits, log.store, log.run_id, self._said, plan.settings)
@@ -124,13 +124,13 @@ class ToolLoop(Loop[SessionResult]):
                 effect = {"summaries": self._summaries, "truncated": stop.cut_off}
                 self._unfinished = conversation_of(buffer.messages)
                 await log.add_stop(Stopped(reason=stop.reason, detail=stop.detail, usage=Usage()))
-        # A summary begun early is over by now, so that its cost is counted.
+        # A summary started early has ended by now, so its cost is counted.
         return await in_thread(self._result, effect, stop)
 
     # --- messages
 
     async def _answer(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Works on one message after another, the earlier ones from their effects; returns the answer's effect."""
+        """Works on one message after another, replaying earlier ones; returns the effect of the last answer."""
         if state:
             self._number, self._segments = state["at"], state["segments"]
             self._steps = self._saved = state["steps"]
@@ -143,7 +143,7 @@ class ToolLoop(Loop[SessionResult]):
             await self._hear()
 
     async def _hear(self, progress: Mapping[str, Any] | None = None) -> None:
-        """Takes the next message into the context, and commits it if it is new; with `progress` it is in there."""
+        """Adds the next message to the context, and commits it if it is new; with `progress` the context has it."""
         log, buffer, old_tools = self._log, self._buffer, bind_tools(self.plan.tools)
         self.plan = plan = await self._offering(self._number)
         self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
@@ -178,14 +178,14 @@ class ToolLoop(Loop[SessionResult]):
             await buffer.append(plan.message(said.text, said.output))
 
     async def _offering(self, number: int) -> ToolPlan:
-        """The plan of a message; earlier ones have the tools that they offered, which are not run again."""
+        """Returns the plan of a message; earlier ones have the tools that they offered, which are not run again."""
         find = partial(find_tools, self._log.store, self._log.run_id, number)
         tools = None if number == self._place.number else await in_thread(find)
         return replace(self.plan, tools=self._agent.tools if tools is None else tools)
 
     @property
     def _is_last(self) -> bool:
-        """Whether the message in work is the one that was sent; others have their answers."""
+        """Whether the current message is the one that was sent; earlier ones have their answers."""
         return self._number == self._place.number
 
     @property
@@ -210,7 +210,7 @@ class ToolLoop(Loop[SessionResult]):
     # --- steps
 
     async def _act_until_answered(self) -> dict[str, Any]:
-        """Makes steps until there is an answer, or a `Stop`; returns the answer's effect."""
+        """Runs steps until there is an answer, and returns its effect. Raises `Stop` if none is reached."""
         buffer = self._buffer
         output = self._output if self._is_last else None
         room = partial(self._compact, force=True)
@@ -260,7 +260,7 @@ class ToolLoop(Loop[SessionResult]):
     # --- the context
 
     async def _compact(self, *, force: bool = False) -> bool:
-        """Compacts once, and returns whether anything was done; forced after a cut-off reply."""
+        """Compacts once, and returns whether anything was done. `force` is for a reply that was cut off."""
         buffer = self._buffer
         messages = buffer.messages
         try:
@@ -269,13 +269,13 @@ class ToolLoop(Loop[SessionResult]):
             prefix = f"step {self._steps}: {CUT_OFF}, and " if force else ""
             raise Stop(StopReason.OUT_OF_SUMMARIES, f"{prefix}{error}") from error
         except CompactionFailed as error:
-            # A replay would end the same way, unless only a summary was lacking.
+            # This is deterministic, so a replay also returns here, unless a summary reply was unusable.
             if force and not isinstance(error.__cause__, Unusable):
                 return False
             raise Stop(StopReason.UNUSABLE_REPLY, str(error), error.__cause__) from error
         if compaction is None:
             return False
-        # The conversations are in the store already.
+        # The conversations are stored as segments.
         report = compaction.model_copy(update={"conversations": ()})
         parts = compaction.segments(messages)
         for place, conversation in enumerate(parts, start=1):
@@ -303,7 +303,7 @@ class ToolLoop(Loop[SessionResult]):
         return body
 
     def _result(self, effect: Mapping[str, Any], stop: Stop | None = None) -> SessionResult:
-        """The result of the message, from its answer's effect unless it was stopped. Blocks."""
+        """Returns the message's result, from its answer's effect unless it was stopped. Blocks."""
         store, run_id = self._log.store, self._log.run_id
         limits, message = self.host.limits, self._said
         later = UserMessage.find(store, run_id, self._place.number + 1)

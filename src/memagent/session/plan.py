@@ -52,13 +52,13 @@ class ToolPlan(Plan):
     settings: ToolSettings
     task: str
     output: dict[str, Any] | None
-    """JSON schema of its answer, if that has a form."""
+    """JSON schema of the task's answer, if it has an output type."""
     prompts: SessionPrompts
     tools: Toolset
     neutraliser: Neutraliser
     """Neutralises the task and tool results."""
     most: int
-    """Tokens of the model's window; those of the working context if it isn't reported."""
+    """Tokens of the model's window, or of the working context if the model doesn't report its window."""
 
     @classmethod
     def make(
@@ -95,7 +95,7 @@ class ToolPlan(Plan):
         )
 
     def start(self, run_id: str) -> SessionStarted:
-        """The first event."""
+        """Returns the first event of a run."""
         return SessionStarted(
             run_id=run_id,
             model=self.model.name,
@@ -115,14 +115,14 @@ class ToolPlan(Plan):
         return Message(role="system", content=content), self.message(self.task, self.output)
 
     def message(self, text: str, output: dict[str, Any] | None) -> Message:
-        """A message of the user, with the request for the form of its answer if that has one."""
+        """Returns a user message, with the request for the answer's output type if it has one."""
         if output is not None:
             schema = json.dumps(output, ensure_ascii=False)
             text = f"{text}\n\n{self.prompts.render('output', schema=schema)}"
         return Message(role="user", content=self.neutraliser.safe(text))
 
     def buffer(self, model: ChatModel, log: Log) -> SummaryBuffer:
-        """The working context, still empty; its summaries are committed to the log."""
+        """Returns an empty working context, whose summaries are committed to the log."""
         settings = self.settings
         return SummaryBuffer(
             model,
@@ -141,7 +141,7 @@ class ToolPlan(Plan):
 
     @property
     def offer(self) -> dict[str, Any]:
-        """What a buffer knows of the tools."""
+        """What a buffer needs to know about the tools."""
         tools = self.tools.values()
         return {
             "tools": [*self.tools.specs, READ_ARCHIVED],
@@ -151,7 +151,7 @@ class ToolPlan(Plan):
 
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
-        # What a resumed run may have more of; the window is in the budget.
+        # A resumed run may raise these; the window is in the budget.
         free = {"working_context", "max_summaries", "max_steps"}
         return {
             "questions": [self.task],
@@ -165,7 +165,7 @@ class ToolPlan(Plan):
 
 
 def bind_tools(tools: Toolset) -> dict[str, Any]:
-    """What a run is bound to of its tools."""
+    """Returns the part of a run's binding that identifies its tools."""
     specs = [[t.spec.model_dump(mode="json"), t.idempotent, t.final] for t in tools.values()]
     digest = hashlib.sha256(json.dumps(specs, sort_keys=True).encode()).hexdigest()[:16]
     return {"names": list(tools), "digest": digest}

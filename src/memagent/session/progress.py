@@ -1,4 +1,4 @@
-"""Whether a session still learns anything: a model that forgets may read the same again and again."""
+"""Detects sessions that learn nothing new: a model that forgets may read the same texts again and again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from memagent.texts import digest
 from memagent.tools import ToolOutput
 
 TELL_AFTER, STOP_AFTER = 2, 4
-"""Contexts in a row without anything new: one may be spent on checking what was read."""
+"""Contexts in a row without anything new before a reminder, then a stop; one may be spent checking what was read."""
 CALLS = 4096
-"""That are remembered: the same ones come back much sooner."""
+"""Number of calls that are remembered: repeated ones come back much sooner."""
 DIGITS = 12
-"""Hexadecimal ones that stand for a call and its result."""
+"""Hexadecimal digits that identify a call and its result."""
 REPEATED = (
     "For some time every call was one that you made before, with the same result. Use what you have: answer, or "
     "do something that you have not done yet."
@@ -21,10 +21,10 @@ REPEATED = (
 
 
 class Progress:
-    """Counts contexts, each up to a compaction, whose calls had all been made before with the same results.
+    """Counts contexts in a row (each up to a compaction) whose calls had all been made before with the same results.
 
     Args:
-        stopped: how often the session was stopped for it: each time it is resumed it has more of them.
+        stopped: how often the message was stopped for this: each time, `TELL_AFTER` more such contexts are allowed.
         saved: what `dump` returned.
     """
 
@@ -35,12 +35,12 @@ class Progress:
         self._calls, self._new, self._idle, self._told = counts
 
     def dump(self) -> dict[str, Any]:
-        """The state as JSON values."""
+        """Returns the state as JSON values."""
         counts = (self._calls, self._new, self._idle, self._told)
         return {"seen": "".join(self._seen), "counts": counts}
 
     def note(self, call: ToolCall, output: ToolOutput) -> None:
-        """Looks whether a call and its result are new."""
+        """Records a call with its result, and whether they are new."""
         content = "\0".join((call.name, normalise_json(call.arguments), output.text))
         key = digest(content, DIGITS // 2)
         self._calls, self._new = self._calls + 1, self._new + (key not in self._seen)
@@ -50,7 +50,7 @@ class Progress:
             del self._seen[next(iter(self._seen))]
 
     def end_context(self) -> str | None:
-        """Begins the next context; what to tell the model, once."""
+        """Starts the next context; returns what to tell the model, once, or None."""
         self._idle = 0 if self._new else self._idle + bool(self._calls)
         self._calls = self._new = 0
         if self._idle < TELL_AFTER or self._told:
@@ -60,5 +60,5 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Whether it goes round in circles."""
+        """Whether the session is going round in circles."""
         return self._idle >= self._most

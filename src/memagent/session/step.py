@@ -1,4 +1,4 @@
-"""One step of a session: parses a reply and runs its calls, each only once, whatever happens in between."""
+"""One step of a session: parses a reply, runs its calls and commits each result once, despite interruptions."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -17,13 +17,13 @@ from memagent.tools import ToolContext, ToolOutput, Toolset
 from memagent.tools.protocol import read_calls
 
 Check = Callable[[str], str | None]
-"""What to tell the model of a final tool's result that isn't an answer, and so a failure; None if it is one."""
+"""Returns what to tell the model if a final tool's result isn't a valid answer, so the call failed; None if it is."""
 INTERRUPTED = (
     "{name} was under way when the session was interrupted. Whether it had its effect is not known, and it was not "
     "run again: find out before you repeat it."
 )
 AT_ONCE = 32
-"""Calls of a reply that run at once: each may take a thread, and models have made 800."""
+"""Maximum calls of a reply that run concurrently: each may take a thread, and models have made 800."""
 LOST = "Your last tool call was cut off by the token limit before its arguments were there, and was not run."
 OVER = "{name} was not run: the session has its answer"
 
@@ -33,14 +33,14 @@ class Act:
     """The content of a model's reply."""
 
     said: str
-    """Its text apart from calls, or the answer; without reasoning."""
+    """Its text without calls and reasoning; the answer, if it is one."""
     content: str
-    """The reply as shown in the context: without reasoning, with calls in text form included."""
+    """The reply as shown in the context: without reasoning, but with calls in text form."""
     calls: tuple[ToolCall, ...] = ()
     problem: str | None = None
     """Why an attempted call could not be parsed, as told to the model."""
     truncated: bool = False
-    """The reply was cut off by its token limit."""
+    """Whether the reply was cut off by its token limit."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Other fields of the reply, which its server may need back."""
 
@@ -75,14 +75,14 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
             calls, problem = calls[:-1], LOST
         try:
             prose = visible(completion)
-        except UnusableReply:  # beside calls nothing need be said
+        except UnusableReply:  # calls need no text beside them
             if not calls or completion.finish_reason is FinishReason.OTHER:
                 raise
             prose = ""
         return Act(prose, prose, calls, problem, truncated=is_cut, extra=completion.extra)
     text = visible(completion)
     prose, calls, problem = read_calls(text, tools)
-    # Ids by the step, so that each is unique within a context.
+    # The step makes ids unique within a context.
     calls = tuple(
         call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
     )
@@ -99,7 +99,7 @@ class ToolCalls:
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
         """Runs the calls of one reply: concurrently if none of them changes or ends anything, else one after the other.
 
-        Those after the answer are not run.
+        Calls after the answer are not run.
         """
         tools = map(self._tools.get, (call.name for call in calls))
         if all(tool is None or (tool.read_only and not tool.final) for tool in tools):
@@ -112,7 +112,7 @@ class ToolCalls:
         return outputs
 
     def ends(self, call: ToolCall, output: ToolOutput) -> bool:
-        """Whether a call's output is the session's answer."""
+        """Returns whether a call's output is the session's answer."""
         return output.ok and call.name in self._tools and self._tools[call.name].final
 
     async def _once(
@@ -143,9 +143,9 @@ class ToolCalls:
         return output
 
     async def _context(self, call: ToolCall, effect: str, attempt: int) -> ToolContext | None:
-        """What a tool that takes it learns of its call."""
+        """Returns the context for a tool that takes one; None for others."""
         if call.name not in self._tools or not self._tools[call.name].takes_context:
             return None
         run = await in_thread(self._log.store.get, self._log.run_id)
-        # Another store may have a run of the same name, but not from the same time.
+        # Another store may have a run with the same name, but not created at the same time.
         return ToolContext(call.id, attempt, digest(f"{run.id}\0{run.created!r}\0{effect}"))

@@ -1,6 +1,6 @@
-"""What the user said in a session: one message after another, each of which is answered before the next.
+"""The user's messages in a session, each of which is answered before the next.
 
-Each message has its tools. Those of earlier ones are stored without functions, since a replay makes no calls.
+Each message has its own tools. Those of earlier ones are stored without functions, since a replay makes no calls.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class ToolEntry(Leaf):
     final: bool
 
     def tool(self) -> Tool:
-        """A tool that can't be run."""
+        """Returns a tool that can't be run."""
         return Tool(run=_gone, **{name: getattr(self, name) for name in ToolEntry.model_fields})
 
 
@@ -37,48 +37,48 @@ class Offer(Leaf):
     """The tools of a message."""
 
     since: int = 0
-    """Number of the message that changed them last."""
+    """Number of the message that last changed the tools."""
     tools: tuple[ToolEntry, ...] | None = None
-    """They, in that message. Runs of earlier versions have none: all their messages have the run's."""
+    """The tools, stored with that message only. None in runs of earlier versions: all their messages use the run's."""
 
     @classmethod
     def of(cls, tools: Toolset, number: int) -> Self:
-        """That of the message that changes them."""
+        """Returns the offer of a message that changes the tools."""
         entries = (ToolEntry.model_validate(t, from_attributes=True) for t in tools.values())
         return cls(since=number, tools=tuple(entries))
 
 
 class UserMessage(Leaf):
-    """A message as committed (`said-N`), with where the session stood before it."""
+    """A message as committed (`said-N`), with the session's position before it."""
 
     text: str
     output: dict[str, Any] | None = None
-    """JSON schema of its answer, if that has a form."""
+    """JSON schema of its answer, if it has an output type."""
     step: int = 0
     """Number of its first reply."""
     stage: int = 0
-    """Summaries written before."""
+    """Summaries written before it."""
     seq: int = -1
-    """Of the last event before it."""
+    """Sequence number of the last event before it."""
     usage: Usage = Usage()
-    """The run's cost before."""
+    """The run's cost before it."""
     offer: Offer = Offer()
-    """Its tools."""
+    """The tools offered with it."""
 
     @classmethod
     def find(cls, store: RunStore, run_id: str, number: int) -> Self | None:
-        """The message with a number; None if it isn't committed."""
+        """Returns the message with a number; None if it isn't committed."""
         body = store.effect(run_id, f"said-{number}")
         return None if body is None else cls.model_validate(body)
 
     def count_stops(self, store: RunStore, run_id: str) -> int:
-        """How often it was stopped since it made no progress. Blocks."""
+        """Returns how often it was stopped because it made no progress. Blocks."""
         stops = store.events(run_id, self.seq, kind="stopped")
         return sum(e.type == "stopped" and e.reason is StopReason.NO_PROGRESS for e in stops)
 
 
 def find_tools(store: RunStore, run_id: str, number: int) -> Toolset | None:
-    """What a message offers, without functions; None if that isn't stored. Blocks."""
+    """Returns the tools that a message offers, without functions; None if they aren't stored. Blocks."""
     message = UserMessage.find(store, run_id, number)
     if message is not None and message.offer.since != number:
         message = UserMessage.find(store, run_id, message.offer.since)
@@ -91,13 +91,13 @@ class Place:
     """The message that a loop works on."""
 
     number: int
-    """The task is 0."""
+    """Number of the message; the task is 0."""
     said: UserMessage | None
-    """None if it is new."""
+    """The message as committed; None if it is new."""
     answer: dict[str, Any] | None
     """The effect of its answer; None if it has none yet."""
     seq: int
-    """Of the last event before it."""
+    """Sequence number of the last event before it."""
 
 
 def find_place(
@@ -110,9 +110,9 @@ def find_place(
     *,
     first: bool = False,
 ) -> Place:
-    """Where a message belongs: it resumes the unanswered one, or is the next. None resumes the last one. Blocks.
+    """Finds where a message belongs: it resumes the unanswered one, or is the next; None resumes the last. Blocks.
 
-    Raises a `RunMismatch` if another message is unanswered, or this one with another output type or other tools.
+    Raises a `RunMismatch` if another message is unanswered, or this one was sent with another output type or tools.
     """
     number, _ = store.latest(run_id, "said") or (0, {})
     number = 0 if first else number  # only the task is meant

@@ -63,7 +63,7 @@ class Task(Protocol):
 
     @property
     def name(self) -> str:
-        """Such as `niah_single_1`."""
+        """Name of the task, such as `niah_single_1`."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class Task(Protocol):
         ...
 
     def sample(self, index: int) -> Sample:
-        """The sample at `index`; the same for the same task settings, in any order and process.
+        """Makes the sample at `index`; the same for the same task settings, in any order and process.
 
         Raises:
             ConfigError: the data has no such sample, or the length is too short.

@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def source_state(file: Path) -> tuple[str | None, bool | None]:
-    """Commit of the git work tree that `file` belongs to, and whether its code has uncommitted changes.
+    """Returns the commit of `file`'s git work tree, and whether its code has uncommitted changes.
 
-    The code is the folder of `file`, and memagent's if it is in the same tree: results elsewhere in the tree change
-    nothing. Both are None without such a tree or git, and if the file is in an unrelated tree: a virtual
+    The code is the folder of `file`, and memagent's if it is in the same tree: results elsewhere in the tree don't
+    count. Both are None without such a tree or git, and if the file is in an unrelated tree: a virtual
     environment inside another project.
     """
     folder, core = file.resolve().parent, Path(__file__).resolve().parents[1]
@@ -26,7 +26,7 @@ def source_state(file: Path) -> tuple[str | None, bool | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """The output of git; None if it fails."""
+    """Returns the output of git; None if it fails."""
     # Inspecting a tree must not write to it: others may be working there.
     environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(folder), *arguments]
@@ -39,7 +39,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of the installed packages among these."""
+    """Returns the versions of those of the packages that are installed."""
     package_versions: dict[str, str] = {}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):
@@ -48,7 +48,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def machine() -> str:
-    """The machine in words: processor, cores, Python."""
+    """Describes the machine: processor, cores, Python."""
     name = platform.processor() or platform.machine()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -39,7 +39,7 @@ def plain(text: str) -> str:
 
 
 def squad(text: str) -> str:
-    """SQuAD's normalisation: lower case; no ASCII punctuation, no articles; single spaces.
+    """Normalises like SQuAD: lower case; no ASCII punctuation, no articles; single spaces.
 
     A text of nothing but articles or punctuation keeps them, unlike in SQuAD's script, which would leave nothing: two
     such texts are different answers, and the empty text is contained in every text.
@@ -53,13 +53,13 @@ def squad(text: str) -> str:
 
 
 def numbers(text: str) -> list[Decimal]:
-    """The numbers of a text, in order."""
+    """Finds the numbers of a text, in order."""
     texts = (match.group() for match in NUMBER.finditer(text))
     return [Decimal(number.replace(",", "").replace("\u2212", "-")) for number in texts]
 
 
 def string_match_all(answer: str, references: Sequence[str]) -> float:
-    """Share of the references that the answer contains, in any case: RULER's score of all tasks but QA.
+    """Returns the share of the references that the answer contains, in any case: RULER's score of all tasks but QA.
 
     Source: RULER (arXiv 2404.06654), `string_match_all`: mean over r of [lower(r) in lower(answer)].
     """
@@ -69,7 +69,7 @@ def string_match_all(answer: str, references: Sequence[str]) -> float:
 
 
 def string_match_part(answer: str, references: Sequence[str]) -> float:
-    """1 if the answer contains any of the references, in any case: RULER's score of QA.
+    """Returns 1 if the answer contains any of the references, in any case: RULER's score of QA.
 
     Source: RULER (arXiv 2404.06654), `string_match_part`: max over r of [lower(r) in lower(answer)].
     """
@@ -78,7 +78,7 @@ def string_match_part(answer: str, references: Sequence[str]) -> float:
 
 
 def sub_exact_match(answer: str, references: Sequence[str]) -> float:
-    """1 if, normalised, a reference is contained in the answer or vice versa. Very lenient.
+    """Returns 1 if, normalised, a reference is contained in the answer or vice versa. Very lenient.
 
     As published, it compares characters, not words: `unknown` contains `no`. `exact_match` and `f1` compare words.
 
@@ -91,7 +91,7 @@ def sub_exact_match(answer: str, references: Sequence[str]) -> float:
 
 
 def exact_match(answer: str, references: Sequence[str]) -> float:
-    """1 if, normalised, the answer is one of the references.
+    """Returns 1 if, normalised, the answer is one of the references.
 
     Source: SQuAD (arXiv 1606.05250), maximum over references; see `squad` for the one difference.
     """
@@ -100,7 +100,7 @@ def exact_match(answer: str, references: Sequence[str]) -> float:
 
 
 def f1(answer: str, references: Sequence[str]) -> float:
-    """2PR / (P + R) of the words that answer and reference share, as a multiset.
+    """Returns 2PR / (P + R) of the words that answer and reference share, as a multiset.
 
     P is their share of the answer's words, R of the reference's. Source: SQuAD (arXiv 1606.05250), maximum over
     references.
@@ -114,7 +114,7 @@ def f1(answer: str, references: Sequence[str]) -> float:
 
 
 def equivalent(answer: str, references: Sequence[str]) -> float:
-    """1 if the answer is equivalent to any of the references: max over y of [y = answer].
+    """Returns 1 if the answer is equivalent to any of the references: max over y of [y = answer].
 
     Two numbers are equivalent if their values are equal, with marks or articles around them or not (`the **1,000**` and
     `1000.0`, but not `3.0` and `30`, which SQuAD's normalisation conflates), other texts if their normalised forms are.
@@ -125,7 +125,7 @@ def equivalent(answer: str, references: Sequence[str]) -> float:
 
 
 def set_recall(answer: str, references: Sequence[str]) -> float:
-    """|predicted & gold| / |gold|: share of the required values that the answer lists.
+    """Returns |predicted & gold| / |gold|: the share of the required values that the answer lists.
 
     Both sides are split at commas, semicolons, line breaks and the word "and"; members are compared
     normalised, in any order, each once. Source: Eq. 7 of MemAgent (arXiv 2507.02259), its reward if all
@@ -136,13 +136,13 @@ def set_recall(answer: str, references: Sequence[str]) -> float:
 
 
 def set_precision(answer: str, references: Sequence[str]) -> float:
-    """|predicted & gold| / |predicted|: share of the listed values that are required; members as in `set_recall`."""
+    """Returns |predicted & gold| / |predicted|: the share of listed values that are required; see `set_recall`."""
     gold, predicted = _members(_check(references)), _members([answer])
     return len(predicted & gold) / len(predicted) if predicted else 0.0
 
 
 def number_match(answer: str, references: Sequence[str]) -> float:
-    """1 if the last (or only) number in the answer equals a reference, compared by value.
+    """Returns 1 if the last (or only) number in the answer equals a reference, compared by value.
 
     The last, because answers that show their work end with the result. Digits within a longer number don't count.
 

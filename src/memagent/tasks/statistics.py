@@ -46,7 +46,7 @@ class Estimate:
 
 
 def wilson(mean: float, n: float) -> tuple[float, float]:
-    """Wilson's score interval of a proportion (Wilson 1927).
+    """Returns Wilson's score interval of a proportion (Wilson 1927).
 
     (mean + z^2/2n ± z sqrt(mean (1 - mean)/n + z^2/4n^2)) / (1 + z^2/n). The variance of any scores in [0, 1] is at
     most mean (1 - mean), so for scores other than 0 or 1 the interval is conservative. The mean
@@ -59,7 +59,7 @@ def wilson(mean: float, n: float) -> tuple[float, float]:
 
 
 def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
-    """Unweighted mean over tasks of their mean scores, None counted as 0.
+    """Estimates the unweighted mean over tasks of their mean scores, None counted as 0.
 
     A single task whose scores are all 0 or 1 gets Wilson's interval. Otherwise samples are redrawn within each task
     (stratified BCa bootstrap, Efron 1987). If a task has fewer than `FEW` samples, or each task's scores are all
@@ -99,18 +99,18 @@ def _means(*arrays: Array, axis: int = -1) -> Array:
 
 
 def effective_samples(arrays: Sequence[Array]) -> float:
-    """Number of equally weighted samples whose mean varies as much as the unweighted mean over strata."""
+    """Returns how many equally weighted samples have a mean that varies as much as the unweighted mean over strata."""
     return len(arrays) ** 2 / sum(1 / len(values) for values in arrays)
 
 
 def is_too_few(arrays: Sequence[Array]) -> bool:
-    """Whether a bootstrap of scores is too narrow, or has no width at all."""
+    """Returns whether a bootstrap of scores is too narrow, or has no width at all."""
     return min(map(len, arrays)) < FEW or all(values.min() == values.max() for values in arrays)
 
 
 def bootstrap_interval(arrays: Sequence[Array]) -> tuple[float, float]:
-    """BCa interval (Efron 1987) of the unweighted mean over non-empty strata, resampled within each."""
-    stats: Any = import_module("scipy.stats")  # a second to load, and it has no types
+    """Returns the BCa interval (Efron 1987) of the unweighted mean over non-empty strata, resampled within each."""
+    stats: Any = import_module("scipy.stats")  # takes a second to load, and has no types
     # scipy rejects a sample of one value; the same value twice behaves like it.
     arrays = [values if len(values) > 1 else values.repeat(2) for values in arrays]
     with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -36,7 +36,7 @@ class Measured(Protocol):
         ...
 
     def chars_within(self, limit: int) -> int:
-        """Characters of the longest prefix that ends where one of the first `limit` tokens ends.
+        """Returns the characters of the longest prefix that ends where one of the first `limit` tokens ends.
 
         A guide for where to cut: counted by itself, the prefix may differ by a few tokens at the cut;
         `tokens_of_prefix` gives the exact count.
@@ -44,7 +44,7 @@ class Measured(Protocol):
         ...
 
     def tokens_of_prefix(self, chars: int) -> int:
-        """Exactly `count(text[:chars])`."""
+        """Returns exactly `count(text[:chars])`."""
         ...
 
 
@@ -62,7 +62,7 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Tokens of `text`, without those that a chat template would add."""
+        """Counts the tokens of `text`, without those that a chat template would add."""
         ...
 
     def count_messages(
@@ -72,7 +72,7 @@ class TokenCounter(Protocol):
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of a rendered chat prompt: exact with a known template, else an upper bound.
+        """Counts the tokens of a rendered chat prompt: exactly with a known template, else as an upper bound.
 
         Args:
             messages: the conversation, up to where the model's turn begins.
@@ -85,5 +85,5 @@ class TokenCounter(Protocol):
         ...
 
     def measure(self, text: str) -> Measured:
-        """The text, for cutting it."""
+        """Measures a text, for cutting it."""
         ...

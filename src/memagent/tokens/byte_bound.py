@@ -15,12 +15,12 @@ from memagent.tokens import base
 from memagent.tokens.base import TokenCounter
 
 MEDIA = re.compile("image|audio|video|file|document|screenshot|media")
-"""In the type of a part that isn't text, in the forms of OpenAI, Anthropic and LangChain."""
+"""Matches the type of a media part, in the forms of OpenAI, Anthropic and LangChain."""
 _write_json = partial(json.dumps, ensure_ascii=False)
 
 
 def byte_count(text: str) -> int:
-    """UTF-8 bytes of the text or of its NFC form, whichever is more; three (U+FFFD's) for a lone surrogate."""
+    """Counts UTF-8 bytes of the text or of its NFC form, whichever is more; three (U+FFFD's) for a lone surrogate."""
     if text.isascii():
         return len(text)
     text = repair_surrogates(text)
@@ -37,10 +37,10 @@ def prompt_bound(
     thinking: bool | None = None,
     tools: Sequence[ToolSpec] = (),
 ) -> int:
-    """An upper bound on the tokens of a rendered prompt: `TokenCounter.count_messages` without a chat template.
+    """Bounds the tokens of a rendered prompt from above: `TokenCounter.count_messages` without a chat template.
 
-    Tools and calls are counted as compact JSON and two tokens for each line end, with its indentation, that indented
-    JSON would have: the widest form that templates write them in.
+    Tools and calls are counted as compact JSON plus two tokens for each line end, with its indentation, of indented
+    JSON, the widest form in which templates write them.
     """
     bound = base.REQUEST_ALLOWANCE
     for message in messages:
@@ -53,7 +53,7 @@ def prompt_bound(
 
 
 def message_bound(count: Callable[[str], int], message: Message) -> int:
-    """An upper bound on the tokens of one message in a rendered prompt: all of its texts are counted at once."""
+    """Bounds the tokens of one message in a rendered prompt from above: all of its texts are counted at once."""
     bound = base.MESSAGE_ALLOWANCE + byte_count(message.tool_call_id or "")
     if not message.tool_calls and not message.extra:
         return bound + count(message.content)
@@ -76,7 +76,7 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
 
 
 def split_media(extra: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
-    """A message's other fields without the parts that are images, sounds or files, and these."""
+    """Splits a message's other fields into those without media parts (images, sounds, files), and these parts."""
     if not isinstance(extra.get("content"), list):
         return extra, []
     parts = cast("list[Any]", extra["content"])
@@ -91,7 +91,7 @@ def _is_media(part: object) -> bool:
 
 
 def line_ends(value: Any) -> int:
-    """How many its indented JSON has; writing that takes long."""
+    """Counts the line ends of a value's indented JSON without writing it, which takes long."""
     if not value or isinstance(value, str | int | float):
         return 0
     items = value.values() if hasattr(value, "values") else value
@@ -107,7 +107,7 @@ class BytesMeasured:
         self.tokens = counter.count(text)
 
     def chars_within(self, limit: int) -> int:
-        """Characters of the longest prefix of at most `limit` bytes.
+        """Returns the characters of the longest prefix of at most `limit` bytes.
 
         If the text is not in NFC, its characters are counted one by one: the prefix may then have
         fewer bytes, and hardly ever more.
@@ -121,7 +121,7 @@ class BytesMeasured:
         return bisect_right(list(accumulate(map(sizes.__getitem__, self._text))), limit)
 
     def tokens_of_prefix(self, chars: int) -> int:
-        """Exactly `count(text[:chars])`."""
+        """Returns exactly `count(text[:chars])`."""
         return self._counter.count(self._text[: max(chars, 0)])
 
 
@@ -142,5 +142,5 @@ class ByteBound:
     count_messages = prompt_bound
 
     def measure(self, text: str) -> BytesMeasured:
-        """The text's bytes, for cutting."""
+        """Measures the text's bytes, for cutting."""
         return BytesMeasured(text, self)

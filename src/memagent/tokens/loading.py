@@ -35,7 +35,7 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
         from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError
 
-        with suppress(HFValidationError):  # not a name that a model can have
+        with suppress(HFValidationError):  # not a valid model name
             if isinstance(cached_file := try_to_load_from_cache(spec, "tokenizer.json"), str):
                 return TokenizerFile(cached_file)
     raise TokenizerError(

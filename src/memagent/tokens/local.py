@@ -87,7 +87,7 @@ class TokenizerFile:
             )
 
     def count(self, text: str) -> int:
-        """Tokens of `text`. Lets other threads run meanwhile."""
+        """Counts the tokens of `text`. Lets other threads run meanwhile."""
         return len(self._encode(repair_surrogates(text)))
 
     def count_messages(
@@ -109,17 +109,17 @@ class TokenizerFile:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> tuple[int, ...]:
-        """Ids of the rendered prompt, as many as `count_messages` counts; only if that is `exact`."""
+        """Returns the ids of the rendered prompt, as many as `count_messages` counts; only if that is `exact`."""
         assert self._template is not None
         text = self._template.render(messages, thinking=thinking, tools=tools)
         return tuple(self._encode(repair_surrogates(text)).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, without special tokens."""
+        """Decodes ids to text, without special tokens."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def measure(self, text: str) -> MeasuredText:
-        """The text, to be tokenised as far as it is cut."""
+        """Measures a text, tokenising it only as far as cutting needs."""
         return MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)
 
     def _encode(self, text: str) -> Any:
@@ -132,9 +132,9 @@ class TokenizerFile:
             ) from error
 
     def _cut(self, text: str, encoding: Any, limit: int) -> int:
-        """Characters within the first `limit` tokens: from their text if it matches the original, else from offsets."""
+        """Counts characters in the first `limit` tokens: by their text if it matches the original, else by offsets."""
         head = self._tokenizer.decode(encoding.ids[:limit], skip_special_tokens=False)
-        head = head.rstrip("\ufffd")  # a character that the last token ends inside of
+        head = head.rstrip("\ufffd")  # a character that the last token splits
         if head and text.startswith(head):
             return len(head)
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
@@ -161,7 +161,7 @@ def _read(path: Path) -> tuple[Path, bytes]:
 
 
 def _digest(data: bytes, template: ChatTemplate | None) -> str:
-    """A name for the content, so that moving the file doesn't change it but editing the template does."""
+    """Names the content: moving the file doesn't change the name, but editing the template does."""
     digest = hashlib.sha256(data)
     if template is not None:
         digest.update(json.dumps([template.source, template.special_tokens]).encode())

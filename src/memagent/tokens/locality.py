@@ -50,7 +50,7 @@ _CASED_WORDS = tuple(
     )
     for ending in (f"{_ENDING}?", "")
 )
-"""Pairs that do so together: o200k's, and Mistral's without endings."""
+"""Pairs that together match any letter: o200k's, and Mistral's without endings."""
 _OTHERS = frozenset(
     {
         *("'s", "'t", "'re", "'ve", "'m", "'ll", "'d", _ENDING),
@@ -70,13 +70,13 @@ _QUANTIFIED = re.compile(r"(?<!\\)([+*?]|\{[\d,]+\})\Z")
 
 
 def splits_at_stable_points(pattern: str) -> bool:
-    """Whether a word-splitting expression always splits at stable points (see the module docstring)."""
+    """Returns whether a word-splitting expression always splits at stable points (see the module docstring)."""
     parts = frozenset(_alternatives(pattern))
     return parts <= _ALL and (bool(parts & _WORDS) or any(pair <= parts for pair in _CASED_WORDS))
 
 
 def is_local(tokenizer: Mapping[str, Any]) -> bool:
-    """Whether a tokeniser has stable points, judging from its tokenizer.json."""
+    """Returns whether a tokeniser has stable points, judging from its tokenizer.json."""
     model = cast("Mapping[str, Any]", tokenizer.get("model") or {})
     if model.get("type", "BPE") != "BPE" or model.get("dropout"):
         return False

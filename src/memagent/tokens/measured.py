@@ -10,9 +10,9 @@ from memagent.texts import last_end, repair_surrogates
 from memagent.tokens.locality import STABLE
 
 FIRST_SHARE = 0.65
-"""A chunk's window is nearly always cut after this share of it, so up to there one part will do."""
+"""Length of the first part, as a share of the text: a chunk's window is nearly always cut later than that."""
 STEP_SHARE, STEP_CHARS = 1 / 48, 128
-"""Length of the later parts, the larger of the two: the part that is cut is tokenised twice, and shorter ones
+"""Length of each later part, the larger of the two: the part that is cut is tokenised twice, and shorter ones
 would cost as much in calls."""
 
 
@@ -25,13 +25,13 @@ class MeasuredText:
     encode: Callable[[str], Sized]
     """Tokenises a text; the length of the result is its token count."""
     cut: Callable[[str, Any, int], int]
-    """Characters of a text within its first N tokens, with N at least 1 and below its count."""
+    """Counts the characters within a text's first N tokens, with N at least 1 and below the text's count."""
     local: bool = field(kw_only=True)
     """Whether the tokeniser has stable points (`locality`); without them the text is one part."""
 
     def __post_init__(self) -> None:
         self._parts: list[tuple[int, int, int, Sized]] = []
-        """First and one past the last character, tokens before it, and its own."""
+        """Each part's first and one past its last character, the tokens before it, and its own tokens."""
         self._chars = self._tokens = 0
 
     @property
@@ -42,7 +42,7 @@ class MeasuredText:
         return self._tokens
 
     def chars_within(self, limit: int) -> int:
-        """Characters of the longest prefix within the first `limit` tokens."""
+        """Returns the characters of the longest prefix within the first `limit` tokens."""
         while self._tokens < limit and self._chars < len(self.text):
             self._take(self._next_end())
         if self._tokens <= limit:
@@ -55,7 +55,7 @@ class MeasuredText:
         return 0
 
     def tokens_of_prefix(self, chars: int) -> int:
-        """Exactly `count(text[:chars])`."""
+        """Returns exactly `count(text[:chars])`."""
         if chars >= len(self.text):
             return self.tokens
         while self._chars < chars:

@@ -51,7 +51,7 @@ class ChatTemplate:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> str:
-        """The prompt, up to where the model's turn begins.
+        """Renders the prompt, up to where the model's turn begins.
 
         Raises:
             TokenizerError: the template rejects the messages (some have no system role, say), or renders the same
@@ -88,7 +88,7 @@ class ChatTemplate:
 
 
 def to_template(message: Message) -> dict[str, Any]:
-    """A message as servers pass it to chat templates: the arguments of its calls are objects."""
+    """Converts a message to what servers pass to chat templates: the arguments of its calls are objects."""
     fields: dict[str, Any] = {**message.extra, "role": message.role, "content": message.content}
     if message.tool_calls:
         calls = [(call.to_openai(), call.values()) for call in message.tool_calls]
@@ -101,7 +101,7 @@ def to_template(message: Message) -> dict[str, Any]:
 
 
 def unseen(tools: Sequence[ToolSpec]) -> str:
-    """The error message for a template that leaves tools out."""
+    """Makes the error message for a template that leaves tools out."""
     names = [tool.name for tool in tools]
     return f"the chat template does not show the model the tools {names!r}; {TEXT_PROTOCOL}"
 

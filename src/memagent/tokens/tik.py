@@ -63,11 +63,11 @@ class Tiktoken:
         self._local = splits_at_stable_points(getattr(self._encoding, "_pat_str", ""))
 
     def count(self, text: str) -> int:
-        """Tokens of `text`. Lets other threads run meanwhile."""
+        """Counts the tokens of `text`. Lets other threads run meanwhile."""
         return len(self._encoding.encode_ordinary(repair_surrogates(text)))
 
     def measure(self, text: str) -> MeasuredText:
-        """The text, to be tokenised as far as it is cut."""
+        """Measures a text, tokenising it only as far as cutting needs."""
         encode = self._encoding.encode_ordinary
         return MeasuredText(repair_surrogates(text), encode, self._cut, local=self._local)
 

@@ -21,16 +21,16 @@ Raises:
 class ToolContext:
     """What a tool may know about its call: a parameter with this annotation gets it, and the model doesn't see it.
 
-    A call that was interrupted is made again for a tool that takes one. Pass the key to the service that does the
+    An interrupted call is made again if the tool takes one. Pass the key to the service that does the
     work, or look up whether it is done already: then the call takes effect exactly once.
     """
 
     call_id: str
     """The id that the model's reply gave the call."""
     attempt: int
-    """1 at first; more if earlier attempts were interrupted, and may have taken effect."""
+    """Number of this attempt: 1 at first; more if earlier ones were interrupted, and may have taken effect."""
     idempotency_key: str
-    """The same for all attempts at this call; no other call has it."""
+    """A key unique to this call, and the same for all attempts at it."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class Tool:
     spec: ToolSpec
     run: Run
     idempotent: bool = False
-    """Running it twice has the same effect as running it once, so it may be rerun after a kill."""
+    """Whether running it twice has the same effect as running it once, so it may be rerun after a kill."""
     read_only: bool = False
-    """It changes nothing, so it is idempotent too: calls of one reply to such tools run at once."""
+    """Whether it changes nothing, so it is idempotent too: a reply's calls to such tools run concurrently."""
     timeout: float = 60.0
     """Seconds after which a call is abandoned and the model told so; infinity means no limit."""
     final: bool = False
-    """Its result is the answer and ends the session."""
+    """Whether its result is the answer and ends the session."""
     takes_context: bool = False
-    """`run` takes a `ToolContext` too, so an interrupted call is made again."""
+    """Whether `run` also takes a `ToolContext`, so an interrupted call is made again."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "idempotent", self.idempotent or self.read_only)
@@ -98,5 +98,5 @@ class Environment(Protocol):
         ...
 
     def verdict(self) -> float:
-        """From 0 to 1; 0 while there is no answer."""
+        """Returns the score of the answer, from 0 to 1; 0 while there is none."""
         ...

@@ -20,7 +20,7 @@ GRACE = 1.0
 """Seconds that a tool gets to end after its timeout or the caller's cancellation, before it is abandoned."""
 
 RESULT_CHARS = 2_000_000
-"""Of a result: far over any window, so that a model reads it in parts. What is behind them is not kept."""
+"""Maximum characters of a result: far over any window, so a model reads it in parts. The rest is not kept."""
 
 
 class Toolset(dict[str, Tool]):
@@ -30,7 +30,7 @@ class Toolset(dict[str, Tool]):
         tools: tools, and functions, which `tool` converts.
 
     Raises:
-        ConfigError: there is none, two have the same name, or one can't be a tool.
+        ConfigError: no tools were given, two have the same name, or one can't be a tool.
     """
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
@@ -59,7 +59,7 @@ class Toolset(dict[str, Tool]):
         """Runs one call. Never raises what a tool raises: only cancellation and KeyboardInterrupt pass through.
 
         A tool still running after a timeout or cancellation gets `GRACE` seconds to end and is then abandoned. The
-        context is for tools that take one; by default that of a first attempt with a random key.
+        context is for tools that take one; the default is that of a first attempt, with a random key.
         """
         try:
             callee, arguments = self._find(call.name), list[Any]([read_arguments(call.arguments)])
@@ -94,7 +94,7 @@ class Toolset(dict[str, Tool]):
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """The arguments of a call. An empty text means no arguments: some servers send that.
+    """Parses the arguments of a call. An empty text means no arguments: some servers send that.
 
     Unescaped line ends in strings are accepted although JSON forbids them: models forget to escape them.
 
@@ -143,7 +143,7 @@ _DECODER = json.JSONDecoder(
 
 
 async def _in_time(callee: Tool, *arguments: Any) -> Any:
-    """What a tool returns within its timeout; a ToolError if it took longer or someone else cancelled it."""
+    """Awaits a tool's result. Raises a `ToolError` if it took longer than its timeout or someone else cancelled it."""
 
     async def run() -> Any:
         try:
@@ -169,7 +169,7 @@ async def _in_time(callee: Tool, *arguments: Any) -> Any:
     if task.cancelled():
         raise ToolError("it was cancelled while it ran")
     error = task.exception()
-    if isinstance(error, GeneratorExit):  # by the tool: nobody closed its coroutine
+    if isinstance(error, GeneratorExit):  # raised by the tool: nobody closed its coroutine
         raise ToolError(name_error(error)) from error
     return task.result()
 

@@ -143,7 +143,7 @@ class FunctionRun:
 
 
 def as_text(value: Any) -> str:
-    """A function's result as shown to a model.
+    """Returns a function's result as shown to a model.
 
     Raises:
         ToolError: it has no JSON form.
@@ -157,7 +157,7 @@ def as_text(value: Any) -> str:
     try:
         try:
             return to_json(value).decode()
-        except PydanticSerializationError:  # names of files may be halves of characters
+        except PydanticSerializationError:  # file names may contain lone surrogates
             plain = to_jsonable_python(map_texts(value, repair_surrogates))
             return to_json(map_texts(plain, repair_surrogates)).decode()
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("memagent")
 
 NAME_CHARS = 64
-"""The longest tool name that models' servers accept."""
+"""Maximum length of a tool name that model servers accept."""
 HTTP_SECONDS = 30.0
 """Seconds for connecting and sending; replies may take as long as the tool's timeout."""
 
@@ -35,7 +35,7 @@ class McpServer(Closing):
     """An MCP server: `async with McpServer.stdio("uvx", "some-server") as server: Toolset(server.tools)`.
 
     Works with `with` and `async with`, and its tools with the sync API: the connection lives in memagent's
-    background thread. The call during which it breaks fails, and the model is told so; the next one makes it again.
+    background thread. If it breaks, the call in progress fails, and the model is told so; the next one reconnects.
 
     A server sees what a model sends it, and its descriptions become part of the prompt. It
     declares whether a tool is idempotent or read-only (`idempotentHint`, `readOnlyHint`).
@@ -68,7 +68,7 @@ class McpServer(Closing):
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> Self:
-        """A server started as a local process, which ends with the connection.
+        """Makes a server that runs as a local process, which ends with the connection.
 
         Args:
             command: the program.
@@ -95,7 +95,7 @@ class McpServer(Closing):
             )
             return Client(stdio_client(parameters, errlog=log.output))
 
-        # Arguments may hold secrets, and this goes to models, logs and run stores.
+        # Arguments may hold secrets, and this name goes to models, logs and run stores.
         name = f"the MCP server {' '.join([command[:200], *['...'] * bool(args)])!r}"
         return cls(name, connect, prefix, timeout, connect_timeout)
 
@@ -109,7 +109,7 @@ class McpServer(Closing):
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> Self:
-        """A running server (streamable HTTP).
+        """Makes the client of a server that is already running (streamable HTTP).
 
         Args:
             url: its endpoint, such as `http://localhost:8000/mcp`.
@@ -143,7 +143,7 @@ class McpServer(Closing):
         """The server's tools, as it listed them when it was opened.
 
         Raises:
-            ConfigError: it has never been open.
+            ConfigError: it was never opened.
         """
         if self._tools is None:
             raise ConfigError(f"{self._who} is not open; use it with `with` or `async with`")
@@ -181,7 +181,7 @@ class McpServer(Closing):
 
 
 def valid_names(names: Sequence[str], prefix: str) -> list[str]:
-    """A unique name, acceptable to models' servers, for each of a server's tools."""
+    """Returns a unique name that model servers accept for each of a server's tools."""
     unique_names: list[str] = []
     for name in names:
         plain = (prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name))[:NAME_CHARS] or "tool"
@@ -213,7 +213,7 @@ def _tool(connection: Connection, served: ServedTool, name: str, timeout: float)
 
 
 def result_text(result: CallToolResult) -> str:
-    """A result as shown to a model: its texts, or its structured content if it has none.
+    """Returns a result as shown to a model: its texts, or its structured content if it has none.
 
     Anything else is described by its kind and size.
     """
@@ -240,12 +240,12 @@ def _part(block: ContentBlock) -> str:
 
 
 def _size(base64: str) -> int:
-    """Number of bytes encoded by a base64 text."""
+    """Returns the number of bytes encoded by a base64 text."""
     return len(base64.rstrip("=\n")) * 3 // 4
 
 
 def _hide_secrets(url: str) -> str:
-    """The URL without potential secrets: user, password and query."""
+    """Returns the URL without potential secrets: user, password and query."""
     with suppress(ValueError):
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""

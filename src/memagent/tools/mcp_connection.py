@@ -36,12 +36,12 @@ class Log:
         self._lines: deque[str] = deque(maxlen=SAID_LINES)
         read, write = os.pipe()
         self.output = os.fdopen(write, "w", encoding="utf-8")
-        """Closed on our side when the connection ends. The server's further output is read until it ends."""
+        """Where the server writes: closed on our side when the connection ends, but read until the server ends."""
         self._thread = threading.Thread(target=self._follow, args=(who, read), daemon=True)
         self._thread.start()
 
     def read_last_words(self) -> str:
-        """The last output of a server that has ended, as the end of a sentence. Blocks for `LAST_WORDS`."""
+        """Returns the last output of an ended server, as the end of a sentence. Blocks for up to `LAST_WORDS`."""
         self._thread.join(LAST_WORDS)
         last = clip("\n".join(self._lines))
         return f"; its error output ends with:\n{last}" if last else ""
@@ -71,14 +71,14 @@ class Connection:
         self._holding: asyncio.Task[BaseException | None] | None = None
         self._mending = asyncio.Lock()
         self._doubted = False
-        """A call failed, so that the connection may be broken."""
+        """Whether a call failed, so the connection may be broken."""
 
     async def open(self) -> list[ServedTool]:
         """Connects, and lists the server's tools.
 
         Raises:
-            ConfigError: it can't be started.
-            ToolError: there is no connection; the message says why.
+            ConfigError: the server can't be started.
+            ToolError: connecting failed; the message says why.
         """
         log = Log(self._who)
         listing: asyncio.Future[list[ServedTool]] = asyncio.get_running_loop().create_future()
@@ -98,7 +98,7 @@ class Connection:
             await asyncio.wait([self._holding])
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Calls a tool. Cancelling cancels it at the server. A connection that broke before is made again, once a call.
+        """Calls a tool; cancelling cancels it on the server. Reconnects first if the connection broke, once per call.
 
         Raises:
             ToolError: the server has ended, or refuses.
@@ -123,9 +123,9 @@ class Connection:
             work.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     async def _mend(self, holding: asyncio.Task[BaseException | None]) -> None:
-        """Connects again where the connection is gone, or was doubted and does not list its tools any more."""
+        """Reconnects if the connection is gone, or is in doubt and doesn't list its tools any more."""
         async with self._mending:
-            if self._holding is not holding:  # by another call
+            if self._holding is not holding:  # another call reconnected
                 return
             if self._doubted and self._client is not None:
                 with suppress(Exception):
@@ -189,14 +189,14 @@ async def _list_tools(client: Client) -> list[ServedTool]:
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """The first real error in the nested exception groups of task groups."""
+    """Returns the first real error in the nested exception groups of task groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 
 def _reason(error: BaseException) -> str:
-    """The reason for an error: only the message if it is the server's."""
+    """Returns the reason for an error: only the message if the server sent it."""
     from mcp import MCPError
 
     cause = _leaf(error)

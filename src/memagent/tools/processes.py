@@ -27,12 +27,12 @@ from memagent.threads import in_own_thread
 from memagent.tools.base import Tool, ToolContext
 
 PROCESSES = max(1, os.cpu_count() or 1)
-"""Number of processes: they are for functions that keep a core busy."""
+"""Maximum number of processes: one per core, since their functions keep a core busy."""
 _START = "import sys; sys.path[:] = sys.argv[1:]; from memagent.tools.worker import main; main()"
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Where a function can be imported from, according to its attributes: `module:name`.
+    """Returns where a function can be imported from, according to its attributes: `module:name`.
 
     Raises:
         ConfigError: another process couldn't import it from there.
@@ -75,14 +75,14 @@ class ProcessCall:
     place: str
     """The function: `module:name`."""
     arguments: Mapping[str, Any]
-    """Arguments that follow its JSON schema."""
+    """Arguments that follow the function's JSON schema."""
     limit: float | None = None
     """Seconds that it may take once a process runs it."""
     context: ToolContext | None = None
 
 
 def _path() -> list[str]:
-    """Where Python looks for modules: it ignores entries that aren't texts, which no request could hold."""
+    """Returns where Python looks for modules, without non-text entries, which it ignores and no request could hold."""
     return [entry for entry in cast("list[object]", sys.path) if isinstance(entry, str)]
 
 
@@ -263,7 +263,7 @@ def _text_of(reply: Mapping[str, str]) -> str:
 
 
 tool_pool = WorkerPool(PROCESSES)
-"""Where tools run."""
+"""The processes in which tools run."""
 atexit.register(tool_pool.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=tool_pool.forget)

@@ -44,7 +44,7 @@ class _Unreadable(Exception):
 
 
 def describe(specs: Iterable[ToolSpec]) -> str:
-    """The tools, one JSON object per line: name, description and the JSON schema of the arguments."""
+    """Describes tools, one JSON object per line: name, description and the JSON schema of the arguments."""
     return "\n".join(
         json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
         for spec in specs
@@ -84,7 +84,7 @@ def read_calls(
 
 
 def write_call(call: ToolCall) -> str:
-    """A call as the model would have written it, without its id: calls are identified by their order."""
+    """Returns a call as the model would have written it, without its id: calls are identified by their order."""
     # Arguments that aren't a JSON object are shown as text, which `read_calls` returns unchanged.
     name, text = (json.dumps(part, ensure_ascii=False) for part in (call.name, call.arguments))
     arguments = text if read_object(call.arguments) is None else call.arguments
@@ -92,7 +92,7 @@ def write_call(call: ToolCall) -> str:
 
 
 def write_result(name: str, text: str, ok: bool) -> str:
-    """A result as shown to the model.
+    """Returns a result as shown to the model.
 
     Args:
         name: the tool, as the model named it.
@@ -124,7 +124,7 @@ class _Reply:
         return self._place
 
     def read_prose(self) -> str:
-        """The text around calls; a fence around nothing but a call is dropped."""
+        """Returns the text around calls, without fences that held nothing but a call."""
         return _EMPTY_FENCE.sub("", "".join(self._said)).strip()
 
 
@@ -154,7 +154,7 @@ def _read_tagged(reply: _Reply) -> None:
 
 
 def _read_in_tag(text: str, place: int, name: str | None) -> _Read:
-    """The call whose JSON begins at `place`: only its arguments if the tag has the name, unless the JSON has it too."""
+    """Parses the call at `place`. If the tag has the name, the JSON is just the arguments, unless it has it too."""
     members, end = _members(text, place)
     close = _CLOSE.match(text, end)
     if close is None:
@@ -189,7 +189,7 @@ def _read_bare(reply: _Reply, names: frozenset[str]) -> None:
 
 
 def _begins_with_name(text: str, place: int, names: frozenset[str]) -> bool:
-    """Whether the JSON at `place` begins with the name of a tool, even if it is incomplete."""
+    """Returns whether the JSON at `place` begins with the name of a tool, even if it is incomplete."""
     match = _NAMED.match(text, place)
     try:
         return match is not None and json.loads(match[1], strict=False) in names
@@ -198,7 +198,7 @@ def _begins_with_name(text: str, place: int, names: frozenset[str]) -> bool:
 
 
 def _is_call(text: str, place: int, names: frozenset[str]) -> bool:
-    """Whether everything from `place` on is a JSON object that names a tool somewhere."""
+    """Returns whether everything from `place` on is a JSON object that names a tool somewhere."""
     try:
         members, end = _members(text, place)
     except _Unreadable:
@@ -208,7 +208,7 @@ def _is_call(text: str, place: int, names: frozenset[str]) -> bool:
 
 
 def _read_alone(text: str, place: int) -> _Read:
-    """The call without tags whose JSON begins at `place`."""
+    """Parses the call without tags whose JSON begins at `place`."""
     members, end = _members(text, place)
     if "arguments" not in members:
         raise _Unreadable("its 'arguments' are missing")
@@ -240,7 +240,7 @@ def _parts(members: _Members) -> tuple[str, str]:
 
 
 def _members(text: str, place: int) -> tuple[_Members, int]:
-    """The members of the JSON object at `place`, and where it ends."""
+    """Parses the JSON object at `place`; returns its members, and where it ends."""
     if not text.startswith("{", place):
         excerpt = quote(text[place : place + 40])
         raise _Unreadable(f"a JSON object has to follow <{CALL}>, not {excerpt}")

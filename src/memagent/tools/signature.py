@@ -27,7 +27,7 @@ from memagent.texts import clip, message, quote
 from memagent.tools.base import ToolContext
 
 PROBLEMS = 10
-"""Wrong arguments reported at once: a model fixes no more in one go."""
+"""Maximum invalid arguments reported at once: a model fixes no more in one go."""
 SCHEMA_CHARS = 1000
 """Characters of the schema shown with invalid arguments: the model has all of it in its prompt."""
 _UNFIT = (PydanticUserError, PydanticUndefinedAnnotation, TypeError, NameError, SyntaxError)
@@ -93,15 +93,15 @@ class Signature:
     def bind(
         self, arguments: Mapping[str, Any], context: ToolContext | None = None
     ) -> Callable[[], Any]:
-        """The call with a model's arguments, checked and converted, and the context where the function takes it.
+        """Returns the call with a model's arguments, checked and converted, and the context if the function takes it.
 
         Raises:
-            BadArguments: they are invalid; each wrong one is a line.
+            BadArguments: they are invalid; the message has a line for each wrong one.
         """
         try:
             values = self.model.model_validate(dict(arguments))
         except ValidationError as error:
-            try:  # in JSON, strict types take a date's text
+            try:  # from JSON, strict types accept a date as text
                 values = self.model.model_validate_json(json.dumps(arguments))
             except ValueError:
                 raise BadArguments(self._explain(error)) from None
@@ -134,7 +134,7 @@ class Signature:
 
 
 def _hint(function_name: str, function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The type hint of a parameter, even if the function's hints are strings."""
+    """Resolves the type hint of a parameter, even if the function's hints are strings."""
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigError(
@@ -157,7 +157,7 @@ def _hint(function_name: str, function: Callable[..., Any], parameter: inspect.P
 
 
 def summary(function: Callable[..., Any]) -> str:
-    """The first paragraph, as one line."""
+    """Returns the first paragraph of a function's docstring, as one line."""
     text = (inspect.getdoc(function) or "").strip()
     # A docstring that begins with its arguments has no summary.
     if re.match(rf"{_HEADING}$", text, re.MULTILINE):
@@ -166,7 +166,7 @@ def summary(function: Callable[..., Any]) -> str:
 
 
 def _read_descriptions(function: Callable[..., Any]) -> dict[str, str]:
-    """The description of each parameter in the section `Args:`, as one line each."""
+    """Returns the description of each parameter in the section `Args:`, as one line each."""
     section = _SECTION.search(f"{inspect.getdoc(function) or ''}\n")
     text = section[1] if section else ""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
@@ -178,7 +178,7 @@ def _read_descriptions(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def _drop_titles(node: Any) -> Any:
-    """The schema without the titles that pydantic derives from names, which only cost tokens."""
+    """Returns the schema without the titles that pydantic derives from names, which only cost tokens."""
     if isinstance(node, list):
         return [_drop_titles(part) for part in cast("list[Any]", node)]
     if not isinstance(node, dict):

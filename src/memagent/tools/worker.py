@@ -50,7 +50,7 @@ def main() -> None:
 def _close(pipes: list[int]) -> None:
     """Closes the pipes in a forked process, once: it may outlive ours, and whoever waits for our reply must see us end.
 
-    Its own children inherit the empty list, since the numbers may by then be those of its files.
+    Its own children inherit the empty list, since by then the numbers may be those of its own files.
     """
     while pipes:
         os.close(pipes.pop())
@@ -111,4 +111,4 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 _signature = cache(Signature.of)
-"""Created once: that takes longer than many functions."""
+"""Cached, since making one takes longer than many functions."""

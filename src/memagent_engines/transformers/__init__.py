@@ -1,1 +1,1 @@
-"""A causal LM in this process, with Hugging Face transformers: the extra `[transformers]`."""
+"""A causal LM in this process, run by Hugging Face transformers: the extra `[transformers]`."""

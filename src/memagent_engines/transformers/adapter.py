@@ -1,4 +1,4 @@
-"""Low-rank adapters: merged into the weights of the model that they were trained on, and no other."""
+"""Merges low-rank adapters into the weights of the model that they were trained on, and no other."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from memagent.errors import ConfigError
 from memagent_engines.lora import WEIGHTS, read_lora, refuse_unreadable
 
 BASE = "base_sha256"
-"""Key in the metadata of an adapter's weights: `weights_sha256` of its model."""
+"""Metadata key of an adapter's weights: `weights_sha256` of its model."""
 PREFIX = "base_model.model."
 
 
@@ -48,10 +48,10 @@ def merge_adapter(model: PreTrainedModel, base: Path, adapter: Path) -> None:
 
 
 def check_base(base: Path, adapter: Path) -> None:
-    """Sees that an adapter was trained on a model, if it says on which.
+    """Checks that an adapter was trained on this model, if its metadata names one.
 
     Raises:
-        ConfigError: it was trained on another one, or can't be read.
+        ConfigError: the adapter was trained on another model, or can't be read.
     """
     try:
         with safe_open(adapter / WEIGHTS, "pt") as file:
@@ -66,9 +66,9 @@ def check_base(base: Path, adapter: Path) -> None:
 
 
 def weights_sha256(folder: Path) -> str:
-    """Digest of a model's tensors (names, dtypes, shapes and values), independent of how they are split into files.
+    """Digests a model's tensors (names, dtypes, shapes and values), independent of how they are split into files.
 
-    Without safetensors it is that of the `.bin` files' bytes: to read their tensors, all must be in memory.
+    Without safetensors it digests the bytes of the `.bin` files, whose tensors can only be read all at once.
     """
     digest = hashlib.sha256()
     tensors: dict[str, Path] = {}
@@ -87,7 +87,7 @@ def weights_sha256(folder: Path) -> str:
 
 
 def _pairs(weights: dict[str, Tensor], adapter: Path) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """A layer's name and its two factors, r x in and out x r."""
+    """Yields each layer's name and its two factors, r x in and out x r."""
     for key in sorted(weights):
         name, _, factor = key.removeprefix(PREFIX).partition(".lora_")
         other = key.replace(".lora_A.", ".lora_B.")

@@ -1,4 +1,4 @@
-"""Collects requests into batches, and serves them in a thread."""
+"""Collects requests into batches and serves them in a thread."""
 
 import math
 import queue
@@ -31,19 +31,19 @@ class Request:
     sampling: Sampling
     seed: int | None
     stopped: Callable[[Sequence[int]], bool] = lambda _: False
-    """Whether a reply with these ids is complete."""
+    """Tells whether a reply with these ids is complete."""
     reply: Future[Sampled] = field(default_factory=Future[Sampled])
-    """Done once nobody waits for the reply."""
+    """Future of the reply; done once nobody waits for it."""
 
     def wants_more(self, ids: Sequence[int], ends: Sequence[int]) -> bool:
-        """Whether the reply continues after these ids (at least one)."""
+        """Returns whether the reply continues after these ids (at least one)."""
         return not (
             ids[-1] in ends or len(ids) >= self.max_tokens or self.reply.done() or self.stopped(ids)
         )
 
 
 Serve = Callable[[Sequence[Request]], "Sequence[Sampled | Exception]"]
-"""Generates one batch and returns a reply per request, in order; for requests already done, anything."""
+"""Generates one batch and returns one reply per request, in order; those of requests already done are ignored."""
 
 
 class Batcher:
@@ -68,7 +68,7 @@ class Batcher:
     def put(self, request: Request) -> None:
         """Queues a request; its future gets the reply."""
         self._queue.put(request)
-        # Perhaps too late for the thread to see it; and threads don't survive a fork.
+        # The thread may no longer see it; and threads don't survive a fork.
         if self._closing.is_set() or not self._thread.is_alive():
             settle(request.reply, make_closed_error())
 
@@ -84,14 +84,14 @@ class Batcher:
     def _run(self) -> None:
         while self._gather():
             self._serving = self._take()
-            if not self._closing.is_set():  # else its closing came too early to see them
+            if not self._closing.is_set():  # or it was closed too early to see them
                 self._answer(self._serving)
-        late = [self._queue.get() for _ in range(self._queue.qsize())]  # more than a batch may come
+        late = [self._queue.get() for _ in range(self._queue.qsize())]  # perhaps more than a batch
         for request in (*self._serving, *self._waiting, *filter(None, late)):
             settle(request.reply, make_closed_error())
 
     def _gather(self) -> bool:
-        """Waits until there is a batch to serve; False if the batcher was closed."""
+        """Waits until there is a batch to serve; returns False if the batcher was closed."""
         while len(self._waiting) < self._most:
             patience = self._linger if len(self._waiting) < self._expected else LINGER[0]
             try:
@@ -104,7 +104,7 @@ class Batcher:
         return not self._closing.is_set()
 
     def _take(self) -> list[Request]:
-        """The next batch, removed from the queue; empty if nobody waits for a reply any more."""
+        """Removes the next batch from the queue and returns it; empty if nobody waits for a reply any more."""
         waiting = [request for request in self._waiting if not request.reply.done()]
         batch = list[Request]()
         self._expected = len(waiting)
@@ -123,7 +123,7 @@ class Batcher:
         return batch
 
     def _answer(self, batch: Sequence[Request]) -> None:
-        """Serves a batch, in halves if it does not fit in memory."""
+        """Serves a batch, in halves if it doesn't fit in memory."""
         batch = [request for request in batch if not request.reply.done()]
         if not batch:
             return
@@ -131,7 +131,7 @@ class Batcher:
         replies: Sequence[Sampled | Exception] | None = None
         try:
             replies = self._serve(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is these requests' and the thread goes on
+        except Exception as error:  # noqa: BLE001 - any error is these requests' own, and the thread continues
             if len(batch) == 1 or not is_out_of_memory(error):
                 replies = [_failure(batch[0], error)] * len(batch)
         if replies is None:  # here, where the error no longer holds the batch's tensors

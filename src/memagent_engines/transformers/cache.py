@@ -8,13 +8,13 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.cache_utils import Cache, DynamicLayer
 
 ROOM = 64
-"""Tokens that a buffer has room for beyond those that fill it."""
+"""Number of further tokens that a new buffer has room for."""
 
 
 class RoomyLayer(DynamicLayer):
     """One layer's keys and values, `(B, H, S, D)`: views of buffers with room for more tokens.
 
-    Its base copies everything it holds at each pass: in bfloat16 on a CPU, with 16 rows of 700 tokens, that
+    Its base class copies all of them at each pass: in bfloat16 on a CPU, with 16 rows of 700 tokens, that
     took a third of the time of a pass over one token each.
     """
 
@@ -46,9 +46,9 @@ class RoomyLayer(DynamicLayer):
 
 
 def gather(places: Sequence[tuple[Cache, int]]) -> Cache:
-    """A cache of B rows, each the row with this index of a cache; shorter ones end in zeros.
+    """Returns a cache of B rows, each the row with this index of a cache; shorter ones end in zeros.
 
-    The caches lose each layer when it is copied, so that only one is there twice.
+    Each layer is removed from the caches once copied, so that only one exists twice at a time.
     """
     result = Cache(layer_class_to_replicate=RoomyLayer)
     for index in range(len(places[0][0])):
@@ -65,7 +65,7 @@ def gather(places: Sequence[tuple[Cache, int]]) -> Cache:
 
 
 def _enlarge(old: torch.Tensor | None, new: torch.Tensor, room: int) -> torch.Tensor:
-    """A buffer for `room` tokens of the new keys' or values' shape, which begins with the old ones."""
+    """Returns a buffer for `room` tokens of the new keys' or values' shape that begins with the old ones."""
     rows, heads, _, size = new.shape
     buffer = new.new_empty(rows, heads, room, size)
     if old is not None and old.numel():

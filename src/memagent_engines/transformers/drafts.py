@@ -21,37 +21,37 @@ from memagent_engines.transformers.drawing import draw, padded, uniform
 NGRAMS = (6, 5, 4, 3, 2)
 """Lengths of the suffixes to look up in the text, longest first."""
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Ids per row in a pass: the last one plus its draft."""
+"""Numbers of ids per row in a pass: the last id plus its draft."""
 PASS = 16
-"""Cost of a pass over several ids, in passes over one: measured with a model of 135M weights on
-two CPU cores; GPUs have more headroom."""
+"""Fixed cost of a pass over several ids, relative to the cost per id: measured with a model of 135M weights on two CPU
+cores; GPUs have more headroom."""
 READ = 4096
 """Maximum ids per pass over several prompts: larger tensors get fresh pages from the system at every operation. In
 bfloat16 on a CPU, 16 prompts of 300 to 900 ids took 20% to 27% less time than in one pass, of 600 to 750 5% to 16%."""
 LOGITS = 2**24
 """Maximum logits per pass (64 MiB)."""
 MEMORY = 0.8
-"""Decay per draft of a row's draft statistics."""
+"""Decay of a row's draft statistics, per draft."""
 RIGHT = 4.0
 """Prior number of right draft ids, against one wrong one: with memories copied sentence by sentence, passes took 4%
-less time than with 1, and 8 saved little more."""
+less time than with 1; 8 saved little more."""
 TRIED = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
 """Architectures tested with `draw_replies`. Others may use the cache differently, or not at all."""
 
 
 def verifies(model: PreTrainedModel) -> bool:
-    """Whether drafts can be verified without affecting replies.
+    """Returns whether drafts can be verified without affecting replies.
 
-    Not in half precision, where a pass over many ids rounds differently from passes over each.
+    Not in half precision, where one pass over many ids rounds differently from a pass over each.
     """
     return model.dtype == torch.float32
 
 
 def draws(model: PreTrainedModel) -> bool:
-    """Whether `draw_replies` can be used.
+    """Returns whether `draw_replies` can be used.
 
-    Not if a position's rotation depends on the text's length, and not with sliding windows and recurrent layers, whose
-    caches cannot drop an id.
+    Not if a position's rotation depends on the text's length, nor with sliding windows or recurrent layers, whose
+    caches can't drop an id.
     """
     config: Any = model.config
     if config.model_type not in TRIED:
@@ -64,7 +64,7 @@ def draws(model: PreTrainedModel) -> bool:
 
 
 def guess(text: str, longest: int) -> str:
-    """What followed the first earlier occurrence of a text's suffix, up to `longest` characters; may be empty."""
+    """Returns what followed the first earlier occurrence of a text's suffix: up to `longest` characters, maybe none."""
     for length in NGRAMS:
         if len(text) > length:
             position = text.find(text[-length:], 0, -1)
@@ -78,7 +78,7 @@ class _Row:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        # Ids as characters, for Python's search: a million would fit, and vocabularies are smaller.
+        # Ids as characters, for Python's string search: it allows a million, and vocabularies are smaller.
         self.text = "".join(map(chr, request.prompt_ids))
         self.ids: list[int] = []
         self.logprobs: list[float] = []
@@ -88,13 +88,13 @@ class _Row:
         self._uniforms: list[float] = []
 
     def uniforms(self, count: int) -> list[float]:
-        """A number from [0, 1) for each of the next positions, independent of the draft."""
+        """Returns a number from [0, 1) for each of the next positions, independent of the draft."""
         while len(self._uniforms) < len(self.ids) + count:
             self._uniforms.append(self._stream.random())
         return self._uniforms[len(self.ids) : len(self.ids) + count]
 
     def gains(self) -> list[float]:
-        """Expected number of ids added by a pass of each of `WIDTHS`."""
+        """Returns the expected number of ids added by a pass of each of `WIDTHS`."""
         chance = (self._right + RIGHT) / (self._right + self._wrong + RIGHT + 1)
         sums = [1.0]
         for place in range(1, WIDTHS[-1]):
@@ -104,7 +104,7 @@ class _Row:
     def add(self, ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int]) -> int:
         """Accepts the ids drawn for the last id and its draft, as far as the draft was right; returns how many.
 
-        Nothing is accepted after the reply's end: then 0.
+        Accepts nothing after the reply's end, and then returns 0.
         """
         draft = [*map(ord, self.draft)]
         check_count = min(len(draft), len(ids) - 1)
@@ -112,7 +112,7 @@ class _Row:
             (index for index in range(check_count) if ids[index] != draft[index]), check_count
         )
         self._right = MEMORY * self._right + right
-        # One id more is known: whether drafts are right shows where none is checked, too.
+        # One more id is known: it shows whether drafts are right even where none was checked.
         if right < len(draft):
             is_right = ids[right] == draft[right]
             self._right += is_right
@@ -193,7 +193,7 @@ def draw_replies(
 def _read_prompts(
     model: PreTrainedModel, prompts: Sequence[str], pad: int
 ) -> tuple[Cache, torch.Tensor]:
-    """A cache with all ids of B prompts but the last, and its `(B, S)` mask.
+    """Returns a cache with all ids of B prompts but the last, and its `(B, S)` mask.
 
     Prompts of similar length share a pass. Padding comes last, where causal attention never looks, so these passes need
     no mask: in bfloat16 on a CPU, attention without one takes less than half the time. Only the passes after them must
@@ -207,7 +207,7 @@ def _read_prompts(
         count = max(READ // len(waiting[-1]), 1)
         waiting, part = waiting[:-count], waiting[-count:]
         cache = Cache(layer_class_to_replicate=RoomyLayer)
-        # Of a prompt of one id nothing is left: it gets a masked one, so that every cache has all layers.
+        # A prompt of one id has none left: it gets a masked one, so that every cache has all layers.
         ids = [[*map(ord, prompt[:-1] or chr(pad))] for prompt in part]
         ids_PS = padded(ids, pad, model.device, "right")["input_ids"]
         with torch.no_grad():
@@ -220,7 +220,7 @@ def _read_prompts(
 
 
 def _draft(rows: Sequence[_Row], max_width: int) -> int:
-    """Gives each row its draft; returns the width of the verifying pass: the one that adds most ids for its time."""
+    """Sets each row's draft; returns the width of the verifying pass: the one that adds most ids for its time."""
     for row in rows:
         room = row.request.max_tokens - len(row.ids) - 1
         row.draft = guess(row.text, min(room, WIDTHS[-1] - 1))
@@ -233,7 +233,7 @@ def _draft(rows: Sequence[_Row], max_width: int) -> int:
 def _draw_ids(
     logits_BWV: torch.Tensor, rows: Sequence[_Row]
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """`(B, W)` ids and their log-probabilities."""
+    """Draws `(B, W)` ids; returns them with their log-probabilities."""
     sampling, width = rows[0].request.sampling, logits_BWV.shape[1]
     if sampling.temperature:
         logits_BWV = logits_BWV / sampling.temperature

@@ -40,7 +40,7 @@ def generation_settings(
 def padded(
     rows: Sequence[Sequence[int]], pad: int, device: torch.device, side: Literal["left", "right"]
 ) -> dict[str, torch.Tensor]:
-    """`(B, S)` ids of B rows, and their attention mask."""
+    """Returns `(B, S)` ids of B rows, and their attention mask."""
     ids = [torch.tensor(row, dtype=torch.long) for row in rows]
     parts = {"input_ids": (ids, pad), "attention_mask": ([torch.ones_like(row) for row in ids], 0)}
     return {
@@ -50,7 +50,7 @@ def padded(
 
 
 class Drawing(LogitsProcessor):
-    """The final logits processor: draws one id per row, and leaves `generate` only that one.
+    """The last logits processor: draws one id per row, and leaves `generate` only that choice.
 
     Each row draws from a separate stream (seeded, or None), so what is drawn from given logits does not depend on the
     other rows. Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
@@ -80,7 +80,7 @@ class Drawing(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter_(-1, chosen_B1, 0.0)
 
     def _over(self, input_ids: torch.Tensor) -> list[bool]:
-        """Which rows have ended: what is drawn for them isn't part of the reply."""
+        """Returns which rows have ended: what is drawn for them isn't part of the reply."""
         step = len(self._steps)
         said_BT = input_ids[:, input_ids.shape[1] - step :].tolist()
         flags: list[bool] = []
@@ -93,21 +93,21 @@ class Drawing(LogitsProcessor):
         return flags
 
     def read_rows(self, ids_BT: torch.Tensor) -> list[tuple[list[int], list[float]]]:
-        """The ids of each row's reply, and their log-probabilities."""
+        """Returns the ids of each row's reply, and their log-probabilities."""
         logprobs_BT = torch.cat(self._steps, dim=-1)
         rows = zip(self._lengths, ids_BT.tolist(), logprobs_BT.tolist(), strict=True)
         return [(ids[:length], logprobs[:length]) for length, ids, logprobs in rows]
 
 
 def uniform(numbers: Iterable[Any]) -> torch.Tensor:
-    """Numbers from [0, 1), or lists of them; float32 would round some of them to 1."""
+    """Makes a tensor of numbers from [0, 1), or lists of them; float32 would round some of them to 1."""
     return torch.tensor(list(numbers), dtype=torch.float64)
 
 
 def draw(logprobs_BV: torch.Tensor, top_p: float, uniforms_B: torch.Tensor) -> torch.Tensor:
-    """`(B, 1)` ids: where the cumulative probabilities first exceed a uniform number from [0, 1)."""
+    """Returns `(B, 1)` ids: where the cumulative probabilities first exceed a uniform number from [0, 1)."""
     probs_BV = logprobs_BV.exp()
-    if top_p < 1:  # the likeliest ids that together have at least as much, and never fewer than one
+    if top_p < 1:  # the likeliest ids whose sum is at least top_p, and never fewer than one
         sorted_BV, order_BV = probs_BV.sort(dim=-1, descending=True)
         kept_BV = sorted_BV.cumsum(dim=-1) - sorted_BV < top_p
         probs_BV = probs_BV * torch.zeros_like(kept_BV).scatter_(-1, order_BV, kept_BV)

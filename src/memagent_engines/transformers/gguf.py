@@ -17,10 +17,10 @@ from memagent.errors import FetchFailed
 
 
 def convert(gguf: Path, folder: Path) -> None:
-    """Writes the weights (bfloat16), tokenizer and chat template of a Llama model, as `save_pretrained` does.
+    """Writes the weights (bfloat16), tokenizer and chat template of a Llama model, in the format of `save_pretrained`.
 
     Raises:
-        FetchFailed: transformers cannot read the file.
+        FetchFailed: transformers can't read the file.
     """
     try:
         # Not all progress bars obey transformers' own setting.
@@ -45,8 +45,8 @@ def convert(gguf: Path, folder: Path) -> None:
             tokenizer.save_pretrained(folder)
     except OSError:
         raise
-    except Exception as error:  # whatever gguf, transformers or torch raise
-        # How safetensors and tokenizers, which are written in Rust, report a full disk.
+    except Exception as error:  # anything that gguf, transformers or torch may raise
+        # safetensors and tokenizers, which are written in Rust, report a full disk like this.
         if match := re.search(r"os error (\d+)", str(error)):
             raise OSError(int(match[1]), os.strerror(int(match[1]))) from error
         message = shorten(str(error) or type(error).__name__, 160, placeholder="…")
@@ -57,6 +57,6 @@ def convert(gguf: Path, folder: Path) -> None:
 
 
 def _split(gguf: Path) -> str:
-    """How llama.cpp would split a text before it looks for tokens."""
+    """Returns how llama.cpp would split a text before it looks for tokens."""
     field = GGUFReader(gguf).get_field("tokenizer.ggml.pre")
     return "" if field is None else field.contents()

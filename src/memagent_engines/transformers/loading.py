@@ -24,7 +24,7 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 UNALLOCATED = re.compile(
     r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED"
 )
-"""How torch reports it, in a plain RuntimeError, for devices other than CUDA and for main memory."""
+"""torch's message in a plain RuntimeError, for devices other than CUDA and for main memory."""
 
 
 def load(
@@ -34,23 +34,23 @@ def load(
     dtype: Dtype | None = None,
     adapter: Path | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model, ready to draw, and its tokenizer. Blocks, for long if the weights are large.
+    """Loads the model, ready to draw, and its tokenizer. Blocks, for long if the weights are large.
 
     Args:
-        name: a folder as `save_pretrained` writes it, or a name on the hub.
-        device: torch's name for it; None for CUDA if available, else the CPU.
+        name: a folder in the format of `save_pretrained`, or a name on the hub.
+        device: torch's name for it; None: CUDA if available, else the CPU.
         dtype: dtype of the weights. None uses the checkpoint's own on a GPU, and float32 on a CPU: most CPUs lack
             half-precision arithmetic and would convert at each step, which is slower and less accurate.
         adapter: folder of a LoRA adapter to merge into the weights; `name` must then be a folder.
 
     Raises:
         ConfigError: there is no such model, a part of it is missing, or its parts don't match.
-        DeviceFull: the weights do not fit.
+        DeviceFull: the weights don't fit.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     load_dtype: Any = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
     bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # on standard error, while weights are read
+    logging.disable_progress_bar()  # they would go to standard error while weights are read
     try:
         tokenizer = _load_tokenizer(name)
         result: Any = AutoModelForCausalLM.from_pretrained(
@@ -58,7 +58,7 @@ def load(
         )
         model, loading_info = result
         model = model.to(device).eval()
-    except Exception as error:  # whatever a hub, a file, a config or torch raises
+    except Exception as error:  # anything that a hub, a file, a config or torch may raise
         message = shorten(str(error) or type(error).__name__, 160, placeholder="…")
         if is_out_of_memory(error):
             raise DeviceFull(
@@ -85,11 +85,11 @@ def load(
 
 
 def check_whole(name: str, info: Mapping[str, Any]) -> None:
-    """Raises a ConfigError if tensors were missing; transformers draws these at random.
+    """Raises a `ConfigError` if tensors were missing; transformers initialises these at random.
 
     Args:
-        name: of the model.
-        info: what `from_pretrained` says with `output_loading_info`.
+        name: name of the model.
+        info: what `from_pretrained` returns for `output_loading_info`.
     """
     if missing := sorted(info["missing_keys"]):
         raise ConfigError(
@@ -99,16 +99,16 @@ def check_whole(name: str, info: Mapping[str, Any]) -> None:
 
 
 def load_counter(name: str) -> TokenizerFile:
-    """The `prompt_counter` of a model's tokenizer; transformers raises whatever it likes if there is none."""
+    """Loads the `prompt_counter` of a model's tokenizer; if there is none, transformers may raise anything."""
     return prompt_counter(_load_tokenizer(name), name)
 
 
 def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
-    """The tokenizer as a memagent counter. Blocks for up to a second: it goes through a file.
+    """Converts the tokenizer to a memagent counter. Blocks for up to a second: it goes through a file.
 
     Raises:
         ConfigError: the tokenizer is a slow one.
-        TokenizerError: memagent cannot use it.
+        TokenizerError: memagent can't use it.
     """
     with tempfile.TemporaryDirectory(prefix="memagent-") as folder:
         tokenizer.save_pretrained(folder)
@@ -118,7 +118,7 @@ def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
 
 
 def slow_tokenizer(tokenizer: PreTrainedTokenizerBase) -> ConfigError:
-    """The error for a tokenizer that can't be written as a `tokenizer.json`."""
+    """Returns the error for a tokenizer that can't be written as a `tokenizer.json`."""
     return ConfigError(
         f"the tokenizer {type(tokenizer).__name__} is a slow one: memagent needs a tokenizer.json; convert it "
         f"(AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
@@ -126,7 +126,7 @@ def slow_tokenizer(tokenizer: PreTrainedTokenizerBase) -> ConfigError:
 
 
 def prompt_counter(tokenizer: PreTrainedTokenizerBase, name: str) -> TokenizerFile:
-    """The tokenizer of the model `name` as a counter that renders prompts. Raises a `ConfigError` if it can't."""
+    """Makes a counter that renders prompts, of the tokenizer of model `name`. Raises a `ConfigError` if it can't."""
     counter = text_counter(tokenizer)
     if not counter.exact:
         raise ConfigError(
@@ -142,7 +142,7 @@ def _load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that a device or the machine is out of memory."""
+    """Returns whether an error means that a device or the machine is out of memory."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
         isinstance(error, RuntimeError) and UNALLOCATED.search(str(error)) is not None
     )

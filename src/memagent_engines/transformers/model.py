@@ -34,14 +34,14 @@ class TransformersModel(OwnModel):
     Args:
         source: a folder as `save_pretrained` writes it, or a name on the hub. A folder may include settings
             (`memagent.toml`), which agents then use as defaults.
-        window: maximum tokens of prompt plus output; default the config's, which is also the maximum.
-        name: the model's name in records; default `transformers:` and the source.
-        device: torch's name for it; default as above.
-        dtype: dtype of the weights; default the checkpoint's own on a GPU, float32 on a CPU.
+        window: maximum tokens of prompt plus output; default: the config's, which is also the maximum.
+        name: the model's name in records; default: `transformers:` and the source.
+        device: torch's name for it; default: as above.
+        dtype: dtype of the weights; default: the checkpoint's own on a GPU, float32 on a CPU.
         adapter: folder of a LoRA adapter for the model in the folder `source`; merged when the model is loaded. Its
             settings (`memagent.toml`) override those of `source`.
         max_batch: maximum calls per batch.
-        max_batch_tokens: maximum tokens per batch (prompts, replies and padding); None means no limit.
+        max_batch_tokens: maximum tokens per batch (prompts, replies and padding); None: no limit.
         tokens: whether replies include token ids and log-probabilities.
 
     Raises:
@@ -97,7 +97,7 @@ class TransformersModel(OwnModel):
         return (await self._engine.get())[1]
 
     async def window(self) -> int:
-        """The window given to the constructor, else the config's.
+        """Returns the window given to the constructor, else the config's.
 
         Raises:
             ConfigError: the model can't be loaded, or its maximum is below the constructor's window.
@@ -139,7 +139,7 @@ class TransformersModel(OwnModel):
 
 
 def _holds(stops: Sequence[str], counter: TokenizerFile, ids: Sequence[int]) -> bool:
-    """Whether the last ids contain a stop sequence; a token has at least one byte."""
+    """Returns whether the last ids contain a stop sequence; a token has at least one byte."""
     longest = max((len(stop.encode()) for stop in stops), default=0)
     text = counter.decode(ids[-longest - 1 :]) if longest else ""
     return any(stop in text for stop in stops)

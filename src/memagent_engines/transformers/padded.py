@@ -35,8 +35,8 @@ class PaddedSampler:
         model: the policy.
         tokenizer: defines the end and padding ids.
         max_batch: maximum rows per batch.
-        max_batch_tokens: maximum ids per batch (prompts, replies and padding); None means no limit.
-        window: maximum tokens of prompt plus output; default the config's.
+        max_batch_tokens: maximum ids per batch (prompts, replies and padding); None: no limit.
+        window: maximum tokens of prompt plus output; default: the config's.
 
     Raises:
         ConfigError: a limit is below 1, or neither model nor tokenizer defines an end token.
@@ -67,7 +67,7 @@ class PaddedSampler:
     def generating(self) -> Generator[None]:
         """Serves requests inside the block, in eval mode; the weights must not change.
 
-        Leaving it fails the remaining requests, and blocks for up to one step.
+        Leaving the block fails the remaining requests, and blocks for up to one step.
 
         Raises:
             ConfigError: the block is already open.

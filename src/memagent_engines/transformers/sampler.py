@@ -1,4 +1,4 @@
-"""What in-process engines share."""
+"""Helpers that in-process engines share."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Sampled:
     ids: tuple[int, ...]
     """T ids, including the end token if it was sampled."""
     logprobs: tuple[float, ...]
-    """T log-probabilities of the ids, after temperature, over the whole vocabulary: top-p does not change them."""
+    """T log-probabilities of the ids, after temperature, over the whole vocabulary: top-p doesn't change them."""
     finish: FinishReason
 
 
 def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """The ids that end a reply: those of the generation config, and the tokenizer's own.
+    """Returns the ids that end a reply: those of the generation config, and the tokenizer's own.
 
     Raises:
         ConfigError: neither defines one.
@@ -45,16 +45,16 @@ def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]) -> int:
-    """The padding id: the tokenizer's, else an end token, since padding is masked anyway."""
+    """Returns the padding id: the tokenizer's, else an end token, since padding is masked anyway."""
     pad = tokenizer.pad_token_id
     return pad if isinstance(pad, int) else ends[0]
 
 
 def window_of(model: PreTrainedModel) -> int:
-    """The model's maximum number of positions.
+    """Returns the model's maximum number of positions.
 
     Raises:
-        ConfigError: its config does not define it.
+        ConfigError: its config doesn't define it.
     """
     window = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if not isinstance(window, int) or window < 1:
@@ -68,7 +68,7 @@ def window_of(model: PreTrainedModel) -> int:
 def read_drawn(
     ids: Sequence[int], logprobs: Sequence[float], max_tokens: int, ends: Sequence[int]
 ) -> Sampled | ModelError:
-    """What an engine drew, or an error if there are no ids, or the log-probs are too few, too many or not numbers."""
+    """Checks what an engine drew; returns an error without ids, or if log-probs don't match them or aren't finite."""
     if not ids or len(ids) != len(logprobs):
         return ModelError(f"the engine returned {len(logprobs)} log-probs for {len(ids)} ids")
     if not all(map(math.isfinite, logprobs)):
@@ -82,8 +82,8 @@ def read_drawn(
 
 
 def settle(waiting: Future[Sampled], reply: Sampled | Exception) -> None:
-    """Delivers a reply, if somebody still waits for it."""
-    with suppress(InvalidStateError):  # cancelled meanwhile, or answered
+    """Delivers a reply if anyone still waits for it."""
+    with suppress(InvalidStateError):  # cancelled or answered in the meantime
         if isinstance(reply, Exception):
             waiting.set_exception(reply)
         else:
@@ -91,7 +91,7 @@ def settle(waiting: Future[Sampled], reply: Sampled | Exception) -> None:
 
 
 def make_closed_error() -> ModelError:
-    """The error for requests made while the sampler isn't generating."""
+    """Returns the error for requests made while the sampler isn't generating."""
     return ModelError(
         "the sampler isn't generating: call it inside `with sampler.generating():`; a process that was forked "
         "after the model's first call has to open its own",

@@ -19,7 +19,7 @@ ABOUT = """Fine-tune a model in the agent that you will run, memagent's or your 
 Try [b]memagent-train grpo recipes/single-gpu.toml --out DIR --dry-run[/]: it needs no GPU.
 """
 
-# memagent talks to vLLM by itself, so TRL's own range of versions says nothing here.
+# TRL warns about versions of vLLM outside its own range, but memagent talks to vLLM by itself.
 warnings.filterwarnings("ignore", "TRL currently supports vLLM", UserWarning)
 
 app = make_app("memagent-train", ABOUT, EPILOG)

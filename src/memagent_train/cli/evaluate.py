@@ -92,7 +92,7 @@ def evaluate(
             raise ConfigError(
                 f"{target!r} is not a run's folder: give settings to evaluate it with (--config)"
             )
-        # As it was trained: the file that its settings name may say something else by now.
+        # The prompts as trained: the file that the settings name may have changed since.
         wording = Path(target) / "prompts.toml"
         overrides: list[str] = []
         if config is None and wording.is_file():

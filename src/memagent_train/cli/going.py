@@ -1,4 +1,4 @@
-"""What the training commands share: how they end, and how to resume them."""
+"""Shared by the training commands: how they end, and how to resume them."""
 
 import os
 import shlex
@@ -13,18 +13,18 @@ from memagent.cli.options import Display, chosen_display
 
 @dataclass
 class Going(Outcome):
-    """What a command knows when a training ends early."""
+    """What a command knows when training ends early."""
 
     begun: bool = False
     """Whether there is something to resume."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The same command line, which resumes from the newest complete checkpoint."""
+        """Returns the same command line: repeated, it resumes from the newest complete checkpoint."""
         return shlex.join(["memagent-train", *sys.argv[1:]]) if self.begun else None
 
 
 def display_of(display: Display | None) -> Display:
-    """The requested display; of several processes only the first shows anything."""
+    """Returns the requested display; only the first of several processes shows anything."""
     return chosen_display(display) if os.environ.get("RANK", "0") == "0" else Display.NONE
 
 
@@ -37,7 +37,7 @@ def training(going: Going) -> Generator[None]:
         except KeyboardInterrupt as stop:
             number = getattr(
                 stop, "number", None
-            )  # of runs.signals.Signalled, which takes no import here
+            )  # that of runs.signals.Signalled, which isn't imported here
             if number is None:
                 raise
             raise Interrupted(number) from stop

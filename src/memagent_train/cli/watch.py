@@ -1,4 +1,4 @@
-"""Shows the progress of a training, on a terminal or as lines."""
+"""Shows the progress of training, on a terminal or as lines."""
 
 from collections.abc import Mapping
 from typing import IO, Any
@@ -21,18 +21,18 @@ class LiveWatcher(SilentWatcher):
         return self.board.fraction, self.board.left, [" · ".join(self.board.facts())]
 
     def note_step(self, step: int, figures: Mapping[str, Any]) -> None:
-        """Counts, and leaves a line."""
+        """Counts the step and prints a line."""
         super().note_step(step, figures)
         self._print(f"{step:>6,}  {line_of(figures)}")
 
     def note_evaluation(self, step: int, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Counts, and leaves a line."""
+        """Counts the evaluation and prints a line."""
         super().note_evaluation(step, found)
         self._print(self.board.said)
 
 
 def watcher(going: Going, title: str, board: Board) -> SilentWatcher:
-    """Shows a session, which begins, as its display says."""
+    """Marks the session as begun and returns the watcher for its display."""
     going.begun = True
     if stream := screen_of(going.display):
         return LiveWatcher(board, title, stream)

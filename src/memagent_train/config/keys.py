@@ -9,12 +9,12 @@ from memagent.texts import nearest
 
 
 def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
-    """Dotted names of all keys and sections; elements of lists are named without their index, but with their kind."""
+    """Lists the dotted names of all keys and sections; list elements are named by their kind, without an index."""
     return tuple(dict.fromkeys(_walk(settings, "", ())))
 
 
 def find_nearest(key: str, known: tuple[str, ...]) -> str | None:
-    """The known key that `key` was probably meant to be: from its section, else another; None if none is close.
+    """Returns the known key that `key` was probably meant to be, first from its own section; None if none is close.
 
     Args:
         key: dotted key as the user wrote it.
@@ -41,12 +41,12 @@ def _walk(
         yield prefix + name
         for inner in _models_in(field.annotation):
             kinds = get_args(getattr(inner.model_fields.get("kind"), "annotation", None))
-            if inner not in (*above, settings):  # a class that holds itself has no end of keys
+            if inner not in (*above, settings):  # a class in itself would have endless keys
                 yield from _walk(inner, ".".join((prefix + name, *kinds, "")), (*above, settings))
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Settings classes in an annotation: itself, or inside unions, lists and tables."""
+    """Yields the settings classes in an annotation: itself, or inside unions, lists and tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
         return

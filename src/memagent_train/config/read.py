@@ -20,7 +20,7 @@ UNKNOWN = "extra_forbidden"
 
 
 def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
-    """Reads settings.
+    """Loads settings.
 
     Args:
         settings: their class.
@@ -37,12 +37,12 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
     where = str(file)
     _refuse_no_numbers(tables, where)
     try:
-        # As strict JSON: "3" isn't accepted as a number or 1 as a boolean, but a list may fill a tuple.
+        # As strict JSON: "3" isn't a number and 1 isn't a boolean, but a list may fill a tuple.
         read = settings.model_validate_json(json.dumps(tables, default=_not_plain), strict=True)
     except ValidationError as error:
         keys = list_keys(settings)
         problems, bad = error.errors(), [detail["loc"] for detail in error.errors()]
-        # A list whose items are wrong counts as too short, too.
+        # pydantic also reports a list with wrong items as too short.
         within = {loc[:n] for loc in bad for n in range(len(loc))}
         lines = [
             _explain(problem, where, override_keys, keys)
@@ -50,7 +50,7 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
             if problem["loc"] not in within
         ]
         raise ConfigError("\n".join(dict.fromkeys(lines))) from error
-    except ConfigError as error:  # of a class that looks at several settings together
+    except ConfigError as error:  # raised by a class that checks several settings together
         raise ConfigError(f"{where}: {error}") from error
     return cast("S", _anchor(read, file.resolve().parent))
 
@@ -109,7 +109,7 @@ def _item(items: list[Any], part: str, override: str) -> Any:
 
 
 def value_of(text: str) -> Any:
-    """The value of an override: TOML, or else the plain text."""
+    """Parses the value of an override: TOML, or else plain text."""
     try:
         parsed = tomllib.loads(f"value = {text.strip()}")
     except tomllib.TOMLDecodeError:
@@ -118,7 +118,7 @@ def value_of(text: str) -> Any:
 
 
 def _not_plain(value: object) -> str:
-    """Dates and times, which no setting accepts: their text fails with the name of their key."""
+    """Converts dates and times, which no setting accepts, to text that fails with the name of their key."""
     return str(value)
 
 
@@ -139,11 +139,11 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
 def _explain(
     error: ErrorDetails, where: str, override_keys: Sequence[str], keys: tuple[str, ...]
 ) -> str:
-    """One line for one pydantic error."""
+    """Returns one line for one pydantic error."""
     key = ".".join(map(str, error["loc"]))
     source = "--set" if key in override_keys else where
     if error["type"] == UNKNOWN:
-        # Indexes into lists aren't part of a known name.
+        # Known names have no list indexes.
         bare = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
         near = find_nearest(bare, keys)
         hint = f"did you mean {near}?" if near else "memagent-train config shows all keys"
@@ -160,7 +160,7 @@ def _shorten(value: object) -> str:
 
 
 def _anchor(value: Any, base: Path) -> Any:
-    """The same settings with all relative paths made absolute."""
+    """Returns the settings with all relative paths made absolute."""
     if isinstance(value, Path):
         return base / expand(value)
     if isinstance(value, BaseModel):

@@ -14,16 +14,16 @@ class ModelSettings(Leaf):
     """[model]: the policy's weights and tokenizer."""
 
     path: str = Field(min_length=1)
-    """A folder as transformers writes it, or a name on the hub. The reference of the KL term is the same model."""
+    """A folder in transformers' format, or a name on the hub. The reference of the KL term is the same model."""
     revision: str | None = None
-    """For a model on the hub: a branch, tag or commit."""
+    """Branch, tag or commit of a model on the hub."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type of the weights. Passes use bf16 if the GPU supports it (optimizer.precision); bf16 weights would lose most
     of an update at a rate of 1e-6, so they are for LoRA, whose base does not change. float16 needs `[lora]`."""
     attention: str = "sdpa"
-    """transformers' name for it: `sdpa`, `eager`, `flash_attention_2`, `flash_attention_3`."""
+    """Attention implementation, as transformers names it: `sdpa`, `eager`, `flash_attention_2`, `flash_attention_3`."""
     tokenizer: str | None = None
-    """A folder or a hub name; default: the model's."""
+    """A folder or a hub name; default: the model's tokenizer."""
     chat_template: Path | None = None
     """A Jinja file that replaces the tokenizer's template."""
     trust_remote_code: bool = False
@@ -36,7 +36,7 @@ class LoraSettings(Leaf):
     rank: int = Field(default=32, gt=0)
     alpha: float = Field(default=64, gt=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """0: with dropout the log-probabilities in the loss would differ from those of the rollout."""
+    """0, because with dropout the log-probabilities in the loss would differ from those of the rollout."""
     targets: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["all-linear"] = "all-linear"
     """Names of the layers that get an adapter, such as `["q_proj", "v_proj"]`."""
     start: Path | None = None
@@ -45,7 +45,7 @@ class LoraSettings(Leaf):
 
 
 def check_dtype(model: ModelSettings, lora: LoraSettings | None) -> None:
-    """Raises a ConfigError for float16 weights that are trained: AdamW's eps of 1e-8 is 0 there, so it divides by 0."""
+    """Raises a `ConfigError` for trained float16 weights: AdamW's eps of 1e-8 is 0 in float16, so it divides by 0."""
     if model.dtype == "float16" and lora is None:
         raise ConfigError(
             "model.dtype='float16' would destroy the weights in the first step: use 'float32' (passes use bf16 if the "
@@ -57,9 +57,9 @@ class EvaluationSettings(Leaf):
     """[evaluation]: held-out samples at given lengths, before, during and after training."""
 
     lengths: Lengths = ()
-    """In tokens, such as `["8k", 32768]` or `"8k,...,64k"`."""
+    """Lengths in tokens, such as `["8k", 32768]` or `"8k,...,64k"`."""
     as_they_are: bool = False
-    """Also evaluate held-out samples at the training length: for documents not available at other lengths."""
+    """Also evaluate held-out samples at the training length, for documents that have no other lengths."""
     every: int = Field(default=0, ge=0)
     """Steps between evaluations; 0: only before and after training."""
     n: int = Field(default=64, gt=0)
@@ -67,7 +67,7 @@ class EvaluationSettings(Leaf):
     at_start: bool = True
     """Also evaluate before the first step."""
     temperature: float = Field(default=0.7, ge=0)
-    """The published system's at inference; 0 is greedy."""
+    """Sampling temperature, as in the published system at inference; 0 is greedy."""
     top_p: float = Field(default=0.95, gt=0, le=1)
 
     @property
@@ -84,7 +84,7 @@ class ReportSettings(Leaf):
     wandb: bool = False
     """Send metrics to Weights & Biases (a separate package)."""
     project: str = "memagent"
-    """The project's name there."""
+    """Project name in trackio or Weights & Biases."""
 
 
 class LoggingSettings(ReportSettings):
@@ -101,34 +101,34 @@ class CheckpointSettings(Leaf):
     """[checkpoints]: what a killed training resumes from."""
 
     every: int = Field(default=10, gt=0)
-    """Steps between checkpoints; there is always one at the end."""
+    """Steps between checkpoints; there is always one after the last step."""
     keep: int = Field(default=2, ge=0)
-    """Newest checkpoints to keep; 0: all. Each has weights and optimizer: in fp32 12 bytes per trained weight, or 16
-    with FSDP, which stores the weights twice."""
+    """Newest checkpoints to keep; 0: all. Each has weights and optimizer state: in fp32 12 bytes per trained weight, or
+    16 with FSDP, which stores the weights twice."""
     accept_changes: bool = False
-    """Resume although the data, the wording, the chat template, the module of an own agent, reward, task or game, or
-    the weights at `model.path` are others than at the start."""
+    """Resume even if the data, the prompts, the chat template, the weights at `model.path`, or the module of a custom
+    agent, reward, task or game have changed since the start."""
 
 
 class ProcessSettings(Leaf):
-    """[resources] of a warm start: what it runs on."""
+    """[resources] of a warm start: the hardware it runs on."""
 
     device: Literal["auto", "cpu"] = "auto"
-    """`auto` is a GPU if there is one."""
+    """`auto` uses a GPU if there is one."""
     processes: int = Field(default=1, gt=0)
     """GPUs, one process each: as many as `accelerate launch` starts."""
     ddp_timeout: int = Field(default=7200, gt=0)
     """Seconds that a process waits for the others before the training fails. Must exceed the difference between
     processes in the time of a step's rollouts or an evaluation."""
     gradient_checkpointing: bool = True
-    """Stores one activation per layer and recomputes the others: about a third more time for far less memory."""
+    """Stores one activation per layer and recomputes the others: takes about a third more time but far less memory."""
 
 
 class ResourceSettings(ProcessSettings):
-    """[resources]: what the training runs on."""
+    """[resources]: the hardware the training runs on."""
 
     sharding: Literal["none", "fsdp", "zero2", "zero3"] = "none"
     """How weights, gradients and optimizer state are sharded among processes. The config file of `accelerate launch`
-    does it; here it is named for the memory estimate."""
+    decides; it is repeated here for the memory estimate."""
     device_gib: float | None = Field(default=None, gt=0)
-    """Memory of one device, to tell whether the estimate fits."""
+    """Memory of one device in GiB, to tell whether the estimate fits."""

@@ -27,9 +27,9 @@ FREE_SFT = (
     "resources.ddp_timeout",
     "resources.gradient_checkpointing",
 )
-"""What may change when a run is resumed."""
+"""Settings that may change when a run is resumed."""
 EARLIER = ("resources.device_gib", "resources.sharding")
-"""Settings without effect, which runs of earlier versions recorded."""
+"""Settings without effect that runs of earlier versions recorded."""
 
 
 class MessagesSource(Leaf):
@@ -37,21 +37,21 @@ class MessagesSource(Leaf):
 
     kind: Literal["messages"]
     files: tuple[Path, ...] = Field(min_length=1)
-    """JSON lines, each `{"messages": [{"role": ..., "content": ...}, ...]}`; the last message is the reply, a
-    text. Lines with `tools` are refused."""
+    """JSON lines, each `{"messages": [{"role": ..., "content": ...}, ...]}`; the last message is the reply, as text.
+    Lines with `tools` are refused."""
 
 
 class RecordSource(Leaf):
-    """`kind = "record"`: the neutral record, as `memagent-train export --trajectories` writes it."""
+    """`kind = "record"`: the neutral record written by `memagent-train export --trajectories`."""
 
     kind: Literal["record"]
     files: tuple[Path, ...] = Field(min_length=1)
     min_reward: float | None = None
-    """Only conversations of rollouts with at least this reward; None for all with a reward."""
+    """Only conversations of rollouts with at least this reward; None: all that have a reward."""
 
 
 class RolloutSource(Leaf):
-    """`kind = "rollouts"`: the log of a training, `rollouts/` in its folder or one file of it."""
+    """`kind = "rollouts"`: the rollout log of a training: its folder `rollouts/`, or one file of it."""
 
     kind: Literal["rollouts"]
     path: Path
@@ -65,7 +65,7 @@ class RunsSource(Leaf):
 
     kind: Literal["runs"]
     store: Path
-    """Such as `runs.sqlite`."""
+    """The run store's file, such as `runs.sqlite`."""
     prefix: str = ""
     """Only runs whose id starts with this."""
 
@@ -82,17 +82,17 @@ class TraceSettings(Leaf):
     window: int = Field(default=8192, gt=1)
     """Maximum tokens of a conversation, prompt plus reply."""
     overlong: Literal["refuse", "drop"] = "refuse"
-    """What happens to longer ones: an error with their number, or they are dropped and counted. Cut off, they would
-    teach the model to stop in the middle."""
+    """What happens to longer ones: `refuse` is an error with their number, `drop` drops and counts them. Cut off, they
+    would teach the model to stop in the middle."""
 
 
 class SftBatchSettings(Leaf):
-    """[batch]: what an update learns from."""
+    """[batch]: conversations per update."""
 
     rows: int = Field(default=16, gt=0)
     """Conversations per update and process."""
     micro_batches: int = Field(default=16, gt=0)
-    """Forward and backward passes per update; more of them need less memory."""
+    """Forward and backward passes per update; more passes need less memory."""
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -107,9 +107,9 @@ class SftOptimizerSettings(OptimizerSettings):
     """[optimizer]: as in reinforcement learning, but steps are updates."""
 
     learning_rate: float = Field(default=1e-5, gt=0, allow_inf_nan=False)
-    """The peak rate, after the warm-up."""
+    """Peak rate, reached after the warm-up."""
     schedule: Literal["constant", "linear"] = "constant"
-    """After the warm-up: `linear` decreases to 0 at the last step, so raising the number of steps later changes it."""
+    """Rate after the warm-up: `linear` decreases to 0 at the last step, so adding steps later changes it."""
 
 
 class SftConfig(Leaf):
@@ -131,7 +131,7 @@ class SftConfig(Leaf):
 
 
 def load_sft(file: Path, overrides: Sequence[str] = ()) -> SftConfig:
-    """Reads the settings of a warm start; see `load_train`.
+    """Loads the settings of a warm start; see `load_train`.
 
     Raises:
         ConfigError: the file can't be read, or a setting is unknown or wrong.

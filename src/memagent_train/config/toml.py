@@ -10,14 +10,14 @@ Table = dict[str, Any]
 
 
 def read_toml(file: Path) -> Table:
-    """The tables of a file. A byte order mark and Windows line ends are accepted.
+    """Reads a file's tables. A byte order mark and Windows line endings are accepted.
 
     Raises:
         ConfigError: it is missing, a folder, not UTF-8, or not TOML.
     """
     try:
         raw = file.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: it can be no path
+    except (OSError, ValueError) as error:  # ValueError: not a valid path
         why = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"cannot read the settings {str(file)!r} ({why}): give a TOML file"

@@ -44,11 +44,11 @@ FREE = (
     "resources.device_gib",
     "resources.gradient_checkpointing",
 )
-"""What may change when a run is resumed: how long, how fast and what is logged, but not what is learnt."""
+"""Settings that may change when a run is resumed: how long, how fast and what is logged, but not what is learned."""
 CALLS: dict[str, tuple[CallKind, ...]] = {MEMORY: ("update", "answer"), TOOLS: ("act", "summary")}
 """Kinds of calls that memagent's agents make."""
 FOUND_BY = ("", "config.json", "tokenizer.json", "adapter_config.json")
-"""A name is that of a file, or of a folder with one of these."""
+"""A name refers to a file if it is one, or to a folder with one of these."""
 
 
 class TrainConfig(Leaf):
@@ -142,7 +142,7 @@ class TrainConfig(Leaf):
 
 
 def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
-    """Reads the settings of a training; see `load`.
+    """Loads the settings of a training; see `load`.
 
     Names of models, tokenizers, prompt sets and data sets are resolved to files or folders next to the file if those
     exist.
@@ -164,7 +164,7 @@ def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
     if name and scheme in MODELS:
         judge = judge.model_copy(update={"model": f"{scheme}:{_resolve_name(base, name)}"})
     if "prompts" in agent.model_fields_set:
-        # Only if it was given: a custom agent is rejected with settings of the memory agent.
+        # Only if given: a custom agent rejects the memory agent's settings.
         agent = agent.model_copy(update={"prompts": _resolve_name(base, agent.prompts)})
     return config.model_copy(
         update={
@@ -177,13 +177,13 @@ def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
 
 
 def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
-    """The same model, with names replaced by the paths of folders in `base` that have these names."""
+    """Returns the settings with names replaced by paths, for names of folders in `base`."""
     both = {"path": model.path, "tokenizer": model.tokenizer}
     return model.model_copy(update={key: _resolve_name(base, name) for key, name in both.items()})
 
 
 def dump_config(config: TrainConfig) -> dict[str, Any]:
-    """The settings as plain data that reads back the same; None is left out, since TOML doesn't have it."""
+    """Converts the settings to plain data that reads back the same; None is left out, since TOML doesn't have it."""
     dumped = config.model_dump(mode="json", exclude_none=True)
     if config.agent.use != MEMORY:
         dumped["agent"] = config.agent.model_dump(mode="json", exclude_unset=True)
@@ -195,6 +195,6 @@ def _is_empty(section: object) -> bool:
 
 
 def _resolve_name(base: Path, name: str | None) -> str | None:
-    """The path of the file or folder of that name next to the settings; else the name, which may be on a hub."""
+    """Returns the path of the file or folder of that name next to the settings; else the name, maybe one on a hub."""
     path = base / expand(name or "")
     return str(path) if name and any((path / file).is_file() for file in FOUND_BY) else name

@@ -16,7 +16,7 @@ SHOWN = 12
 
 
 class BadRow(Exception):
-    """The row lacks something; the message says what, and the remedy."""
+    """Raised if a row lacks something; the message says what, and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Record:
 
     @property
     def digest(self) -> bytes:
-        """8 bytes; equal for rows with equal content, whatever their other columns."""
+        """8 bytes, equal for rows with equal document, question and answers, whatever their other columns."""
         running = hashlib.blake2b(digest_size=8)
         for text in (self.document, self.question, *self.answers):
             raw = text.encode()
@@ -64,7 +64,7 @@ def _cell(row: Mapping[str, Any], name: str, what: str) -> Any:
     value: Any = row
     for part in name.split("."):
         if isinstance(value, Sequence) and not isinstance(value, str):
-            items = cast("Sequence[Any]", value)  # a list of objects: the part of each
+            items = cast("Sequence[Any]", value)  # of a list of objects, take the part of each
             value = [_part(item, part, name, row, what) for item in items]
         else:
             value = _part(value, part, name, row, what)

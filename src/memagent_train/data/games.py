@@ -1,4 +1,4 @@
-"""Tool games as samples: each names its game, and deals it."""
+"""Tool games as samples: each sample names its game and can deal it."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,22 +13,22 @@ from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import GameSettings
 
 VERDICT = "verdict"
-"""In the place of a score and of references: an answer can only be judged by the game in which it was found."""
+"""Stands in for a score and for references: an answer can only be judged by the game it was found in."""
 REPLY = 256
-"""Maximum tokens of a reply in a one-shot protocol, which games don't have."""
+"""Maximum reply tokens of a one-shot protocol, which games don't have."""
 ALL = "all"
 PARTS = ("task", "tools", "steps", "finish", "verdict")
-"""What rollouts use of a game."""
+"""Attributes of a game that rollouts use."""
 
 
 class GameSample(TrainingSample):
     """A game to be played; `question` is its task."""
 
     seed: int
-    """Of the deal."""
+    """Seed of the deal."""
 
     def deal(self) -> Environment:
-        """The game at its start, always the same. May block.
+        """Deals the game from its start; every call deals the same. May block.
 
         Raises:
             ConfigError: the game can't be dealt.
@@ -56,7 +56,7 @@ class GameTask:
         return {"difficulty": self._difficulty, "seed": self._seed}
 
     def sample(self, index: int) -> GameSample:
-        """The game at `index`."""
+        """Returns the game at `index`."""
         digest = hashlib.sha256(f"{self._seed}:{self.name}:{self._difficulty}:{index}".encode())
         seed = int.from_bytes(digest.digest()[:6])
         task = deal(self.name, seed=seed, difficulty=self._difficulty).task
@@ -83,7 +83,7 @@ def deal(game: str, *, seed: int, difficulty: int) -> Environment:
         difficulty: approximate tool calls of a perfect player.
 
     Raises:
-        ConfigError: there is no such game, or it can't be dealt so.
+        ConfigError: there is no such game, or it can't be dealt with these arguments.
     """
     if ":" not in game:
         return make(game, seed=seed, difficulty=difficulty)
@@ -104,12 +104,12 @@ def deal(game: str, *, seed: int, difficulty: int) -> Environment:
 
 
 def list_games(games: Iterable[str]) -> list[str]:
-    """The games that settings name, each of `all` by its own name."""
+    """Lists the games that the settings name, with `all` expanded."""
     return [name for game in games for name in (names() if game == ALL else (game,))]
 
 
 def open_games(settings: GameSettings, seed: int) -> TaskSource:
-    """A source of games. Raises what `deal` raises."""
+    """Opens a source of games. Raises the errors of `deal`."""
 
     def make_task(name: str, difficulty: int | None) -> Any:
         assert difficulty is not None

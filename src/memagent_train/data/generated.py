@@ -15,33 +15,33 @@ from memagent_train.data.sources import as_training, digest_of, draw_length
 from memagent_train.errors import DataError
 
 ABOUT_THE_WORLD = ("qa_1", "qa_2")
-"""RULER's question tasks: they are finite data sets."""
+"""RULER's question tasks, which are finite data sets."""
 TRIED = 3
-"""Samples generated when a source is opened, so that a length that is too short is reported at once."""
+"""Samples generated when a source is opened, so that a length that is too short is reported immediately."""
 OTHERS, FAR = 8, 1 << 40
 """Maximum replacements for a sample that doesn't fit its length, and the distance of their indexes: no training
 gets that far."""
 SHORT = 4096
-"""Tokens from which one of them is enough: the differences between samples are then relatively small."""
+"""Length in tokens from which one sample is enough: differences between samples are then relatively small."""
 
 MakeTask = Callable[[str, int | None], Task]
-"""Name and length -> task; the length is None if the source has none."""
+"""Maps a name and a length to a task; the length is None if the source has none."""
 
 
 class TaskSource:
-    """Alternates between tasks, at random lengths. Samples of a further round have further indexes.
+    """Alternates between tasks, at random lengths. Later rounds use later indexes.
 
     Args:
         name: the source's name.
-        make: makes its tasks.
-        tasks: their names.
+        make: makes a task from name and length.
+        tasks: names of the tasks.
         lengths: lengths of samples; empty for tasks without lengths.
         count: samples per round.
         seed: seed of the lengths.
 
     Raises:
         ConfigError: a task can't generate samples of a length.
-        DocumentError: a file that it needs is unusable.
+        DocumentError: a file that a task needs is unusable.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class TaskSource:
         return {"count": len(self), "lengths": self.lengths, "tasks": self._facts}
 
     def __len__(self) -> int:
-        """Items; fewer than requested if a task is finite."""
+        """Returns the number of items: fewer than requested if a task is finite."""
         ends = [len(task) for task in self._tasks.values() if isinstance(task, Sized)]
         return min([self._count, *(end * len(self._names) for end in ends)])
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
-        """See `Source`. A sample that happens not to fit its length is replaced by another."""
+        """See `Source`. A sample that doesn't fit its length is replaced by another."""
         name = self._names[item % len(self._names)]
         wanted = length or (
             draw_length(self.lengths, self._seed, self.name, item, round_) if self.lengths else None
@@ -86,13 +86,13 @@ class TaskSource:
         while True:
             try:
                 return as_training(_sample_of(task, place), task.scorer)
-            except ConfigError as error:  # the length has no room for what this one draws
+            except ConfigError as error:  # what this sample draws doesn't fit the length
                 place += FAR
                 if isinstance(error, DataError) or place > OTHERS * FAR:
                     raise
 
     def _probe(self, name: str, length: int | None) -> dict[str, Any]:
-        """Makes the first samples, and returns facts about the task."""
+        """Generates the first samples and returns facts about the task."""
         task = self._task(name, length)
         tried = TRIED if length is not None and length < SHORT else 1
         samples = [_sample_of(task, index) for index in range(tried)]
@@ -105,7 +105,7 @@ class TaskSource:
 
 
 def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> TaskSource:
-    """RULER's tasks without its questions. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
+    """Opens RULER's tasks without its questions. Raises the errors of `TaskSource`; `ConfigError` for unknown tasks."""
     tasks = choose_tasks("ruler", ",".join(settings.tasks))
     names = [name for name in ABOUT_THE_WORLD if name in settings.tasks]
     if names:
@@ -123,7 +123,7 @@ def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> Tas
 
 
 def open_tracking(settings: TrackingSettings, counter: TokenCounter, seed: int) -> TaskSource:
-    """The tracking tasks. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
+    """Opens the tracking tasks. Raises the errors of `TaskSource`, and `ConfigError` for an unknown task."""
     tasks = choose_tasks("tracking", ",".join(settings.tasks))
     options = DataOptions(counter=counter, seed=seed, positions="shuffled", essays=settings.essays)
     return _suite(settings, tasks, options)
@@ -149,7 +149,7 @@ def _suite(
 
 
 def open_own(settings: TaskSettings, seed: int) -> TaskSource:
-    """A user-defined task.
+    """Opens a user-defined task.
 
     Raises:
         ConfigError: it can't be imported or created, or fails to make a sample.

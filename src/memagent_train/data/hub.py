@@ -20,7 +20,7 @@ BUILDERS = {
     ".csv": "csv",
     ".arrow": "arrow",
 }
-"""How a file is read, by its suffix."""
+"""Builders that read a file, by its suffix."""
 SAVED = ("state.json", "dataset_dict.json")
 """Files in a folder written by `save_to_disk`."""
 
@@ -43,16 +43,16 @@ class HubRows:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """All rows in order."""
+        """Yields all rows in order."""
         for row in self._rows:
             yield cast("dict[str, Any]", row)
 
     def row(self, place: int) -> dict[str, Any]:
-        """One row. Blocks."""
+        """Reads one row. Blocks."""
         return cast("dict[str, Any]", self._rows[place])
 
     def where(self, place: int) -> str:
-        """A row, for messages."""
+        """Names a row, for messages."""
         return f"{self.name!r}, row {place}"
 
 
@@ -63,7 +63,7 @@ def _load(settings: HubSettings) -> Dataset:
         from datasets.exceptions import DatasetGenerationError
     except ImportError as error:
         raise DataError(name_extra("a source of kind 'hub'", "train")) from error
-    # Otherwise a request tells the hub that a local file was read. `load_dataset` takes no switch for it.
+    # Otherwise a request tells the hub that a local file was read. `load_dataset` has no option for it.
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
     path = expand(settings.path)
     try:
@@ -78,9 +78,9 @@ def _load(settings: HubSettings) -> Dataset:
             try:
                 builder = datasets.load_dataset_builder(name, **options)
                 guessed = builder.name == "csv" and builder.info.features is None
-            except ValueError:  # offline, CSV is cached under a name that these options are part of
+            except ValueError:  # offline, the cached name of a CSV depends on these options
                 guessed = not path.exists()
-            if guessed:  # by pandas: 007 would be 7, and None or NA nothing
+            if guessed:  # by pandas, which would read 007 as 7, and None or NA as missing
                 columns = settings.columns
                 texts = (columns.document, columns.question, columns.answers)
                 options |= {"converters": dict.fromkeys(texts, str), "keep_default_na": False}
@@ -89,8 +89,8 @@ def _load(settings: HubSettings) -> Dataset:
         raise
     except (
         Exception
-    ) as error:  # datasets, the hub's client, pyarrow and fsspec have no error in common
-        # This one says only that there was another.
+    ) as error:  # errors of datasets, the hub's client, pyarrow and fsspec have no common base
+        # This error only says that there was another one.
         bare = type(error) is DatasetGenerationError
         why = (error.__cause__ or error) if bare else error
         raise DataError(
@@ -111,13 +111,13 @@ def _builder(path: Path) -> str:
 
 
 def _rename_split(split: str) -> str:
-    """The split of a single file, which `datasets` always calls `train`; `[...]` is kept."""
+    """Renames the split of a single file, which `datasets` always calls `train`; `[...]` is kept."""
     name, bracket, part = split.partition("[")
     return f"train{bracket}{part}" if name else split
 
 
 def _pick_split(saved: Any, settings: HubSettings) -> Any:
-    """A split of a data set saved by `save_to_disk`."""
+    """Returns a split of a data set saved by `save_to_disk`."""
     if not isinstance(saved, dict):
         return saved
     if settings.split not in saved:

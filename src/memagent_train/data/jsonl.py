@@ -1,4 +1,4 @@
-"""JSON lines of any size: only the offsets of lines are kept in memory."""
+"""Reads JSON lines of any size: only the lines' offsets are kept in memory."""
 
 import gzip
 import json
@@ -25,14 +25,14 @@ BLOCK = 1 << 20
 class JsonlFile:
     """The lines of one file, read on demand. Blank lines are skipped.
 
-    A gzipped file is unpacked into a nameless temporary one, which disappears with the process. The file is
-    kept open, so replacing it later changes nothing.
+    A gzipped file is unpacked into an unnamed temporary file, which disappears with the process. The file is
+    kept open, so replacing it later has no effect.
 
     Args:
         path: the file.
 
     Raises:
-        DataError: it can't be read, is empty, or isn't JSON lines at all.
+        DataError: it can't be read, is empty, or isn't JSON lines.
         DiskFull: there is no room to unpack it.
     """
 
@@ -40,12 +40,12 @@ class JsonlFile:
         self.path = path
         try:
             self._file = self._open(path)
-        except (OSError, ValueError) as error:  # ValueError: it can be no path
+        except (OSError, ValueError) as error:  # ValueError: not a valid path
             reason = getattr(error, "strerror", None) or error
             raise DataError(f"cannot read the data file {str(path)!r}: {reason}") from error
         weakref.finalize(self, self._file.close)
         self._starts, self._numbers = array("q"), array("q")
-        """First byte of each non-blank line, and one past the last line; their numbers from 1."""
+        """First byte of each non-blank line, and one past the last line; line numbers from 1."""
         self._find()
         if not self._numbers:
             raise DataError(
@@ -56,11 +56,11 @@ class JsonlFile:
         return len(self._numbers)
 
     def where(self, place: int) -> str:
-        """A line, for messages."""
+        """Names a line, for messages."""
         return f"{str(self.path)!r}, line {self._numbers[place]}"
 
     def row(self, place: int) -> dict[str, Any]:
-        """The object of a line. Blocks.
+        """Parses the object of a line. Blocks.
 
         Raises:
             BadRow: it isn't a JSON object.
@@ -94,7 +94,7 @@ class JsonlFile:
         return bytes(raw).strip()
 
     def _find(self) -> None:
-        """Records the offsets of lines, in one pass."""
+        """Records the lines' offsets, in one pass."""
         self._file.seek(0)
         at = len(BOM) if self._file.read(len(BOM)) == BOM else 0
         self._file.seek(at)
@@ -120,13 +120,13 @@ class JsonlFile:
 
 
 def _unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked for it closes it
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     try:
         with gzip.open(packed) as content:
             while block := content.read(BLOCK):
                 _write(file, block, path)
     except BaseException as error:
-        with suppress(OSError):  # it is full, and tries once more to write what it has
+        with suppress(OSError):  # on a full disk, closing tries again to write what is buffered
             file.close()
         if not isinstance(error, (gzip.BadGzipFile, EOFError, zlib.error)):
             raise
@@ -163,7 +163,7 @@ class JsonlRows:
         return sum(map(len, self._files))
 
     def __iter__(self) -> Iterator[dict[str, Any] | BadRow]:
-        """All rows in order; for one that isn't an object, the error."""
+        """Yields all rows in order; for a row that isn't an object, the error."""
         for place in range(len(self)):
             try:
                 yield self.row(place)
@@ -171,7 +171,7 @@ class JsonlRows:
                 yield bad
 
     def row(self, place: int) -> dict[str, Any]:
-        """One row. Blocks.
+        """Reads one row. Blocks.
 
         Raises:
             BadRow: its line isn't an object.
@@ -180,7 +180,7 @@ class JsonlRows:
         return file.row(within)
 
     def where(self, place: int) -> str:
-        """A row, for messages."""
+        """Names a row, for messages."""
         file, within = self._find(place)
         return file.where(within)
 

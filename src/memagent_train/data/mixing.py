@@ -1,4 +1,4 @@
-"""How many samples an epoch has from each source, and the order of sources."""
+"""Decides how many samples an epoch has from each source, and in which order."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Indexes = NDArray[np.int64]
 def weights_of(
     names: Sequence[str], sizes: Sequence[int], given: Sequence[float | None]
 ) -> list[float]:
-    """Shares of S sources that sum to 1: as given, or in proportion to their sizes.
+    """Returns the shares of S sources, which sum to 1: as given, or in proportion to their sizes.
 
     Raises:
         DataError: some have a weight and others do not.
@@ -33,14 +33,14 @@ def weights_of(
 
 
 def epoch_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
-    """Maximum number of samples that respects the shares without repeating one; at least one from each source."""
+    """Returns the most samples that respect the shares without repeating one; at least one from each source."""
     limit = min(size / weight for size, weight in zip(sizes, weights, strict=True))
     # Shares are quotients: 1000 / (1000 / 1100) may be slightly below 1100.
     return max(len(sizes), int(limit + 1e-6))
 
 
 def counts_of(size: int, weights: Sequence[float]) -> list[int]:
-    """`size` samples divided among S sources: what rounding down loses goes to the largest remainders."""
+    """Divides `size` samples among S sources: what rounding down loses goes to the largest remainders."""
     exact = [size * weight for weight in weights]
     counts = [int(share + 1e-9) for share in exact]
     by_remainder = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
@@ -50,7 +50,7 @@ def counts_of(size: int, weights: Sequence[float]) -> list[int]:
 
 
 def with_each(counts: Sequence[int]) -> list[int]:
-    """The same counts, but one at least of each source, taken from the largest; as far as there are enough."""
+    """Returns the counts with at least one per source, taken from the largest, as far as there are enough."""
     changed = list(counts)
     while 0 in changed and max(changed) > 1:
         changed[changed.index(max(changed))] -= 1
@@ -59,7 +59,7 @@ def with_each(counts: Sequence[int]) -> list[int]:
 
 
 def order_of(counts: Sequence[int], seed: int) -> tuple[Indexes, Indexes]:
-    """The samples of an epoch in random order.
+    """Orders the samples of an epoch at random.
 
     Returns:
         `(N,)` and `(N,)`: each sample's source, and its number within the source.

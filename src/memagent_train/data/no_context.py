@@ -1,4 +1,4 @@
-"""Finds questions that a model answers without reading: they would reward a policy for prior knowledge."""
+"""Finds questions that a model answers without reading: they would reward the policy for prior knowledge."""
 
 import asyncio
 import hashlib
@@ -33,7 +33,7 @@ PROMPT = (
 REPLY_TOKENS = 512
 """Maximum tokens of one try, including reasoning."""
 RIGHT = 1.0
-"""Minimum score of a right answer."""
+"""Minimum score of a correct answer."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,21 @@ class Tries:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     concurrency: int = 16
-    """Calls in flight."""
+    """Maximum calls in flight."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """The result."""
+    """How many tries were correct."""
 
     questions: int
     right: int
-    """Share of right tries, over all questions."""
+    """Correct tries, over all questions."""
     tries: int
 
 
 def open_questions(data: DataSettings, place: int, *, counter: TokenCounter) -> QuestionSource:
-    """The questions of one source of a training's data, including known ones. Blocks.
+    """Opens the questions of one source of a training's data, including known ones. Blocks.
 
     Args:
         data: the section `[data]`.
@@ -93,7 +93,7 @@ async def try_without_context(
     *,
     done: Callable[[int, int], None] = lambda tried, questions: None,
 ) -> Tally:
-    """Asks a model every question without its document, and records how often it is right.
+    """Asks a model every question without its document, and records how often the model is right.
 
     Each question is written when its tries are done; questions already in the file are skipped.
     The file then goes into `no_context` of the source's settings.
@@ -107,8 +107,8 @@ async def try_without_context(
 
     Raises:
         ConfigError: the number of tries or the concurrency is below 1.
-        DataError: the file is for other questions, another model or other settings; another process has it; or it
-            can't be read.
+        DataError: the file is for other questions, another model or other settings; another process is writing it; or
+            it can't be read.
         DiskFull: it can't be written.
         ModelError: a call failed; earlier tries are kept.
     """
@@ -207,7 +207,7 @@ def _header(source: QuestionSource, model: ChatModel, how: Tries) -> Header:
 
 
 def _open(out: Path, header: Header) -> tuple[RawIOBase, dict[int, TriedQuestion]]:
-    """The file, ready for more lines, and its content."""
+    """Opens the file for appending; returns it with its content."""
     try:
         new = not out.exists() or not out.stat().st_size
         tried_file = None if new else read_tried(out)
@@ -236,7 +236,7 @@ def _compare(out: Path, before: Header, now: Header) -> None:
 
 
 def _write(file: RawIOBase, text: bytes) -> None:
-    """Writes all of it; a line cut short by a full disk is removed when the file is next opened."""
+    """Writes all of the text; a line cut short by a full disk is removed when the file is next opened."""
     remainder = memoryview(text)
     try:
         while remainder:

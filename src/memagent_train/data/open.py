@@ -43,7 +43,7 @@ OPENERS: dict[str, Callable[[Any, TokenCounter, int], Source]] = {
     "hub": lambda settings, counter, seed: open_hub(settings, counter),
     "task": lambda settings, counter, seed: open_own(settings, seed),
 }
-"""By kind: settings, counter, seed -> the source."""
+"""Functions that open a source, by its kind, from settings, counter and seed."""
 GPT2 = "gpt2"
 """The length tokenizer that comes with the benchmarks."""
 
@@ -55,9 +55,9 @@ class Part:
     source: Source
     items: Indexes
     weight: float | None
-    """Its share of the samples; None: proportional to its number of items."""
+    """The source's share of the samples; None: proportional to its number of items."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """The source's lock, since several parts may take items from it."""
+    """Lock of the source, since several parts may take items from it."""
 
 
 class Data:
@@ -68,10 +68,10 @@ class Data:
     begins, in another order: generated samples are then new, and gold paragraphs are in other places.
 
     Args:
-        parts: of each source.
-        size: N; None for as many as there are without repetition.
+        parts: the items of each source.
+        size: N; None: as many as there are without repetition.
         seed: seed of the order.
-        length: length of all samples, in tokens; None for the sources' lengths.
+        length: length of all samples, in tokens; None: the sources' lengths.
         facts: what the sources depend on.
     """
 
@@ -94,7 +94,7 @@ class Data:
 
     @property
     def name(self) -> str:
-        """Of all sources."""
+        """Names of all sources."""
         return ", ".join(part.source.name for part in self._parts)
 
     @property
@@ -104,14 +104,14 @@ class Data:
         return json.loads(json.dumps(facts, default=str))
 
     def __len__(self) -> int:
-        """N."""
+        """Returns N."""
         return self._size
 
     def __repr__(self) -> str:
         return f"Data({self.name!r}, {len(self)} samples)"
 
     def sample(self, index: int, epoch: int = 0) -> TrainingSample:
-        """One sample. The same for the same index and epoch, in any order and process. Blocks.
+        """Returns one sample: the same for an index and epoch, in any order and process. Blocks.
 
         Args:
             index: from 0 to N - 1.
@@ -168,7 +168,7 @@ class Data:
                 len(part.items), Random(f"{self._seed}:held out:{part.source.name}")
             )
             trained.append(replace(part, items=part.items[order[count:]]))
-            if count:  # each of them once, so that they have the shares asked for already
+            if count:  # each once, so that they already have the requested shares
                 held.append(replace(part, items=part.items[order[:count]], weight=None))
         return (
             self._of(trained, size=self._asked, part=f"all but {held_out}"),
@@ -176,7 +176,7 @@ class Data:
         )
 
     def at(self, length: int) -> Data:
-        """The same items at another length, for evaluations. Sources whose documents have a fixed length are left out.
+        """Returns the same items at another length, for evaluations, without sources of fixed-length documents.
 
         Args:
             length: tokens of every sample.
@@ -207,7 +207,7 @@ class Data:
         )
 
     def _shuffle(self, place: int, round_: int) -> Indexes:
-        """The items of a part in the order of one round."""
+        """Returns the items of a part in the order of one round."""
         part = self._parts[place]
         order = shuffle_range(len(part.items), Random(f"{self._seed}:{part.source.name}:{round_}"))
         return part.items[order]
@@ -221,7 +221,7 @@ def open_data(settings: DataSettings, *, counter: TokenCounter) -> Data:
         counter: counts tokens as the policy does.
 
     Raises:
-        ConfigError: a source is wrong or lacks something; a `DataError` if the data does.
+        ConfigError: a source's settings are wrong or incomplete; a `DataError` if its data is.
         DocumentError: a file of paragraphs or essays is unusable.
     """
     places = range(len(settings.source))
@@ -240,7 +240,7 @@ def open_data(settings: DataSettings, *, counter: TokenCounter) -> Data:
 
 
 def open_source(settings: DataSettings, place: int, *, counter: TokenCounter) -> Source:
-    """Opens one source. Raises what `open_data` raises.
+    """Opens one source. Raises the errors of `open_data`.
 
     Args:
         settings: the section `[data]`.
@@ -251,7 +251,7 @@ def open_source(settings: DataSettings, place: int, *, counter: TokenCounter) ->
     others = named.count(named[place]) - 1
     name = f"{named[place]}-{others + 1}" if others else named[place]
     source_settings = settings.source[place].model_copy(update={"name": name})
-    # A separate seed per source, and none used by a benchmark: what is measured there must not have been seen.
+    # A seed per source that no benchmark uses: what is measured there must not have been seen in training.
     digest = hashlib.sha256(f"memagent-train:{settings.seed}:{name}".encode()).digest()
     return OPENERS[source_settings.kind](
         source_settings, _lengths_by(settings, counter), int.from_bytes(digest[:6])

@@ -1,4 +1,4 @@
-"""HotpotQA's and SQuAD's questions, their paragraphs hidden among others at new places for every sample and round."""
+"""HotpotQA's and SQuAD's questions, with paragraphs hidden among others at new places for every sample and round."""
 
 import hashlib
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger("memagent.train.data")
 FRAME = 256
 """Tokens of instruction and question, and of possible extra tokens where paragraphs join."""
 LONG = 16 * 1024
-"""Tokens that hold the gold paragraphs of any question: HotpotQA's take at most 2,000."""
+"""Tokens that are enough for the gold paragraphs of any question: HotpotQA's take at most 2,000."""
 KEPT = 8
 """Cached tasks: one for each length of a round or two."""
 
@@ -40,7 +40,7 @@ class PlacedQuestions:
     Args:
         settings: the source's settings.
         make: makes the task of one length.
-        collection: its questions.
+        collection: the questions.
         options: options of all tasks, except the seed.
 
     Raises:
@@ -82,7 +82,7 @@ class PlacedQuestions:
         }
 
     def __len__(self) -> int:
-        """Remaining questions."""
+        """Returns the number of remaining questions."""
         return len(self._items)
 
     def read_question(self, item: int) -> BareQuestion:
@@ -92,7 +92,7 @@ class PlacedQuestions:
         return BareQuestion(index, question.text, question.answers)
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
-        """See `Source`. If a question's paragraphs do not fit the drawn length, the next longer one is used."""
+        """See `Source`. If a question's paragraphs don't fit the drawn length, the next longer one is used."""
         seed, index = self._options.seed, self._items[item]
         wanted = length or draw_length(self.lengths, seed, self.name, item, round_)
         longer = sorted(other for other in self.lengths if other > wanted) if length is None else []
@@ -110,7 +110,7 @@ class PlacedQuestions:
         return self._make(length, replace(self._options, seed=int.from_bytes(digest[:6])))
 
     def _choose(self, settings: QuestionSettings) -> tuple[list[int], dict[str, int]]:
-        """The questions to ask, and how many are left out for which reason."""
+        """Returns the questions to ask; and the counts of those that fit (`asked`), and of those left out as known."""
         every = range(len(self._collection.questions))
         longest = max(settings.lengths)
         indexes = fit = [index for index in every if self._fits(index, longest)][: settings.count]
@@ -139,14 +139,14 @@ class PlacedQuestions:
 
 
 def open_hotpotqa(settings: HotpotqaSettings, counter: TokenCounter, seed: int) -> PlacedQuestions:
-    """HotpotQA's questions. Raises what `PlacedQuestions` raises."""
+    """Opens HotpotQA's questions. Raises the errors of `PlacedQuestions`."""
     options = _options(settings, counter, seed, hotpotqa=settings.files)
     _warn_of_test_data(settings.name, named=bool(settings.files))
     return PlacedQuestions(settings, hotpotqa, hotpotqa_of(options), options)
 
 
 def open_squad(settings: SquadSettings, counter: TokenCounter, seed: int) -> PlacedQuestions:
-    """SQuAD's answerable questions. Raises what `PlacedQuestions` raises."""
+    """Opens SQuAD's answerable questions. Raises the errors of `PlacedQuestions`."""
     options = _options(settings, counter, seed, squad=settings.file)
     _warn_of_test_data(settings.name, named=settings.file is not None)
     return PlacedQuestions(settings, squad, squad_of(options), options)

@@ -1,4 +1,4 @@
-"""A source of rows: a user's table, each row with a document, a question and its answers."""
+"""A source that reads a user's table: each row has a document, a question and its answers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[dict[str, Any] | BadRow]:
-        """All rows in order; for one that can't be read, the error."""
+        """Yields all rows in order; for a row that can't be read, the error."""
         ...
 
     def row(self, place: int) -> dict[str, Any]:
-        """One row.
+        """Reads one row.
 
         Raises:
             BadRow: it can't be read.
@@ -43,7 +43,7 @@ class Rows(Protocol):
         ...
 
     def where(self, place: int) -> str:
-        """A row, for messages."""
+        """Names a row, for messages."""
         ...
 
 
@@ -96,7 +96,7 @@ class RowSource:
         }
 
     def __len__(self) -> int:
-        """Remaining rows."""
+        """Returns the number of remaining rows."""
         return len(self._places)
 
     def read_question(self, item: int) -> BareQuestion:
@@ -105,7 +105,7 @@ class RowSource:
         return BareQuestion(self._places[item], record.question, record.answers)
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
-        """See `Source`. The same in every round, at its natural length."""
+        """See `Source`. A row gives the same sample in every round, at its natural length."""
         record, generate = self._record(item), self._settings.generate
         after = f"\n\n{record.question}\n"
         tokens = self._counter.count(record.document + after) + generate
@@ -131,7 +131,7 @@ class RowSource:
             raise DataError(f"{self._rows.where(place)}: {bad}") from bad
 
     def _scan(self, running: Any) -> array[int]:
-        """The usable rows, up to the maximum number; their digests go into `running`."""
+        """Returns the places of the usable rows, up to the maximum number; adds their digests to `running`."""
         places, digests = array("q"), set[int]()
         for place, row in enumerate(self._rows):
             try:
@@ -164,15 +164,15 @@ class RowSource:
 
 
 def _encode(others: Mapping[str, Any]) -> bytes:
-    """The other columns as bytes, the same in every process; for anything but plain data only its type."""
+    """Encodes the other columns, the same in every process; of a value that isn't plain data, only the type."""
     return json.dumps(others, sort_keys=True, default=lambda value: type(value).__name__).encode()
 
 
 def open_jsonl(settings: JsonlSettings, counter: TokenCounter) -> RowSource:
-    """Rows of JSON lines. Raises what `JsonlRows` and `RowSource` raise."""
+    """Opens rows of JSON lines. Raises the errors of `JsonlRows` and `RowSource`."""
     return RowSource(settings, JsonlRows(settings.files), counter)
 
 
 def open_hub(settings: HubSettings, counter: TokenCounter) -> RowSource:
-    """Rows of a data set. Raises what `HubRows` and `RowSource` raise."""
+    """Opens rows of a data set. Raises the errors of `HubRows` and `RowSource`."""
     return RowSource(settings, HubRows(settings), counter)

@@ -15,6 +15,6 @@ class TrainingSample(Sample):
     """
 
     scorer: str = ""
-    """Its task's score: a name in `memagent.tasks.SCORERS`, or `values`."""
+    """Score of its task: a name in `memagent.tasks.SCORERS`, or `values`."""
     columns: Mapping[str, Any] = Field(default_factory=dict[str, Any], repr=False)
-    """For a row of the user's data: all columns except those of document, question and answers."""
+    """For a row of the user's data: all columns other than document, question and answers."""

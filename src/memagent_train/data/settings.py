@@ -1,4 +1,4 @@
-"""The section `[data]` of a training run: the samples, and the sources' shares."""
+"""The section `[data]` of a training run: samples and the sources' shares."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from memagent_bench.lengths import parse_length, parse_lengths
 
 
 def _lengths(value: object) -> object:
-    """`"8k,...,64k"`, a number, or a list of numbers and such texts."""
+    """Parses lengths: `"8k,...,64k"`, a number, or a list of numbers and such texts."""
     try:
         if isinstance(value, str):
             return parse_lengths(value)
@@ -37,7 +37,7 @@ class SourceSettings(Leaf):
     name: str = ""
     """Name in logs and records; default: the kind."""
     weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Its share of the samples. Give all sources a weight or none; without, shares are proportional to sizes."""
+    """Share of the samples. Give all sources a weight or none; by default, shares are proportional to sizes."""
 
 
 class GeneratedSettings(SourceSettings):
@@ -46,7 +46,7 @@ class GeneratedSettings(SourceSettings):
     tasks: tuple[str, ...] = Field(default=("all",), min_length=1)
     """Task names as in `memagent-bench`, or `all`. Samples alternate between them."""
     lengths: Lengths = Field(default=LENGTHS, min_length=1)
-    """Lengths of samples, including the reply; each sample's is drawn at random."""
+    """Lengths of samples, including the reply; each sample draws one at random."""
     count: int = Field(default=1000, gt=0)
     """Samples per epoch."""
     essays: tuple[Path, ...] = ()
@@ -58,7 +58,7 @@ class RulerSettings(GeneratedSettings):
 
     kind: Literal["ruler"]
     frames: Path | None = None
-    """Wording of the tasks; None for ours."""
+    """Wording of the tasks; None: memagent's."""
 
 
 class TrackingSettings(GeneratedSettings):
@@ -75,53 +75,53 @@ class FilteredSettings(SourceSettings):
     known: float = Field(default=0.5, gt=0, le=1)
     """Questions answered right in at least this share of those tries are left out."""
     count: int | None = Field(default=None, gt=0)
-    """Maximum number of items, including known ones; None for all."""
+    """Maximum number of items, including known ones; None: all."""
 
 
 class QuestionSettings(FilteredSettings):
     """Questions whose paragraphs are hidden among others, at new places for every sample and epoch."""
 
     lengths: Lengths = Field(default=LENGTHS, min_length=1)
-    """Lengths of samples, including the reply; each sample's is drawn at random."""
+    """Lengths of samples, including the reply; each sample draws one at random."""
     paragraphs: tuple[Path, ...] = ()
-    """More paragraphs to hide the gold ones among; empty for those in the folder MEMAGENT_DATA."""
+    """Additional paragraphs to hide the gold ones among; empty: those in the folder MEMAGENT_DATA."""
     allow_repeats: bool = False
     """Whether paragraphs may be repeated if a length needs more than there are."""
     frames: Path | None = None
-    """Wording; None for ours."""
+    """Wording of the task; None: memagent's."""
 
 
 class HotpotqaSettings(QuestionSettings):
-    """`kind = "hotpotqa"`: files as HotpotQA publishes them, in the distractor setting."""
+    """`kind = "hotpotqa"`: files in HotpotQA's published format, distractor setting."""
 
     kind: Literal["hotpotqa"]
     files: tuple[Path, ...] = ()
-    """JSON files of the training set, gzipped or not. Empty: those in the folder MEMAGENT_DATA, which the
-    benchmarks measure on."""
+    """JSON files of the training set, may be gzipped. Empty: those in the folder MEMAGENT_DATA, which the benchmarks
+    measure on."""
 
 
 class SquadSettings(QuestionSettings):
-    """`kind = "squad"`: a file as SQuAD publishes it, without its unanswerable questions."""
+    """`kind = "squad"`: a file in SQuAD's published format; unanswerable questions are left out."""
 
     kind: Literal["squad"]
     file: Path | None = None
-    """JSON file of the training set, gzipped or not. None: the one in the folder MEMAGENT_DATA, which the
-    benchmarks measure on."""
+    """JSON file of the training set, may be gzipped. None: the one in the folder MEMAGENT_DATA, which the benchmarks
+    measure on."""
 
 
 class ColumnSettings(Leaf):
     """The meaning of a row's columns. A dot accesses a nested field (`answers.text`), unless a column has that name."""
 
     document: str = Field(default="document", min_length=1)
-    """A text, or a list of texts, which are joined by blank lines."""
+    """Column with the document: a text, or a list of texts, which are joined by blank lines."""
     question: str = Field(default="question", min_length=1)
-    """A text."""
+    """Column with the question, a text."""
     answers: str = Field(default="answers", min_length=1)
-    """A text or number, or a list of them. Forms of one answer or several required values: see the score."""
+    """Column with a text or number, or a list of them: forms of one answer, or required values (see the score)."""
 
 
 class RowSettings(FilteredSettings):
-    """Rows of a table, each a document, a question and its answers."""
+    """Rows of a table, each with a document, a question and its answers."""
 
     columns: ColumnSettings = ColumnSettings()
     scorer: str = Field(default="equivalent", min_length=1)
@@ -129,18 +129,18 @@ class RowSettings(FilteredSettings):
     generate: int = Field(default=256, gt=0)
     """Maximum tokens of a reply."""
     unusable: Literal["refuse", "drop"] = "refuse"
-    """What happens to rows that lack something: an error for the first, or they are dropped and counted."""
+    """What happens to rows that lack something: `refuse` is an error for the first, `drop` drops and counts them."""
 
 
 class JsonlSettings(RowSettings):
-    """`kind = "jsonl"`: files with one JSON object per line, in UTF-8, gzipped or not."""
+    """`kind = "jsonl"`: UTF-8 files with one JSON object per line, may be gzipped."""
 
     kind: Literal["jsonl"]
     files: tuple[Path, ...] = Field(min_length=1)
 
 
 class HubSettings(RowSettings):
-    """`kind = "hub"`: whatever `datasets` loads."""
+    """`kind = "hub"`: anything that `datasets` loads."""
 
     kind: Literal["hub"]
     path: str = Field(min_length=1)
@@ -148,7 +148,7 @@ class HubSettings(RowSettings):
     subset: str | None = None
     """Name of the data set's configuration."""
     split: str = Field(default="train", min_length=1)
-    """May be a part, such as `train[:2000]`."""
+    """Name of the split; may select a part, such as `train[:2000]`."""
     revision: str | None = None
     """Branch, tag or commit on the hub."""
 
@@ -188,7 +188,7 @@ class TaskSettings(SourceSettings):
     arguments: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     """Keyword arguments for the class or function."""
     lengths: Lengths = ()
-    """If given, each is passed as `length=`, and each sample's is drawn at random."""
+    """If given, each sample draws one at random, and it is passed as `length=`."""
     count: int = Field(default=1000, gt=0)
     """Samples per epoch. Each epoch has new indexes."""
 
@@ -205,9 +205,9 @@ class GameSettings(SourceSettings):
     """Names of `memagent_bench.games`, `all`, or `module:Class` for your own: called with `seed=` and `difficulty=`,
     it returns a `memagent.tools.Environment`. Samples alternate between them."""
     difficulties: Lengths = Field(default=(20,), min_length=1)
-    """About the tool calls that a perfect player needs; each sample's is drawn at random."""
+    """Approximate number of tool calls that a perfect player needs; each sample draws one at random."""
     count: int = Field(default=1000, gt=0)
-    """Samples per epoch. Each epoch has new ones."""
+    """Samples per epoch. Each epoch has new samples."""
 
 
 AnySource = Annotated[
@@ -245,7 +245,7 @@ class DataSettings(Leaf):
 
     source: tuple[AnySource, ...] = Field(min_length=1)
     seed: int = 0
-    """Seed of generated samples, places, order and the split: the same seed gives the same data."""
+    """Seed of generated samples, places, order and split: the same seed gives the same data."""
     size: int | None = Field(default=None, gt=0)
     """Samples per epoch. None: as many as there are without repetition."""
     length_tokenizer: str | None = None

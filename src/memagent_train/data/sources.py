@@ -1,4 +1,4 @@
-"""Where samples come from: the protocol of a source, and what all kinds share."""
+"""Where samples come from: the protocol of a source, and helpers that all kinds share."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ class Source(Protocol):
 
     name: str
     lengths: tuple[int, ...]
-    """Possible lengths of its samples in tokens; empty if documents have a fixed length."""
+    """Possible lengths of samples in tokens; empty if documents have a fixed length."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What its samples depend on, as plain data: the same facts, item and round give the same sample."""
+        """What the samples depend on, as plain data: the same facts, item and round give the same sample."""
         ...
 
     def __len__(self) -> int:
-        """Number of items."""
+        """Returns the number of items."""
         ...
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
-        """An item's sample in a round. Blocks.
+        """Returns an item's sample in a round. Blocks.
 
         Args:
-            item: from 0 to before `len`.
+            item: from 0 to `len` - 1.
             round_: number of completed passes through the source.
             length: tokens; None draws one of `lengths`.
 
@@ -55,10 +55,10 @@ class QuestionSource(Source, Protocol):
 
     scorer: str
     data: str
-    """Digest of all its questions, including those left out as known."""
+    """Digest of all the source's questions, including those left out as known."""
 
     def read_question(self, item: int) -> BareQuestion:
-        """An item's question. Blocks.
+        """Reads an item's question. Blocks.
 
         Raises:
             ConfigError: the data has changed.
@@ -67,19 +67,19 @@ class QuestionSource(Source, Protocol):
 
 
 def draw_length(lengths: tuple[int, ...], *key: object) -> int:
-    """One of the lengths, pseudo-random by key."""
+    """Draws one of the lengths, pseudo-randomly by key."""
     return Random(":".join(map(str, ("length", *key)))).choice(lengths)
 
 
 def as_training(sample: Sample, scorer: str) -> TrainingSample:
-    """A task's sample with its task's score."""
+    """Returns a task's sample with the task's score."""
     if isinstance(sample, TrainingSample):
         return sample if sample.scorer else sample.model_copy(update={"scorer": scorer})
     return TrainingSample(**dict(sample), scorer=scorer)
 
 
 def digest_of(sample: Sample) -> str:
-    """First 16 hex digits of a SHA-256 of what a model sees of a sample, and of its references."""
+    """Returns the first 16 hex digits of a SHA-256 of what a model sees of a sample, and of its references."""
     after = sample.after + sample.answer_prefix
     texts = [sample.context, sample.question, sample.before, after, *sample.outputs]
     running = hashlib.sha256()

@@ -13,7 +13,7 @@ from memagent_train.errors import DataError
 
 
 class Header(Leaf):
-    """First line of the file: what all its tries share."""
+    """First line of the file: what all its tries have in common."""
 
     source: str
     """Name of the questions' source."""
@@ -21,10 +21,10 @@ class Header(Leaf):
     """Digest of the questions and references; the file is only valid for the same data."""
     model: str
     tries: int = Field(gt=0)
-    """For each question."""
+    """Tries per question."""
     scorer: str
     prompt: str
-    """Digest of the wording."""
+    """Digest of the prompt and sampling settings."""
     seed: int
 
 
@@ -34,7 +34,7 @@ class TriedQuestion(Leaf):
     index: int = Field(ge=0)
     """Index in the source's data."""
     right: int = Field(ge=0)
-    """Tries answered right without the document."""
+    """Tries answered correctly without the document."""
     tries: int = Field(gt=0)
 
 
@@ -44,7 +44,7 @@ class TriedFile:
 
     header: Header
     tried: dict[int, TriedQuestion]
-    """By index."""
+    """Tried questions by index."""
     size: int
     """Bytes up to the end of the last complete line; a killed session may leave a partial one."""
 
@@ -73,12 +73,12 @@ def read_tried(path: Path) -> TriedFile:
 
 
 def drop_known(indexes: Iterable[int], path: Path, known: float, data: str) -> list[int]:
-    """The questions that a model does not know.
+    """Returns the questions that a model doesn't know.
 
     Args:
         indexes: indexes of the questions in their source's data.
         path: the file.
-        known: questions with at least this share of right tries are left out.
+        known: questions with at least this share of correct tries are left out.
         data: the source's digest.
 
     Raises:
@@ -101,6 +101,6 @@ def drop_known(indexes: Iterable[int], path: Path, known: float, data: str) -> l
 
 
 def line(entry: Header | TriedQuestion) -> bytes:
-    """One line of the file."""
+    """Encodes one line of the file."""
     fields: dict[str, Any] = entry.model_dump()
     return (json.dumps(fields) + "\n").encode()

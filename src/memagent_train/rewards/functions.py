@@ -1,4 +1,4 @@
-"""A user's reward function, given as `module:function`; async ones are awaited here."""
+"""Loads a user's reward function, given as `module:function`, and awaits async ones."""
 
 import asyncio
 import inspect
@@ -12,18 +12,18 @@ from memagent.tasks import Sample
 from memagent_train.rewards.verdict import Verdict, read_verdict
 
 RewardFunction = Callable[[str | None, Sample], Any]
-"""Answer and sample -> a value for `read_verdict`, or an awaitable of one."""
+"""Takes answer and sample; returns a value for `read_verdict`, or an awaitable of one."""
 
 
 def load_reward(spec: str) -> RewardFunction:
-    """The function named by `module:function`; modules in the working directory are found too.
+    """Loads the function named by `module:function`; modules in the working directory are found too.
 
     Raises:
         ConfigError: there is no such function, its module can't be imported, or it doesn't accept an answer and a
         sample.
     """
     if spec.partition(":")[0] == "__main__":
-        # A worker's __main__ is a different module from that of the process that starts it.
+        # A worker's __main__ is a different module from the starting process's.
         raise ConfigError(
             f"the reward {spec!r} is in the running script: move it to a separate module"
         )
@@ -38,12 +38,12 @@ def load_reward(spec: str) -> RewardFunction:
     except TypeError as error:
         raise ConfigError(f"the reward {spec!r} must accept (answer, sample): {error}") from error
     except ValueError:
-        pass  # written in C, and says nothing of what it takes
+        pass  # written in C, without a signature
     return function
 
 
 def describe(error: BaseException) -> str:
-    """What a user's function raised, and where, in one line."""
+    """Describes in one line what a user's function raised, and where."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -5,12 +5,12 @@ from memagent_train.rollouts import Rollout
 
 
 def gate_rewards(rollout: Rollout) -> tuple[float | None, ...] | None:
-    """The gate's reward for each of a rollout's conversations.
+    """Returns the gate's reward for each of a rollout's conversations.
 
     A chunk that contains a whole piece of evidence must be noted: 1 for a new memory, 0 for keeping the old
-    one. A chunk without any evidence adds nothing: 1 for keeping, 0 for a new memory. For a
-    chunk with only part of a piece neither is clear, nor for one with competing notes: an earlier value of a
-    counter doesn't count as evidence, but must be noted until the next. Such a conversation gets no reward.
+    one. A chunk without any evidence adds nothing: 1 for keeping, 0 for a new memory. With only part
+    of a piece, or with competing notes, neither is clearly right: an earlier value of a counter isn't evidence, but
+    must be noted until the next one. Such a conversation gets no reward.
 
     Args:
         rollout: its rows say in `span` and `kept` what a gated agent read and did.
@@ -32,7 +32,7 @@ def gate_rewards(rollout: Rollout) -> tuple[float | None, ...] | None:
 
 
 def _is_worth_noting(span: tuple[int, int], sample: Sample) -> bool | None:
-    """Whether a chunk has something to note; None if it has only a part of it, or what may be noted."""
+    """Returns whether a chunk must be noted; None if it has only part of a piece, or competing notes."""
     start, end = span
     touching = [piece for piece in sample.evidence if piece.start < end and start < piece.end]
     if any(start <= piece.start and piece.end <= end for piece in touching):

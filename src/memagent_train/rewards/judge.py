@@ -47,7 +47,7 @@ class JudgeReward:
         self._neutraliser: Neutraliser | None = None
 
     async def judge(self, answer: str | None, sample: Sample) -> Verdict:
-        """See `Reward`. Raises what asking the model raises."""
+        """See `Reward`. Raises the model's errors."""
         if answer is None or not answer.strip():
             return Verdict(0.0)
         words = len(answer.split())
@@ -95,7 +95,7 @@ class JudgeReward:
         return self._prompt.render(fields)
 
     async def _ask(self, messages: tuple[Message, ...]) -> tuple[float | None, str]:
-        """The reward (None if the reply has no verdict), and the reply."""
+        """Returns the reward (None if the reply has no verdict) and the reply."""
         completion = await self._model.complete(
             ChatRequest(
                 messages=messages,

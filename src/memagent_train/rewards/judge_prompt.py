@@ -1,4 +1,4 @@
-"""The wording of a judge as data: one TOML file like `judge.toml`."""
+"""A judge's prompt as data: one TOML file like `judge.toml`."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class JudgeTags(Leaf):
 
     @property
     def guarded(self) -> Tags:
-        """The same tags in the form for a `Neutraliser`."""
+        """The same tags, in the form that `Neutraliser` takes."""
         return Tags(question=self.question, memory=self.references, chunk=self.answer)
 
 
 class JudgePrompt(Leaf):
-    """Wording, and the form of a verdict. Templates see `FIELDS` and `tags`, in a Jinja sandbox."""
+    """The prompt, and the form of a verdict. Templates see `FIELDS` and `tags`, in a Jinja sandbox."""
 
     name: str = Field(min_length=1)
     verdict: Literal["yes_no", "score"]
     """`yes_no`: the reply's last line is yes or no; `score`: it is `score: X`."""
     highest: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """The best X; the reward is X / highest."""
+    """The highest X; the reward is X / highest."""
     again: str = Field(min_length=1)
     """What the judge is told after a reply without a verdict."""
     tags: JudgeTags
@@ -52,7 +52,7 @@ class JudgePrompt(Leaf):
 
     @classmethod
     def load(cls, path: Path | None) -> JudgePrompt:
-        """Reads a prompt from a file, None for the shipped one.
+        """Loads a prompt from a file, or the shipped one for None.
 
         Raises:
             ConfigError: it can't be read, lacks something, or doesn't show each field once.
@@ -77,7 +77,7 @@ class JudgePrompt(Leaf):
         return prompt
 
     def render(self, fields: dict[str, str]) -> tuple[Message, ...]:
-        """The messages of a judge's call.
+        """Renders the messages of a judge's call.
 
         Args:
             fields: `FIELDS`, neutralised.
@@ -90,13 +90,13 @@ class JudgePrompt(Leaf):
                 Message(role=turn.role, content=template.render(fields, tags=self.tags))
                 for turn, template in zip(self.turn, _compile(self.turn), strict=True)
             )
-        except Exception as error:  # jinja2's errors, and whatever a template's own code raises
+        except Exception as error:  # jinja2's errors, and those of a template's own code
             raise ConfigError(
                 f"the judge's prompt {self.name!r} cannot be rendered: {error}"
             ) from error
 
     def read(self, reply: str) -> float | None:
-        """The reward in [0, 1] in the last line of a reply; None if there is none."""
+        """Parses the reward in [0, 1] from a reply's last line; None if there is none."""
         last = reply.strip().rpartition("\n")[2].strip()
         if self.verdict == "yes_no":
             verdict = _YES_NO.fullmatch(last)

@@ -1,4 +1,4 @@
-"""The verifier of rollouts: assigns each its reward, or the reason why it has none."""
+"""Verifies rollouts: gives each its reward, or the reason why it has none."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from memagent_train.rewards.verdict import REWARD, Reward, Verdict, read_verdict
 from memagent_train.rollouts import Rollout, Status
 
 TASK = "task"
-"""The reward that is the agent's own if its outcome has one, else the task's score."""
+"""Name of the default reward: the agent's own if its outcome has one, else the task's score."""
 
 
 class Rewards:
@@ -38,9 +38,9 @@ class Rewards:
         self._reward, self._settings = reward, settings
 
     async def verify(self, rollout: Rollout) -> Rollout:
-        """The rollout with its reward, or with the reason why it has none. Doesn't raise.
+        """Returns the rollout with its reward, or with the reason why it has none. Doesn't raise.
 
-        One without an answer is judged: not finding one is the policy's fault, and most rewards give 0.
+        A rollout without an answer is judged too: not finding one is the policy's fault, and most rewards give 0.
         """
         try:
             verdict = await self._verdict(rollout)
@@ -49,7 +49,7 @@ class Rewards:
         except (
             Exception,
             asyncio.CancelledError,
-        ) as error:  # one rollout's must not end the others
+        ) as error:  # one rollout's error must not end the others
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
@@ -60,7 +60,7 @@ class Rewards:
             rollout,
             status=Status.UNSCORED if unscored else Status.SCORED,
             reward=verdict.reward,
-            # Half a character in a user's texts can't be logged.
+            # A lone surrogate in a user's texts can't be logged.
             scores={repair_surrogates(name): score for name, score in scores.items()},
             step_rewards=gate_rewards(rollout)
             if self._settings.gate_reward and not unscored
@@ -75,7 +75,7 @@ class Rewards:
     async def _verdict(self, rollout: Rollout) -> Verdict:
         answer = answer_in(rollout.answer, self._settings.answer_form)
         if self._settings.use.strip() == TASK and rollout.reward is not None:
-            verdict = read_verdict({REWARD: rollout.reward})  # an agent's may be NaN
+            verdict = read_verdict({REWARD: rollout.reward})  # an agent's reward may be NaN
         else:
             verdict = await self._reward.judge(answer, rollout.sample)
         if not self._settings.beside:
@@ -85,7 +85,7 @@ class Rewards:
 
 
 def answer_in(reply: str | None, form: AnswerForm) -> str | None:
-    r"""The answer in a reply: all of it (`given`), the content of its last `\boxed{...}`, or its last sentence's.
+    r"""Finds the answer in a reply: all of it (`given`), or the content of its last `\boxed{...}` or last sentence.
 
     None if there is no reply, or it doesn't have the form.
     """
@@ -98,7 +98,7 @@ def answer_in(reply: str | None, form: AnswerForm) -> str | None:
 
 
 def _scores(names: Sequence[str], answer: str, sample: Sample) -> dict[str, float]:
-    """Scores by name, except those that the references don't allow: a score for the log must not cost the reward."""
+    """Returns scores by name, except those that the references don't allow: a logged score must not cost the reward."""
     scores: dict[str, float] = {}
     for name in names:
         with suppress(ConfigError):

@@ -1,4 +1,4 @@
-"""A user's function in separate processes, where it can't block the rollouts, exceed its time, or crash them."""
+"""Runs a user's function in separate processes, where it can't block the rollouts, exceed its time, or crash them."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ module, which with torch take 10 s and more on a slow disk."""
 class PooledReward:
     """A user's sync function, in a pool of processes.
 
-    If a call takes too long, its process is killed, with everything that it started; one that crashes its process
+    If a call takes too long, its process is killed, with everything that it started; a call that crashes its process
     (`os._exit`, a crash in C) affects only itself.
 
     Args:
@@ -38,7 +38,7 @@ class PooledReward:
         self._pool = WorkerPool(workers, begin)
         try:
             self._pool.run_sync(begin)
-        except (OSError, ToolError) as error:  # OSError: a TimeoutError too
+        except (OSError, ToolError) as error:  # OSError: includes TimeoutError
             self.close()
             raise ConfigError(
                 f"the reward {spec!r} cannot run in a separate process: {error}. Its module is imported there, within "

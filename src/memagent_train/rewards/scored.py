@@ -1,4 +1,4 @@
-"""Rewards that are scores: the benchmarks', by name, and Eq. 7 with a cap."""
+"""Scores as rewards: the benchmarks' scores by name, and Eq. 7 with a cap."""
 
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample
@@ -8,7 +8,7 @@ from memagent_train.data.samples import TrainingSample
 from memagent_train.rewards.verdict import Verdict
 
 VALUES_WORDS = 64
-"""Default cap of `values`: three times the words of RULER's longest list, ten common words, in a sentence."""
+"""Default cap of `values`: three times the words of a sentence with RULER's longest list, ten common words."""
 
 
 def check_scorer(name: str) -> None:
@@ -26,7 +26,7 @@ def check_scorer(name: str) -> None:
 
 
 def score_answer(name: str, answer: str, sample: Sample, cap: int | None = None) -> Verdict:
-    """The score of an answer as its reward.
+    """Returns an answer's score as its reward.
 
     `values` is Eq. 7 of MemAgent (arXiv 2507.02259), the share of the required values that the answer lists. Recall
     alone rewards listing everything in the document, so an answer with too many words gets 0, and
@@ -74,7 +74,7 @@ class ScoreReward:
         self._name, self._cap = name, cap
 
     async def judge(self, answer: str | None, sample: Sample) -> Verdict:
-        """See `Reward`. No answer gets 0."""
+        """See `Reward`. A missing answer gets 0."""
         name = _of_task(sample) if self._name == "task" else self._name
         # In a thread: most answers take microseconds, but an answer may be arbitrarily long.
         return await in_thread(score_answer, name, answer or "", sample, self._cap)

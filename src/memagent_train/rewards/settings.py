@@ -16,9 +16,9 @@ class JudgeSettings(Leaf):
     model: str = ""
     """What `memagent.models.open_model` accepts, such as `vllm:Qwen/Qwen3-32B`; its key comes from the environment."""
     base_url: str | None = None
-    """The judge's server, if it isn't at the default URL for its kind."""
+    """URL of the judge's server, if it isn't the default for its kind."""
     prompt: Path | None = None
-    """A TOML file like the shipped `judge.toml`; None for that one."""
+    """A TOML file like the shipped `judge.toml`, which is the default."""
     max_tokens: int = Field(default=512, gt=0)
     """Maximum tokens of one verdict, including reasoning."""
     sampling: Sampling = Sampling(temperature=0.0, top_p=1.0)

@@ -16,7 +16,7 @@ class Verdict:
     """The reward of one answer, or why there is none. Plain data, since it may come from another process."""
 
     reward: float | None
-    """Finite; None if there is none."""
+    """A finite number; None if there is none."""
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """Other finite figures to log."""
     error: str = ""
@@ -27,18 +27,18 @@ class Reward(Protocol):
     """A source of verdicts. Safe for concurrent use by several tasks."""
 
     async def judge(self, answer: str | None, sample: Sample) -> Verdict:
-        """The verdict on an answer (None if the rollout has none). If it raises, the rollout stays unscored."""
+        """Judges an answer (None if the rollout has none). If it raises, the rollout stays unscored."""
         ...
 
     async def aclose(self) -> None:
-        """Releases its resources."""
+        """Releases the reward's resources."""
         ...
 
 
 def read_verdict(value: object) -> Verdict:
-    """Reads the value of a user's function: a number, None, or a mapping with `reward` and figures to log.
+    """Reads what a user's function returned: a number, None, or a mapping with `reward` and figures to log.
 
-    Numbers are whatever `float()` accepts except text: also `True`, and scalars of numpy and torch. Other figures
+    A number is anything that `float()` accepts except text: also `True`, and scalars of numpy and torch. Other figures
     that are None or not finite are left out.
     """
     if value is None:
@@ -71,7 +71,7 @@ def read_verdict(value: object) -> Verdict:
 
 
 def _number(value: object) -> tuple[float | None, str]:
-    """The value as a finite number, else None and the problem."""
+    """Returns the value as a finite number, else None and the problem."""
     if not _is_number(value):
         return None, f"a {type(value).__name__}; it must be a number or None"
     try:

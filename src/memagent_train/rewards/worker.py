@@ -1,4 +1,4 @@
-"""The code that runs in a process of the reward pool. It imports the user's function, and nothing heavy itself."""
+"""Runs in a process of the reward pool. Imports the user's function, and nothing heavy itself."""
 
 import base64
 import pickle
@@ -8,11 +8,11 @@ from memagent_train.rewards.functions import RewardFunction, describe, load_rewa
 from memagent_train.rewards.verdict import Verdict, read_verdict
 
 _loaded: dict[str, RewardFunction] = {}
-"""This process's function, by its name."""
+"""Functions loaded in this process, by name."""
 
 
 def pack(answer: str | None, sample: Sample) -> str:
-    """An answer and its sample, of any class, as text."""
+    """Packs an answer and its sample, of any class, as text."""
     return base64.b64encode(pickle.dumps((answer, sample))).decode()
 
 
@@ -26,7 +26,7 @@ def begin(spec: str) -> None:
 
 
 def judge(spec: str, judged: str) -> Verdict:
-    """Calls the function for a `pack`ed answer and sample. Whatever it raises becomes a verdict."""
+    """Calls the function for a `pack`ed answer and sample. Anything it raises becomes a verdict."""
     answer, sample = pickle.loads(base64.b64decode(judged))
     try:
         return read_verdict(_loaded[spec](answer, sample))

@@ -160,7 +160,7 @@ class ContinuousSampler:
             num_blocks=blocks,
             max_batch_tokens=self._step_tokens,
             max_requests_per_batch=self._max_batch,
-            auto_switch_to_flash=False,  # it would fetch kernels
+            auto_switch_to_flash=False,  # would download kernels
         )
 
 
@@ -223,11 +223,11 @@ class _Engine:
                 self._manager.cancel_request(number)
 
     def close(self) -> None:
-        """Stops at once; remaining requests fail. Blocks until then."""
+        """Stops immediately; remaining requests fail. Blocks until then."""
         try:
             self._manager.stop(hard_stop=True)
             self._manager.destroy()
-        finally:  # whoever waits must not wait for ever, though the user interrupts twice
+        finally:  # waiters must not wait forever, even if the user interrupts twice
             self._closing.set()
             self._thread.join()
             for reply in list(self._waiting.values()):

@@ -1,4 +1,4 @@
-"""Prompts of one rollout as ids: a prompt that continues a conversation starts with exactly its ids."""
+"""Turns prompts of one rollout into ids: a prompt that continues a conversation starts with exactly its ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_PROMPTS = 64
 """Prompts remembered between being counted and being sent."""
 
 STAND_IN = "memagent"
-"""Put in place of a reply to see what a template adds after one. Any word will do that no template looks for."""
+"""Placeholder for a reply, to see what a template adds after one. Any word works that no template looks for."""
 
 _Key = tuple[tuple[str, str, tuple[ToolCall, ...], str | None], ...]
 _PromptKey = tuple[_Key, bool | None, tuple[str, ...]]
@@ -30,7 +30,7 @@ class Prompt:
     ids: tuple[int, ...]
     """P ids."""
     text: str
-    """As the template renders it."""
+    """The prompt as the template renders it."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class _Open:
     """A conversation that ends with a reply."""
 
     ids: array[int]
-    """All its ids, as the engine saw and sampled them."""
+    """All ids of the conversation, as the engine saw and sampled them."""
     before: str
     """The prompt of the last reply, as text."""
     ended: bool
-    """Whether the last id is the token with which the reply ended itself."""
+    """Whether the last id is an end token that the reply ended with."""
 
 
 class Conversations:
@@ -69,7 +69,7 @@ class Conversations:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> Prompt:
-        """The prompt made of the messages and tools. Blocks if it is long and not cached.
+        """Returns the prompt of messages and tools. Blocks if it is long and not cached.
 
         Raises:
             TokenizerError: the template rejects the messages, or doesn't show the tools.
@@ -91,7 +91,7 @@ class Conversations:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> bool:
-        """Whether `prompt` would return a cached result."""
+        """Returns whether `prompt` would find a cached result."""
         return _prompt_key(messages, thinking, tools) in self._prompts
 
     def add_reply(
@@ -115,14 +115,14 @@ class Conversations:
             sampled: T ids of the reply.
             ended: whether the last of them is an end token.
             thinking: as in the request.
-            calls: of the reply.
+            calls: tool calls of the reply.
             tools: as in the request.
         """
         prompt_key = _prompt_key(messages, thinking, tools)
         key = (*prompt_key[0], ("assistant", text, calls, None))
         entry = _Open(array("q", (*prompt.ids, *sampled)), prompt.text, ended)
         with self._lock:
-            # A prompt that was sent is seldom sent again, and takes as much room as what replaces it.
+            # A sent prompt is seldom sent again, and takes as much room as what replaces it.
             self._prompts.pop(prompt_key, None)
             self._forget(key)
             self._open[key] = entry
@@ -171,7 +171,7 @@ class Conversations:
 
 
 def _key(messages: Sequence[Message]) -> _Key:
-    # Strings cache their hash, so a long prompt is hashed once however often it is looked up.
+    # Strings cache their hash, so a long prompt is hashed only once, however often it is looked up.
     return tuple((m.role, m.content, m.tool_calls, m.tool_call_id) for m in messages)
 
 
@@ -186,7 +186,7 @@ class Rendered:
     """A prompt, and its new part if it continues a conversation."""
 
     text: str
-    """All of it, up to where the model's turn begins."""
+    """The whole prompt, up to where the model's turn begins."""
     tail: str | None = None
     """What follows the last reply; None for a conversation that must be tokenised from its start."""
 
@@ -217,7 +217,7 @@ def render_continuation(
     reply = messages[place]
     reply_text = repair_surrogates(reply.content)
     head = before + reply_text
-    # As it was said, to its last visible character: nothing behind it can be a part of it.
+    # The reply is there verbatim and ends in a visible character, so nothing after it can be part of it.
     if (
         reply_text != ""
         and reply_text == reply_text.rstrip()
@@ -245,11 +245,11 @@ def render_continuation(
 
 
 def _says(template: Template, prompt_text: str, text: str, tools: Sequence[ToolSpec]) -> object:
-    """What a rendered reply with calls says, after a prompt."""
+    """Parses the text and calls of a rendered reply that follows a prompt."""
     ids, prompt = template.encode(text), template.encode(prompt_text)
     return _content(*template.read_calls(ids, tools, prompt=prompt))
 
 
 def _content(text: str, calls: Sequence[ToolCall]) -> object:
-    """A reply with calls in a form that equal ones share, whatever their ids."""
+    """Normalises a reply with calls: equal replies compare equal whatever their calls' ids."""
     return repair_surrogates(text).strip(), [(call.name, call.values()) for call in calls]

@@ -1,4 +1,4 @@
-"""Counts what a rollout model sends: texts with its tokenizer, prompts exactly as sent."""
+"""Counts what a rollout's model sends: texts with its tokenizer, prompts exactly as sent."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from memagent_train.rollout.conversations import Conversations
 
 
 class RolloutCounter:
-    """The counter of one rollout's conversations.
+    """Counts the conversations of one rollout.
 
     Args:
         texts: counts texts.
-        conversations: make the prompts to count.
+        conversations: builds the prompts to count.
     """
 
     def __init__(self, texts: TokenizerFile, conversations: Conversations) -> None:
@@ -21,7 +21,7 @@ class RolloutCounter:
         self.control_tokens = texts.control_tokens
 
     def count(self, text: str) -> int:
-        """Tokens of `text`."""
+        """Counts the tokens of `text`."""
         return self._texts.count(text)
 
     def count_messages(
@@ -31,7 +31,7 @@ class RolloutCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the prompt that will be sent: exact, even if it continues a conversation.
+        """Counts the tokens of the prompt that will be sent: exact, even if it continues a conversation.
 
         Raises:
             TokenizerError: the template rejects the messages, or doesn't show the tools.

@@ -13,9 +13,9 @@ class Utilization:
 
     seconds: float
     idle_share: float
-    """Share of the time in which the engine was idle, from 0 to 1."""
+    """Share of the time that the engine was idle, from 0 to 1."""
     calls: int
-    """Answered calls."""
+    """Number of answered calls."""
     prompt_tokens: int
     sampled_tokens: int
     tokens_per_second: float
@@ -25,7 +25,7 @@ class Utilization:
     in_flight_max: int
 
     def as_metrics(self) -> dict[str, float]:
-        """The figures by name."""
+        """Returns the figures by name."""
         return {name: float(value) for name, value in asdict(self).items()}
 
 
@@ -49,7 +49,7 @@ class Meter:
         self._calls = self._prompt = self._sampled = 0
 
     def read(self) -> Utilization:
-        """The figures since the last call, and starts a new interval; work in progress counts in both."""
+        """Returns the figures since the last call and starts a new interval; work in progress counts in both."""
         with self._lock:
             now = self._pass()
             seconds = now - self._started
@@ -69,7 +69,7 @@ class Meter:
 
     @contextmanager
     def computing(self) -> Generator[None]:
-        """The engine computes inside the block; blocks may overlap."""
+        """Counts the engine as computing inside the block; blocks may overlap."""
         with self._lock:
             self._pass()
             self._working += 1
@@ -82,7 +82,7 @@ class Meter:
 
     @contextmanager
     def call(self) -> Generator[None]:
-        """A call waits for its reply inside the block."""
+        """Counts a call as waiting for its reply inside the block."""
         with self._lock:
             self._pass()
             self._in_flight += 1
@@ -102,7 +102,7 @@ class Meter:
             self._sampled += sampled_tokens
 
     def _pass(self) -> float:
-        """Attributes the time since the last change."""
+        """Attributes the time since the last change to busy and waiting time."""
         now = self._clock()
         passed = now - self._last
         self._busy += passed * (self._working > 0)

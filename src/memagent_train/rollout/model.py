@@ -34,26 +34,25 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SHORT = 4096
-"""Characters tokenised directly: it takes less than the 0.1 ms or so of handing work to a thread."""
+"""Characters to tokenise directly: it takes less time than the 0.1 ms or so of handing work to a thread."""
 AS_TRAINED = Sampling(temperature=1.0, top_p=1.0)
-"""The published rollouts' sampling, and the only one whose log-probs are the model's own."""
+"""Sampling of the published rollouts, and the only one whose log-probs are the model's own."""
 
 
 class RolloutModel:
     """The policy as a `ChatModel`: any agent runs on it unchanged.
 
-    A prompt is the messages rendered by the tokenizer's chat template. One that continues a conversation is that
+    A prompt is the messages rendered by the tokenizer's chat template. If it continues a conversation, it is that
     conversation's ids verbatim, followed by what the template renders for the new messages.
     Replies include their ids and log-probabilities.
 
     Args:
         sampler: the engine.
-        tokenizer: the policy's, with a chat template.
-        window: maximum tokens of prompt plus output; default the engine's.
+        tokenizer: the policy's tokenizer, with a chat template.
+        window: maximum tokens of prompt plus output; default: the engine's.
         name: the model's name in records.
-        sampling: overrides the requests' sampling, since training must match it; None keeps the
-            requests'.
-        chat_template: overrides the tokenizer's.
+        sampling: overrides the requests' sampling, since training must match it; None keeps it.
+        chat_template: overrides the tokenizer's template.
 
     Raises:
         ConfigError: there is no chat template, or the window exceeds the engine's.
@@ -78,7 +77,7 @@ class RolloutModel:
         self.sampling = sampling
         engine = getattr(sampler, "meter", None)
         self.meter: Meter = engine if isinstance(engine, Meter) else Meter()
-        """The engine's utilisation: idle share, tokens per second, conversations in flight. An engine without a meter
+        """Utilisation of the engine: idle share, tokens per second, conversations in flight. An engine without a meter
         counts as busy while a call is in flight."""
         self._seen_from_outside = self.meter is not engine
         self._window = sampler.window if window is None else window
@@ -89,10 +88,10 @@ class RolloutModel:
         self._calls = itertools.count()
 
     def clone(self, seed: int | None = None) -> RolloutModel:
-        """The same model, engine and meter without open conversations, for a new rollout.
+        """Returns the same model, engine and meter without open conversations, for a new rollout.
 
         Args:
-            seed: requests without a seed get one derived from it and their number; None draws them at random.
+            seed: requests without a seed get one derived from this and their number; None: random seeds.
         """
         other = copy.copy(self)
         other._conversations = Conversations(self._template)
@@ -105,7 +104,7 @@ class RolloutModel:
         Raises:
             ContextOverflow: prompt plus `max_tokens` exceed the window.
             TokenizerError: the chat template rejects the messages.
-            ConfigError: the request has tools, but how the chat template writes calls isn't known.
+            ConfigError: the request has tools, but it isn't known how the chat template writes calls.
             ModelError: the engine failed, or isn't serving.
             DeviceFull: the prompt is too long for the device.
         """
@@ -139,11 +138,11 @@ class RolloutModel:
         )
 
     async def counter(self) -> RolloutCounter:
-        """An exact counter: it counts the actual prompts."""
+        """Returns an exact counter: it counts the actual prompts."""
         return RolloutCounter(await self._texts.get(), self._conversations)
 
     async def window(self) -> int:
-        """The constructor's window, else the engine's."""
+        """Returns the constructor's window, else the engine's."""
         return self._window
 
     async def aclose(self) -> None:
@@ -167,11 +166,11 @@ class RolloutModel:
     def _read(
         self, ids: Sequence[int], prompt: Prompt, request: ChatRequest
     ) -> tuple[str, tuple[ToolCall, ...]]:
-        """The text and the calls of a reply; without tools all of it is text."""
+        """Parses the text and the calls of a reply; without tools, all of it is text."""
         if not request.tools:
             return self._template.decode(ids), ()
         text, calls = self._template.read_calls(ids, request.tools, prompt=prompt.ids)
-        # Nine letters and digits, which any template accepts, and unique in the context.
+        # Nine letters and digits, which every template accepts; unique in the context.
         numbered = enumerate(calls, start=100 * len(request.messages))
         named = (call.model_copy(update={"id": f"c{n % 10**8:08d}"}) for n, call in numbered)
         return text, tuple(named)

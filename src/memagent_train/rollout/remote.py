@@ -1,4 +1,4 @@
-"""Samplers with weights of their own. Nothing here imports torch."""
+"""Samplers that have their own weights. Nothing here imports torch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from memagent_train.rollout.meter import Meter
 
 
 class RemoteSampler(ABC):
-    """An engine with weights of its own, which it gets through a folder.
+    """An engine with its own weights, which it gets through a folder.
 
     Args:
         window: maximum tokens of prompt plus output.
@@ -23,7 +23,7 @@ class RemoteSampler(ABC):
 
     @contextmanager
     def generating(self) -> Iterator[None]:
-        """Does nothing: the weights change only in `load`."""
+        """Does nothing: weights change only in `load`."""
         yield
 
     @abstractmethod
@@ -34,7 +34,7 @@ class RemoteSampler(ABC):
 
     @abstractmethod
     async def load(self, folder: Path) -> None:
-        """Has the engine load the weights in a folder. No request may be in flight.
+        """Makes the engine load the weights in a folder. No request may be in flight.
 
         Raises:
             ConfigError: the folder has no weights.
@@ -43,4 +43,4 @@ class RemoteSampler(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Ends what it opened."""
+        """Releases what it opened."""

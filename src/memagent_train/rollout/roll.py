@@ -1,4 +1,4 @@
-"""`roll`: many rollouts on one event loop, and their rewards."""
+"""`roll`: runs many rollouts on one event loop, and rewards them."""
 
 import asyncio
 import time
@@ -19,9 +19,9 @@ from memagent_train.rollouts import ROLLOUT, Outcome, Rollout, Row, Running, Sta
 from memagent_train.sessions import OVERLONG
 
 AT_WORK = 4
-"""Agents for each call in flight: some of them wait for tools."""
+"""Agents per call in flight: some of them wait for tools."""
 MOST_AT_WORK = 512
-"""Unless there may be more calls than that: each holds files open."""
+"""Maximum number of agents, unless more calls than that are allowed: each agent holds files open."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class RolloutRequest:
     group_id: str
     """Shared by the rollouts of one sample in one step."""
     rollout_id: str
-    """Unique; also a run id: 1 to 64 letters, digits, `.`, `_` or `-`."""
+    """Unique id; also a run id: 1 to 64 letters, digits, `.`, `_` or `-`."""
     seed: int
-    """Seed of everything drawn. The rollouts of a group need different seeds, or they would all be the same."""
+    """Seed of everything drawn. Rollouts of a group need different seeds, or they would all be the same."""
 
 
 class Verifier(Protocol):
     """Assigns rewards to rollouts."""
 
     async def verify(self, rollout: Rollout) -> Rollout:
-        """The rollout with its reward, status, scores and step rewards, or why there are none. Never raises."""
+        """Returns the rollout with its reward, status, scores and step rewards, or why there are none. Never raises."""
         ...
 
 
@@ -54,19 +54,19 @@ async def roll(
     concurrency: int = 64,
     on_done: Callable[[Rollout], None] | None = None,
 ) -> list[Rollout]:
-    """Makes rollouts, and verifies them.
+    """Makes rollouts and verifies them.
 
     A rollout whose agent raises is `FAILED` and not verified; the others continue. Only calls count towards
     `concurrency`: while one rollout's tools run, or it is verified, others use the engine. Cancelling cancels all of
-    them, and waits until they have ended.
+    them and waits until they have ended.
 
     Args:
         requests: B rollouts.
-        model: the policy, ready to serve, whose replies include ids and log-probs. Pass a `RolloutModel` without a
+        model: the policy, ready to serve; its replies must include ids and log-probs. Pass a `RolloutModel` without a
             wrapper: each rollout gets a fresh copy, which doesn't see the others' conversations.
-        agent: makes each rollout.
-        verifier: rewards each.
-        concurrency: maximum number of calls in flight. Up to four times as many agents are at work.
+        agent: runs each rollout.
+        verifier: rewards each rollout.
+        concurrency: maximum number of calls in flight. Up to four times as many agents run.
         on_done: called with each rollout as it finishes.
 
     Returns:
@@ -101,7 +101,7 @@ async def roll(
         return await asyncio.gather(*tasks)
     finally:
         for task in tasks:
-            if not task.cancelling():  # once: a second time would break off what it does to let go
+            if not task.cancelling():  # once: a second one would interrupt its cleanup
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -109,7 +109,7 @@ async def roll(
 async def _run(
     request: RolloutRequest, model: ChatModel, limit: ConcurrencyLimit, agent: AgentFunction
 ) -> Rollout:
-    """One rollout up to its answer."""
+    """Runs one rollout up to its answer."""
     running = Running(request.rollout_id, request.seed)
     policy = model.clone(request.seed) if isinstance(model, RolloutModel) else model
     recorder = RolloutRecorder(limit.around(policy))
@@ -149,15 +149,15 @@ async def _run(
 
 
 def read_outcome(returned: object, *, cut_off: bool) -> Outcome:
-    """What an agent returned, as an `Outcome`.
+    """Converts what an agent returned to an `Outcome`.
 
     Args:
-        returned: by the agent.
-        cut_off: whether the reply to its last call was cut off, which is taken for a cut-off answer unless the agent
-            says more.
+        returned: what the agent returned.
+        cut_off: whether the reply to its last call was cut off, which counts as a cut-off answer unless the agent
+            says otherwise.
 
     Raises:
-        ConfigError: it returned something else.
+        ConfigError: the agent returned something else.
     """
     match returned:
         case Outcome():
@@ -176,7 +176,7 @@ def read_outcome(returned: object, *, cut_off: bool) -> Outcome:
 
 
 def _check(outcome: Outcome) -> Outcome:
-    """In plain types. A custom agent may have put in anything: a wrong type would end the training once logged."""
+    """Converts to plain types. A custom agent may return anything: a wrong type would end the training once logged."""
     scores = cast("dict[object, object]", dict(outcome.scores))
     reward = outcome.reward
     if not isinstance(cast("object", outcome.answer), str | None):
@@ -196,14 +196,14 @@ def _check(outcome: Outcome) -> Outcome:
 
 
 def _as_float(figure: object) -> float:
-    """Of numpy and torch too; but a text isn't a number."""
+    """Converts a number, also of numpy or torch; a text isn't a number."""
     if not isinstance(figure, SupportsFloat):
         raise TypeError(figure)
     return float(figure)
 
 
 def _salvage_rows(recorder: RolloutRecorder) -> tuple[Row, ...]:
-    """The conversations of a failed rollout, for the log."""
+    """Returns the conversations of a failed rollout, for the log."""
     try:
         return recorder.rows()
     except MemagentError:

@@ -15,7 +15,7 @@ from memagent_train.rollouts import Row, Span
 @dataclass(frozen=True)
 class _Call:
     number: int
-    """In the order of replies."""
+    """Place in the order of replies."""
     kind: CallKind
     role: Role
     cut_off: bool
@@ -23,13 +23,13 @@ class _Call:
     again: bool
     """Whether reasoning was switched off, as memagent's agents do when they ask again."""
     task: str
-    """Of the tool session; empty in other calls."""
+    """Task of the tool session; empty in other calls."""
     replaces: bool
-    """Whether a tool agent asks for its last act again, with more room or after it said what was wrong."""
+    """Whether a tool agent repeats its last act, with more room or after saying what was wrong."""
 
 
 class RolloutRecorder(Recorder):
-    """Records the calls of one rollout, whoever makes them, with their roles.
+    """Records the calls of one rollout, with their roles, whoever makes them.
 
     Args:
         inner: the model that the rollout's agent calls.
@@ -45,7 +45,7 @@ class RolloutRecorder(Recorder):
         if place == len(self._calls):
             self._calls.append([])
         cut_off = completion.finish_reason is FinishReason.LENGTH
-        # Others' agents may ask for several replies to a prompt, without reasoning.
+        # Custom agents may ask for several replies to a prompt, without reasoning.
         again = request.thinking is False and request.kind != "other"
         facts = request.messages, again, request.parts.get("task", ""), "again" in request.parts
         self._calls[place].append(_Call(self._made, request.kind, ROLE.get(), cut_off, *facts))
@@ -53,7 +53,7 @@ class RolloutRecorder(Recorder):
 
     @property
     def cut_off(self) -> bool:
-        """Whether the reply to the last call was cut off."""
+        """Whether the reply to the last call was cut off at `max_tokens`."""
         return any(call.cut_off for calls in self._calls for call in calls if self._is_last(call))
 
     def clear(self) -> None:
@@ -62,7 +62,7 @@ class RolloutRecorder(Recorder):
         self._calls, self._made = [], 0
 
     def rows(self) -> tuple[Row, ...]:
-        """One row per conversation, in the order they were opened; none if nothing was sampled.
+        """Returns one row per conversation, in the order they were opened; none if nothing was sampled.
 
         Raises:
             BadResponse: a reply came without its ids or log-probabilities.
@@ -89,7 +89,7 @@ class RolloutRecorder(Recorder):
         return call.number == self._made - 1
 
     def _row(self, turns: Sequence[TokenIds], calls: Sequence[_Call]) -> Row:
-        """The row of one conversation, from its calls' ids and other facts."""
+        """Builds the row of one conversation from its calls' ids and other facts."""
         response: list[int] = []
         mask: list[int] = []
         logprobs: list[float] = []
@@ -99,7 +99,7 @@ class RolloutRecorder(Recorder):
                     f"{self.name}: replies have no log-probabilities, which training needs: use a RolloutModel, "
                     f"or a server that returns them"
                 )
-            if call is not calls[0]:  # what was said between two replies
+            if call is not calls[0]:  # what was shown between two replies
                 response += turn.prompt
                 mask += [0] * len(turn.prompt)
                 logprobs += [0.0] * len(turn.prompt)
@@ -118,10 +118,10 @@ class RolloutRecorder(Recorder):
 
 
 def _find_rejected(calls: Sequence[_Call]) -> set[int]:
-    """The numbers of calls whose replies were unusable, and were asked for again.
+    """Returns the numbers of calls whose replies were unusable and asked for again.
 
-    memagent's agents switch reasoning off then. A tool agent may change the messages too: it makes room for a reply
-    that was cut off, or says why an answer isn't of the output type; then it marks the request.
+    memagent's agents then switch reasoning off. A tool agent may also change the messages: it makes room for a reply
+    that was cut off, or says why an answer isn't of the output type; it then marks the request.
     """
     ordered = sorted(calls, key=lambda call: call.number)
     last = {(call.kind, call.messages): call.number for call in ordered if call.again}
@@ -144,7 +144,7 @@ def _find_rejected(calls: Sequence[_Call]) -> set[int]:
 def _spans(
     turns: Sequence[TokenIds], calls: Sequence[_Call], rejected: Collection[int]
 ) -> tuple[Span, ...]:
-    """Where each call's ids lie in the response."""
+    """Returns where each call's ids lie in the response."""
     spans: list[Span] = []
     end = -len(turns[0].prompt)
     for turn, call in zip(turns, calls, strict=True):
@@ -155,11 +155,11 @@ def _spans(
 
 
 def with_reads(rows: Sequence[Row], reads: Sequence[Read]) -> tuple[Row, ...]:
-    """The rows, with what an agent with an update gate did in each.
+    """Adds to the rows what an agent with an update gate did in each.
 
     Args:
         rows: C conversations.
-        reads: those of calls whose replies were used; a retried call has a row without one.
+        reads: one for each call whose reply was used; rows of other, retried calls have none.
     """
     reads_by_ids = {read.ids: read for read in reads}
     row_reads = [reads_by_ids.get(row.prompt_ids + row.response_ids) for row in rows]

@@ -1,4 +1,4 @@
-"""Draws tokens from the policy: the protocol that all engines follow."""
+"""Draws tokens from the policy: the protocol of all engines."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +13,7 @@ from memagent_train.rollout.meter import Meter
 
 
 class Sampler(Protocol):
-    """An engine that draws from the policy. One that knows when it computes has a `meter`."""
+    """An engine that draws from the policy. If it knows when it computes, it has a `meter`."""
 
     window: int
     """Maximum tokens of prompt plus output."""
@@ -21,7 +21,7 @@ class Sampler(Protocol):
     def generating(self) -> AbstractContextManager[None]:
         """Serves requests inside the block, in which the weights must not change.
 
-        The module is in eval mode inside, and restored afterwards. The block ends when the engine has
+        Inside, the module is in eval mode, which is restored afterwards. The block ends when the engine has
         stopped; remaining requests fail. Blocks for up to one engine step.
 
         Raises:
@@ -43,7 +43,7 @@ class Sampler(Protocol):
             prompt_ids: P ids (P > 0); with `max_tokens` they must fit the window.
             max_tokens: maximum ids to draw (> 0).
             sampling: at temperature 0 the likeliest id is taken, and log-probs are those of temperature 1.
-            seed: makes the draw repeatable if the engine supports it; None draws at random.
+            seed: makes the draw repeatable if the engine supports it; None: random.
 
         Raises:
             ModelError: the engine failed, or isn't serving requests.
@@ -57,7 +57,7 @@ class MeteredSampler(PaddedSampler):
 
     @cached_property
     def meter(self) -> Meter:
-        """Its utilisation."""
+        """Utilisation of the sampler."""
         return Meter()
 
     def serve(self, batch: Sequence[Request]) -> list[Sampled | Exception]:

@@ -1,4 +1,4 @@
-"""Servers as a sampler: token ids in, token ids out, and weights loaded from a folder."""
+"""Servers as samplers: token ids in, token ids out, and weights loaded from a folder."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from memagent_train.rollout.server_dialects import DIALECTS, Engine
 
 
 class ServedSampler(RemoteSampler):
-    """Samples from vLLM or SGLang servers, which get the trainer's weights through a folder that all can read.
+    """Samples from vLLM or SGLang servers, which get the trainer's weights through a folder that all of them can read.
 
     vLLM must run with `VLLM_SERVER_DEV_MODE=1` (for adapters with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1` and
     `--enable-lora` instead), and with `--logprobs-mode processed_logprobs` if the
@@ -70,10 +70,10 @@ class ServedSampler(RemoteSampler):
         self._router = Router(self._servers)
         self._name = ", ".join(server.name for server in self._servers)
         self.sent: SentWeights | None = None
-        """The latest weights that were loaded."""
+        """The weights loaded last."""
 
     def serves(self, weights: SentWeights) -> None:
-        """Records which weights the servers should have, after another process had them load these."""
+        """Records which weights the servers should have, after another process made them load these."""
         self.sent = weights
         for server in self._servers:
             server.weights = weights
@@ -81,22 +81,22 @@ class ServedSampler(RemoteSampler):
     async def sample(
         self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Sampled:
-        """Continues P ids by up to `max_tokens`; waits if no server can be reached for a while.
+        """Continues P ids by at most `max_tokens`; waits a while if no server can be reached.
 
         A server that comes back may be a new process with its initial weights, so the latest ones are loaded first.
 
         Raises:
-            ModelError: no server can be reached, one refuses, or its reply has no ids and log-probabilities.
+            ModelError: no server can be reached, a server refuses, or its reply has no ids and log-probabilities.
         """
         body = self._dialect.ask(prompt_ids, max_tokens, sampling, seed)
-        # The router compares texts: numbers that begin alike are ids that do.
+        # The router compares texts: numbers with a common beginning stand for ids with one.
         text = (Message(role="user", content=" ".join(map(str, prompt_ids))),)
 
         async def draw() -> dict[str, Any]:
             async with self._router.turn(text, len(prompt_ids) + max_tokens) as server:
                 return await cast("RolloutServer", server).draw(body)
 
-        with self.meter.computing():  # what the servers do meanwhile is not seen from here
+        with self.meter.computing():  # the servers' own work isn't visible from here
             reply = await patiently(draw, name=self._name)
         try:
             sampled = self._dialect.read(reply)
@@ -113,15 +113,15 @@ class ServedSampler(RemoteSampler):
     async def load(self, folder: Path) -> None:
         """Makes all servers load the weights from a folder that they can read. No request may be in flight.
 
-        A folder that peft wrote has an adapter for the weights that the servers started with. They know it by the
+        A folder written by peft has an adapter for the weights that the servers started with. They know it by the
         folder's name, so another adapter needs another name.
 
-        Once all have had weights, one that can't be reached is left out: it gets them when it is back. If none can be
-        reached, they are waited for. On a CPU, vLLM keeps the old output layer if it is tied to the embedding.
+        Once all servers have had weights, unreachable ones are skipped: they get theirs when they are back. If none can
+        be reached, it waits for them. On a CPU, vLLM keeps the old output layer if it is tied to the embedding.
 
         Raises:
             ConfigError: the folder has no weights (vLLM would crash).
-            ModelError: a server can't be reached, can't load them, or isn't started so that it can.
+            ModelError: a server can't be reached, can't load them, or was started without the options for it.
         """
         weights = await in_thread(SentWeights.find, folder)
         if all(server.weights for server in self._servers):

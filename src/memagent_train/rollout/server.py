@@ -1,4 +1,4 @@
-"""One server of the policy: its requests, and the weights that it has."""
+"""One server of the policy: its requests, and the weights it has."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from memagent_train.rollout.server_dialects import Dialect, Engine
 CLIP = 300
 """Characters kept of a server's message."""
 RESTARTS = 2.0
-"""Seconds within which no server restarts: vLLM takes 12 to 20, SGLang longer."""
+"""Seconds in which no server can restart: vLLM takes 12 to 20, SGLang longer."""
 LOADED = re.compile("already (been )?loaded")
-"""What a server says of an adapter that it has, such as from another process of the training."""
+"""A server's message about an adapter that it already has, such as from another process of the training."""
 ADAPTERS = (
     "To take adapters, vLLM must run with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, --enable-lora and --max-lora-rank, "
     "SGLang with --enable-lora, --max-lora-rank and --lora-target-modules; or set rollout.weights = 'model', which "
@@ -45,21 +45,21 @@ ADAPTERS = (
 
 
 class SentWeights(NamedTuple):
-    """Weights that servers are sent."""
+    """Weights that are sent to servers."""
 
     folder: Path
-    """Its absolute path, the same for all."""
+    """Absolute path, the same for all servers."""
     name: str
-    """What servers call them, another for any others: the adapter's name, or the version of whole weights."""
+    """Unique name at the servers: the adapter's name, or the version of whole weights."""
     whole: bool
-    """Whether they are all of the weights, not an adapter."""
+    """Whether these are all of the weights, rather than an adapter."""
 
     @classmethod
     def find(cls, folder: Path) -> SentWeights:
-        """What a folder has. Blocks.
+        """Identifies the weights in a folder. Blocks.
 
         Raises:
-            ConfigError: it has no weights (vLLM would crash).
+            ConfigError: the folder has no weights (vLLM would crash).
         """
         weights = find_weights(folder)
         whole = not (weights / SETTINGS).is_file()
@@ -71,9 +71,9 @@ class RolloutServer(Server):
 
     Args:
         engine: `vllm` or `sglang`.
-        dialect: its requests.
-        url: its root, without `/v1`.
-        api_key: its key.
+        dialect: requests that the server takes.
+        url: root of the server, without `/v1`.
+        api_key: key of the server.
         timeout: seconds that one request may take.
 
     Raises:
@@ -84,8 +84,8 @@ class RolloutServer(Server):
         self, engine: Engine, dialect: Dialect, url: str, *, api_key: str | None, timeout: float
     ) -> None:
         self.name = f"{engine} at {url}"
-        """In errors."""
-        # Their model list tells a router whether a server is back.
+        """Name of the server in errors."""
+        # The model list tells a router whether a server is back.
         listing = Clients(self.name, f"{url}/v1", api_key, {}, timeout)
         super().__init__(engine, listing, CHAT_DIALECTS[engine])
         self._dialect = dialect
@@ -98,16 +98,16 @@ class RolloutServer(Server):
             )
         )
         self.weights: SentWeights | None = None
-        """The weights that it should have; None for those that it started with."""
+        """The weights that the server should have; None: those it started with."""
         self._restoring = PerLoop(asyncio.Lock)
         self._drew = ("", 0.0)
-        """Name of the whole weights that it drew with last, and when."""
+        """Name of the whole weights that the server last sampled with, and when."""
 
     async def load(self, weights: SentWeights) -> None:
-        """Makes it load weights.
+        """Makes the server load weights.
 
         Raises:
-            ModelError: it can't be reached, can't load them, or isn't started so that it can.
+            ModelError: it can't be reached, can't load them, or was started without the options for it.
         """
         await (self._load_whole if weights.whole else self._load_adapter)(weights)
         self.weights = weights
@@ -133,20 +133,20 @@ class RolloutServer(Server):
             if not LOADED.search(str(error)):
                 raise type(error)(f"{error}. {ADAPTERS}") from error
         if old_weights and not old_weights.whole and old_weights.name != weights.name:
-            with suppress(RequestRefused):  # a new process hasn't it
+            with suppress(RequestRefused):  # a new process doesn't have it
                 await self._request(f"{path}unload_lora_adapter", {"lora_name": old_weights.name})
 
     async def draw(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Asks for a continuation, once; a server that hasn't its weights, like a new process, gets them first.
+        """Requests one continuation; a server without its weights, such as a new process, gets them first.
 
         Raises:
-            ModelError: it can't be reached, or refuses.
+            ModelError: the server can't be reached, or refuses.
         """
         path, sent = self._dialect.path, self.weights
         if sent is None:
             return await self._send(path, body)
         if sent.whole:
-            # A restart between two requests shows in neither.
+            # A restart between two requests shows in neither of them.
             name, when = self._drew
             recent = name == sent.name and time.monotonic() < when + RESTARTS
             if not recent and not await self._has(sent):
@@ -170,7 +170,7 @@ class RolloutServer(Server):
         return reply.get("weight_version") == weights.name
 
     async def aclose(self) -> None:
-        """Closes its connections of this event loop."""
+        """Closes the server's connections of this event loop."""
         await super().aclose()
         for _, client in self._http.take_all():
             await client.aclose()
@@ -209,6 +209,6 @@ def _choose_error(status: int) -> type[ModelError]:
         return AuthenticationFailed
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return ServerBusy
-    if status >= HTTPStatus.BAD_GATEWAY:  # what a gateway says while there is no server behind it
+    if status >= HTTPStatus.BAD_GATEWAY:  # a gateway's reply while there is no server behind it
         return ConnectionFailed
     return ServerFailed if status >= HTTPStatus.INTERNAL_SERVER_ERROR else RequestRefused

@@ -1,4 +1,4 @@
-"""The requests that servers of each kind take: ids in, ids and log-probabilities out, new weights and adapters."""
+"""Requests of each kind of server: ids in, ids and log-probabilities out, new weights and adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ Engine = Literal["vllm", "sglang"]
 
 
 PLAIN = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Sampling that isn't shaped: what a request leaves out, vLLM takes from the model's `generation_config.json`, and
-SGLang from `--preferred-sampling-params`."""
+"""Settings for unmodified sampling: for what a request leaves out, vLLM uses the model's `generation_config.json`, and
+SGLang `--preferred-sampling-params`."""
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,16 @@ class Dialect:
     path: str
     """Path of the completion endpoint."""
     ask: Callable[[Sequence[int], int, Sampling, int | None], dict[str, Any]]
-    """P prompt ids, maximum new tokens, sampling, seed -> the request's body, without a model name."""
+    """Builds the request's body, without a model name, from P prompt ids, maximum new tokens, sampling and seed."""
     read: Callable[[Mapping[str, Any]], Sampled]
     load: Callable[[str, str], Sequence[tuple[str, dict[str, Any]]]]
-    """A folder and a version -> the requests, in order, that load its weights; the last sets the version."""
+    """Maps a folder and a version to the requests, in order, that load its weights; the last one sets the version."""
     version: str
-    """Path that tells the version of the weights: not ours once the server has restarted."""
+    """Path that returns the version of the weights, which differs from ours after a restart of the server."""
     adapters: str
     """Path of the endpoints that load and unload adapters."""
     adapter: str
-    """The field of a completion's body that names its adapter."""
+    """Field of a completion's body that names the adapter."""
 
 
 def _ask_vllm(
@@ -42,7 +42,7 @@ def _ask_vllm(
         "max_tokens": max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "logprobs": 0,  # those of the sampled ids alone
+        "logprobs": 0,  # only those of the sampled ids
         "return_token_ids": True,
     }
     return body if seed is None else body | {"seed": seed}
@@ -89,7 +89,7 @@ DIALECTS: dict[Engine, Dialect] = {
         path="/v1/completions",
         ask=_ask_vllm,
         read=_read_vllm,
-        # All of them exist only in development mode (VLLM_SERVER_DEV_MODE=1).
+        # All of these exist only in development mode (VLLM_SERVER_DEV_MODE=1).
         load=lambda folder, version: [
             (
                 "/collective_rpc",

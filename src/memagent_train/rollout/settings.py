@@ -13,7 +13,7 @@ Engine = Literal["padded", "continuous", "vllm", "sglang", InProcess]
 SERVERS = ("vllm", "sglang")
 IN_PROCESS: tuple[str, ...] = get_args(InProcess)
 OWN_WEIGHTS = (*SERVERS, *IN_PROCESS)
-"""Engines that get the weights after each update; the others draw with those in training."""
+"""Engines that get the weights after each update; the others sample with the weights in training."""
 
 
 class RolloutSettings(Leaf):
@@ -24,38 +24,38 @@ class RolloutSettings(Leaf):
     """
 
     engine: Engine = "padded"
-    """`padded` and `continuous` (batching) generate in this process with transformers; padded batches were faster
-    in all our measurements, on CPUs. `vllm` and `sglang` ask a server, which gets the weights after each update;
-    `vllm-engine` and `sglang-engine` run theirs beside the trainer, if they are installed with it."""
+    """`padded` and `continuous` (batching) generate in this process with transformers; padded batches were faster in
+    all our measurements, on CPUs. `vllm` and `sglang` use a server, which gets the weights after each update;
+    `vllm-engine` and `sglang-engine` run that engine beside the trainer, if it is installed in the same environment."""
     engine_settings: dict[str, Any] = Field(default_factory=dict)
-    """More arguments of an engine beside the trainer, such as `{ gpu_memory_utilization = 0.3 }`."""
+    """Further arguments for an engine beside the trainer, such as `{ gpu_memory_utilization = 0.3 }`."""
     base_url: str | tuple[str, ...] | None = None
-    """The server's URL, or a list for several servers: a call goes to the one that knows most of its prompt, or to the
-    least busy one. Their key, if they have one, is read from MEMAGENT_API_KEY."""
+    """URL of the server, or a list for several: a call goes to the server that knows most of its prompt, or to the
+    least busy one. The servers' key, if any, is read from MEMAGENT_API_KEY."""
     concurrency: int = Field(default=64, gt=0)
-    """Calls in flight per process. Up to four times as many rollouts are at work: some wait for their tools."""
+    """Maximum calls in flight per process. Up to four times as many rollouts run: some wait for their tools."""
     ahead: bool = False
     """Whether the engine rolls out the next step while this one trains, so that rollouts come from weights one step
     older, never more; `rollouts/steps_behind` logs it. The ratio corrects for that. The first step after a resume, and
     rollouts that replace a dropped group, aren't behind."""
     weights: Weights | None = None
-    """What an engine with weights of its own is sent: all of them as in `model.dtype` (`model`) or in `bfloat16`, with
-    an adapter merged, or the `adapter` of `[lora]` alone. Default: servers get an adapter if one is trained, else
-    bfloat16 if passes use it; an engine beside the trainer gets `model`."""
+    """What an engine with its own weights is sent: all weights in `model.dtype` (`model`) or in `bfloat16`, with an
+    adapter merged, or only the `adapter` of `[lora]`. Default: servers get the adapter if one is trained, else bfloat16
+    if passes use it; an engine beside the trainer gets `model`."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """1 for the model's own log-probs; otherwise the trainer's must be scaled the same way."""
+    """1 for the model's own log-probs; with another value the trainer's are scaled the same way."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Below 1, the sampled distribution isn't the trained one. Not supported by continuous batching."""
+    """Top-p of sampling. Below 1, the sampled distribution isn't the trained one; not for continuous batching."""
     window: int | None = Field(default=None, gt=0)
-    """Maximum tokens of prompt plus output; default the config's."""
+    """Maximum tokens of prompt plus output; default: the config's."""
     max_batch: int = Field(default=64, gt=0)
     """Maximum conversations per batch."""
     max_batch_tokens: int | None = Field(default=None, gt=0)
-    """Maximum tokens per batch (prompts, replies and padding); None means no limit."""
+    """Maximum tokens per batch (prompts, replies and padding); None: no limit."""
 
     @property
     def sampling(self) -> Sampling:
-        """The sampling of every call."""
+        """Sampling settings of every call."""
         return Sampling(temperature=self.temperature, top_p=self.top_p)
 
     @model_validator(mode="after")

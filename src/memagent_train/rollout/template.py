@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 TOOL_CALL = "<tool_call>"
-"""The tag of Hermes' and Qwen's calls, which many other templates use."""
+"""Tag of Hermes' and Qwen's calls, which many other templates use."""
 
 
 class Template:
@@ -30,7 +30,7 @@ class Template:
     Args:
         tokenizer: a fast one (of the `tokenizers` library). A copy is used, so later changes to padding and truncation
             have no effect here.
-        chat_template: overrides the tokenizer's.
+        chat_template: overrides the tokenizer's template.
 
     Raises:
         ConfigError: there is no chat template, or the tokenizer is a slow one.
@@ -67,7 +67,7 @@ class Template:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> str:
-        """The prompt as text, up to where the model's turn begins.
+        """Renders the prompt as text, up to where the model's turn begins.
 
         Raises:
             TokenizerError: the template rejects the messages, or doesn't show the tools.
@@ -75,25 +75,25 @@ class Template:
         return repair_surrogates(self._template.render(messages, thinking=thinking, tools=tools))
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of a text rendered by the template. Lets other threads run meanwhile."""
+        """Encodes a text rendered by the template. Lets other threads run meanwhile."""
         encoded = self._backend.encode_batch_fast([text], add_special_tokens=False)
         return tuple(encoded[0].ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of sampled ids, without special tokens."""
+        """Decodes sampled ids, without special tokens."""
         return self._backend.decode(list(ids), skip_special_tokens=True)
 
     def read_calls(
         self, ids: Sequence[int], tools: Sequence[ToolSpec], *, prompt: Sequence[int]
     ) -> tuple[str, tuple[ToolCall, ...]]:
-        """What sampled ids say, and the calls in them, as a server's parser would read them.
+        """Parses the text of sampled ids, and the calls in it, as a server's parser would.
 
-        Calls are parsed by TRL where it knows the template; else calls in `<tool_call>` tags by memagent's reader. A
+        TRL parses the calls if it knows the template; else memagent parses calls in `<tool_call>` tags. A
         malformed call stays text.
 
         Args:
-            ids: of a reply.
-            tools: offered in the prompt.
+            ids: ids of a reply.
+            tools: tools offered in the prompt.
             prompt: ids of the prompt: some templates begin the reply there (an opening `<think>`).
 
         Returns:
@@ -119,8 +119,8 @@ class Template:
 
     @cached_property
     def _parsing(self) -> PreTrainedTokenizerBase | None:
-        """A tokenizer that parses replies; None for templates that TRL doesn't know."""
-        other = copy.copy(self.tokenizer)  # the parser would otherwise be saved with the policy
+        """A tokenizer that parses replies; None if TRL doesn't know the template."""
+        other = copy.copy(self.tokenizer)  # a copy, or the parser would be saved with the policy
         other.chat_template = self._written_with_tools
         try:
             return add_response_schema(other)

@@ -1,1 +1,1 @@
-"""Training runs: their folder, their logs, and what makes, measures and exports a policy."""
+"""Training runs: their folder and logs, and the code that trains, measures and exports a policy."""

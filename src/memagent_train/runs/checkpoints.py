@@ -1,4 +1,4 @@
-"""Checkpoints of a run. One is complete only with its `complete` file, which is written last and lists the others.
+"""Checkpoints of a run. Each is complete only with its `complete` file, which is written last and lists the others.
 
 `{"step": 12, "files": {"model.safetensors": 15231271864, ...}}`: sizes in bytes, so that files truncated later
 are noticed too.
@@ -15,7 +15,7 @@ from memagent.replacing import replacing
 
 COMPLETE = "complete"
 NAME = re.compile(r"checkpoint-(\d+)")
-"""transformers' names for them, by optimizer updates."""
+"""transformers' names of checkpoints, which count optimizer updates."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Checkpoint:
 
     path: Path
     step: int
-    """Batches of rollouts trained on."""
+    """Batches of rollouts trained on so far."""
     updates: int
-    """Optimizer updates made."""
+    """Optimizer updates made so far."""
 
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
-    """The complete checkpoints in a folder, oldest first; a missing folder has none."""
+    """Lists the complete checkpoints in a folder, oldest first; a missing folder has none."""
     checkpoints = [_read(path) for path in list_folders(folder)]
     return sorted(
         (checkpoint for checkpoint in checkpoints if checkpoint is not None),
@@ -59,7 +59,7 @@ def mark_complete(path: Path, step: int) -> None:
 
 
 def discard_incomplete(folder: Path) -> list[Path]:
-    """Removes partial and damaged checkpoints; returns what was removed."""
+    """Removes partial and damaged checkpoints, and returns their paths."""
     broken = [path for path in list_folders(folder) if _read(path) is None]
     for path in broken:
         shutil.rmtree(path)
@@ -76,7 +76,7 @@ def prune(folder: Path, keep: int) -> None:
 
 
 def list_folders(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, complete or not."""
+    """Lists the checkpoints in a folder, complete or not."""
     if not folder.is_dir():
         return []
     return [path for path in folder.iterdir() if path.is_dir() and NAME.fullmatch(path.name)]

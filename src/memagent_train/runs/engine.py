@@ -1,4 +1,4 @@
-"""The engine of a run, as named in the settings, and its weights."""
+"""A run's engine, as named in the settings, and its weights."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ from memagent_train.runs.policy import Tokenizer
 def open_sampler(
     settings: RolloutSettings, model: PreTrainedModel, tokenizer: Tokenizer
 ) -> Sampler | RemoteSampler:
-    """The engine in the settings.
+    """Opens the engine that the settings name.
 
     Args:
         settings: rollout settings.
@@ -36,7 +36,7 @@ def open_sampler(
         tokenizer: the model's tokenizer.
 
     Raises:
-        ConfigError: a setting does not fit the model.
+        ConfigError: a setting doesn't fit the model.
     """
     if settings.engine in ("vllm", "sglang"):
         assert settings.base_url is not None
@@ -54,7 +54,7 @@ def open_sampler(
             tokenizer,
             end_ids(model, tokenizer),
             window=settings.window or window_of(model),
-            # Else vLLM would round float32.
+            # or vLLM would round float32
             settings={"dtype": dtype, **settings.engine_settings},
         )
     window, rows = settings.window, settings.max_batch
@@ -65,18 +65,18 @@ def open_sampler(
 
 
 BASE = ".base_layer"
-"""In peft's names of weights that have an adapter."""
+"""Part of peft's names of weights that have an adapter."""
 KEY = "MEMAGENT_API_KEY"
-"""The server's key is read from the environment, as memagent does, and is in no file of the run."""
+"""Environment variable with the server's key, as in memagent; the key is in no file of the run."""
 
 
 class WeightTransfer:
     """Transfers the trainer's weights to an engine, through a folder that both can read.
 
     Args:
-        sampler: asks the engine.
+        sampler: talks to the engine.
         folder: where the weights go; its content is replaced.
-        weights: what is sent, see `RolloutSettings.weights`.
+        weights: what to send, see `RolloutSettings.weights`.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class WeightTransfer:
 
         Args:
             trainer: a `Trainer`; all processes call this at the same time.
-            loop: not running.
+            loop: an event loop that isn't running.
 
         Raises:
             ModelError: the engine doesn't load them.
             OSError: they can't be written.
         """
         accelerator = trainer.accelerator
-        accelerator.wait_for_everyone()  # another may draw yet, and need the folder for a server that comes back
+        accelerator.wait_for_everyone()  # another may still draw, and need the folder for a server that comes back
         if accelerator.is_main_process:
             shutil.rmtree(self._folder, ignore_errors=True)
         weights = self._weights or self._choose(trainer)
@@ -113,7 +113,7 @@ class WeightTransfer:
             self._sampler.serves(of_all[0])
 
     def _choose(self, trainer: Any) -> Weights:
-        """What loses nothing that the trainer's own passes keep."""
+        """Chooses weights that lose nothing that the trainer's own passes keep."""
         if not isinstance(self._sampler, ServedSampler):
             return "model"
         if is_peft_model(trainer.accelerator.unwrap_model(trainer.model)):
@@ -132,9 +132,9 @@ class WeightTransfer:
         return self._folder
 
     def _write_adapter(self, trainer: Any) -> Path:
-        """Gathers nothing else, unless DeepSpeed shards the weights."""
+        """Writes the adapter; gathers nothing else, unless DeepSpeed shards the weights."""
         accelerator = trainer.accelerator
-        folder = self._folder / f"adapter-{uuid4().hex}"  # its name at the engine, see `load`
+        folder = self._folder / f"adapter-{uuid4().hex}"  # the engine's name for it, see `load`
         if accelerator.distributed_type is DistributedType.DEEPSPEED:
             state = accelerator.get_state_dict(trainer.model_wrapped)
         else:
@@ -146,18 +146,18 @@ class WeightTransfer:
             accelerator.unwrap_model(trainer.model).save_pretrained(
                 folder,
                 state_dict=state,
-                selected_adapters=["default"],  # TRL's reference is another one
-                save_embedding_layers=False,  # else peft looks for the base on the hub
+                selected_adapters=["default"],  # TRL's reference is another adapter
+                save_embedding_layers=False,  # or peft looks for the base model on the hub
             )
         return folder
 
 
 @contextmanager
 def adapter_merged(model: torch.nn.Module) -> Generator[bool]:
-    """Has a model's adapter, if it has one, in its weights inside the block; yields whether it has.
+    """Merges a model's adapter, if it has one, into its weights inside the block; yields whether it has one.
 
-    The block takes a copy of the weights that have an adapter: adding one to weights of half precision and subtracting
-    it again would change them.
+    Weights with an adapter are copied and restored: adding it to half-precision weights and subtracting it again would
+    change them.
     """
     named = model.named_parameters()
     frozen = [(weight, weight.detach().clone()) for name, weight in named if BASE in name]
@@ -174,7 +174,7 @@ def adapter_merged(model: torch.nn.Module) -> Generator[bool]:
 
 
 def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str, torch.Tensor]:
-    """The same weights in another dtype, off the device; those that are tied stay so."""
+    """Returns the weights in another dtype, off the device; tied weights stay tied."""
     if dtype is None:
         return state
     cast: dict[tuple[int, torch.Size], torch.Tensor] = {}
@@ -187,7 +187,7 @@ def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str
 
 
 def _strip_adapter(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights of a merged model, with their names as without an adapter."""
+    """Returns the weights of a merged model, under their names without an adapter."""
     return {
         name.removeprefix("base_model.model.").replace(BASE, ""): weight
         for name, weight in state.items()

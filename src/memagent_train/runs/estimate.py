@@ -1,10 +1,10 @@
-"""A rough estimate of a training's memory per device, from the shape of the model.
+"""A rough estimate of a training's memory per device, from the model's shape.
 
 Sources: weights, gradients and optimizer by stage of sharding: ZeRO (arXiv 1910.02054, section 3.1 and figure 1; FSDP
 shards like its stage 3). Activations with one stored input per layer: arXiv 1604.06174 (checkpoints) and 2205.05198
 (what a layer stores). Keys and values: 2 * layers * heads * head size numbers per token (arXiv 2211.05102).
-Fragmentation, buffers of collectives, and the runtime (1 to 3 GiB) are not included; nor is what conversations share
-taken off.
+Fragmentation, buffers of collectives and the runtime (1 to 3 GiB) are not included; tokens that conversations share
+count for each.
 """
 
 from dataclasses import dataclass, fields
@@ -22,7 +22,7 @@ MOMENTS = 2
 
 @dataclass(frozen=True)
 class Load:
-    """What memory depends on."""
+    """What the memory depends on."""
 
     shape: Shape
     weight_bytes: int
@@ -32,23 +32,23 @@ class Load:
     adapter_rank: int | None
     """LoRA's rank; None if all weights are trained."""
     reference: bool
-    """Whether there is a second model for the KL term (LoRA switches its adapter off instead)."""
+    """Whether the KL term has a second model (LoRA switches its adapter off instead)."""
     row_tokens: int
     """Tokens of the longest conversation."""
     rows: int
     """Conversations per pass."""
     checkpointing: bool
     conversations: int
-    """Concurrent conversations in a device's rollouts; 0 if a server elsewhere makes them."""
+    """Concurrent conversations of a device's rollouts; 0 if a server elsewhere makes them."""
     devices: int = 1
     sharding: Sharding = "none"
     engine: float = 0
-    """Bytes that an engine beside the trainer keeps."""
+    """Bytes that an engine beside the trainer keeps occupied."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes per device."""
+    """Memory in bytes per device."""
 
     weights: float
     casts: float
@@ -59,18 +59,18 @@ class Memory:
     activations: float
     """Activations of one pass over the longest rows."""
     cache: float
-    """Keys and values during rollouts, when there are no activations and no gradients."""
+    """Keys and values during rollouts, when there are no activations or gradients."""
     engine: float
-    """Weights, keys and values of an engine beside the trainer, which keeps them."""
+    """Weights, keys and values of an engine beside the trainer, which keeps them throughout."""
 
     @property
     def peak(self) -> float:
-        """The larger of training and rollouts."""
+        """The larger peak of training and rollouts."""
         base = self.weights + self.optimizer + self.reference + self.engine
         return base + max(self.casts + self.gradients + self.activations, self.cache)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Name and GiB of each part, and of the peak."""
+        """Returns name and GiB of each part, and of the peak."""
         parts = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return [(name, f"{size / GIB:.1f} GiB") for name, size in [*parts, ("peak", self.peak)]]
 
@@ -79,11 +79,11 @@ def memory(load: Load) -> Memory:
     """Estimates the memory of one device."""
     shape, devices = load.shape, load.devices
     zero = load.sharding in ("zero2", "zero3")
-    # ZeRO's engine computes with bf16 weights and keeps fp32 ones with the moments.
+    # ZeRO's engine computes with bf16 weights and keeps fp32 copies with the moments.
     weight = HALF if zero else load.weight_bytes
     trained, each = shape.parameters, weight
     if load.adapter_rank is not None:
-        # peft keeps an adapter in fp32, whatever its base is.
+        # peft keeps an adapter in fp32, whatever the base model's type.
         trained, each = shape.adapter(load.adapter_rank), SINGLE
     moment = (1 + MOMENTS) * SINGLE if zero else MOMENTS * each
     shards = 1 if load.sharding in ("none", "zero2") else devices
@@ -102,12 +102,12 @@ def memory(load: Load) -> Memory:
 
 
 def kv_bytes(shape: Shape) -> int:
-    """Bytes of keys and values per token in all layers, at 16 bits."""
+    """Returns the bytes of keys and values per token in all layers, at 16 bits."""
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * HALF
 
 
 def _count_gathered(load: Load, weight: int, shards: int) -> float:
-    """The current layer and the next one, unsharded, if weights are sharded."""
+    """Returns the bytes of the current layer and the next one, unsharded, if weights are sharded; else 0."""
     if shards == 1:
         return 0
     shape = load.shape
@@ -115,12 +115,12 @@ def _count_gathered(load: Load, weight: int, shards: int) -> float:
 
 
 def _activations(load: Load) -> float:
-    """Bytes that the backward pass needs from the forward pass.
+    """Estimates the bytes that the backward pass needs from the forward pass.
 
     A layer stores its two normed inputs, its two sums, queries, keys, values and the attention's output, and four
-    numbers for each feed-forward unit (gate, up, activation, product); attention scores are not stored (sdpa). All
-    layers have one mask, of at most all tokens of the pass by all, if conversations that share their beginnings are one
-    sequence.
+    numbers for each feed-forward unit (gate, up, activation, product); attention scores are not stored (sdpa). If
+    conversations with a common prefix are one sequence, all layers share one mask, at most as wide and high as the
+    pass has tokens.
     """
     shape, size = load.shape, HALF if load.half else SINGLE
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim

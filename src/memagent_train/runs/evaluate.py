@@ -1,4 +1,4 @@
-"""`evaluate`: answers held-out or training samples with a policy, outside a training."""
+"""`evaluate`: answers held-out or training samples with a policy, outside of training."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ class Cell:
 
     task: str
     length: int
-    """In tokens; 0 for samples at their natural length."""
+    """Length in tokens; 0 for samples at their natural length."""
     estimate: RewardEstimate
 
 
@@ -62,10 +62,10 @@ def evaluate(
         target: the policy.
         config: data, agent, reward, and the sampling of evaluations.
         lengths: in tokens; 0 for samples at their natural length.
-        n: samples per length: those that a training with this `evaluation.n` holds out; without those of sources that
-            don't have the length.
-        train: answer up to n samples of the training part instead, which is what `evaluation.n` leaves, to imitate the
-            right answers: held-out ones could then no longer be evaluated on.
+        n: samples per length: those that a training with this `evaluation.n` holds out, except from sources that don't
+            have the length.
+        train: answer up to n training samples instead (those that `evaluation.n` leaves), to imitate the right answers:
+            once imitated, held-out samples could no longer be evaluated on.
         out: JSON lines, one per sample; or, if it ends in `.parquet`, all conversations as in `rollouts/`, which
             `[[traces.source]]` can imitate. An existing file is replaced.
         on_begin: called with the number of samples, of all lengths.
@@ -75,7 +75,7 @@ def evaluate(
         ConfigError: a setting is wrong, or the data isn't available at a length.
         DiskFull: `out` can't be written.
         RolloutsFailed: no rollout finished; `out` says why.
-        RewardFailed: some did, but none has a reward.
+        RewardFailed: some finished, but none has a reward.
     """
     config = config.model_copy(
         update={"rollout": _in_process(config.rollout), "model": target.model}
@@ -113,7 +113,7 @@ def evaluate(
 
 
 def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
-    """Means by task and length, and over all tasks if there are several."""
+    """Returns means by task and length, and over all tasks if there are several."""
     results: list[Cell] = []
     for length, rollouts in found.items():
         ended = list(map(facts_of, rollouts))
@@ -127,13 +127,13 @@ def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
 
 
 def _warn_of_seen(target: Target, facts: Mapping[str, Any], n: int) -> None:
-    """A training holds out as many samples as it evaluates on, of its own data; it may have seen others."""
+    """Warns if the run may have been trained on these samples: it held out only as many as it evaluated on."""
     folder = Path(target.name).absolute().parent
     if folder.name != "checkpoints" or not (trained := RunFolder(folder.parent).read_facts()):
         return
     held_out = int(trained.get("part", "all but 0").removeprefix("all but "))
     why = f"the run held out {held_out} samples" if n > held_out else ""
-    if n < held_out and len(facts["sources"]) > 1:  # which are divided otherwise: rounding
+    if n < held_out and len(facts["sources"]) > 1:  # rounding then divides them differently
         why = f"the run held out {held_out} samples of several sources"
     if any(facts[name] != trained.get(name) for name in ("sources", "seed")):
         same_seed = facts["seed"] == trained.get("seed")
@@ -150,7 +150,7 @@ def _warn_of_seen(target: Target, facts: Mapping[str, Any], n: int) -> None:
 
 
 def _in_process(settings: RolloutSettings) -> RolloutSettings:
-    """Replaces engines with weights of their own, which are not those loaded here, by `padded`."""
+    """Replaces engines that have their own weights, which are not those loaded here, by `padded`."""
     if settings.engine not in OWN_WEIGHTS:
         return settings
     return settings.model_copy(update={"engine": "padded", "base_url": None, "engine_settings": {}})

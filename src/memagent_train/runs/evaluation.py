@@ -15,16 +15,16 @@ from memagent_train.runs.ids import evaluation_id, seed_of
 
 @dataclass(frozen=True)
 class RewardEstimate(Estimate):
-    """A mean reward, and what became of the samples."""
+    """A mean reward, and what happened to the samples."""
 
     overlong: float
-    """Share of those that a limit ended."""
+    """Share of samples that a limit ended."""
     error: str
-    """Why the first one without a reward has none."""
+    """Why the first sample without a reward has none."""
 
 
 def measure(rollouts: Sequence[RolloutFacts]) -> RewardEstimate:
-    """The mean reward of rollouts, at least one."""
+    """Computes the mean reward of one or more rollouts."""
     mean = summary([(rollout.task, rollout.reward) for rollout in rollouts])
     overlong = fmean(rollout.overlong for rollout in rollouts)
     error = next((rollout.error for rollout in rollouts if rollout.error), "no reason was given")
@@ -32,7 +32,7 @@ def measure(rollouts: Sequence[RolloutFacts]) -> RewardEstimate:
 
 
 def by_length(held_out: Data, lengths: Sequence[int]) -> dict[int, Data]:
-    """The same samples at several lengths.
+    """Returns the same samples at several lengths.
 
     Args:
         held_out: the held-out data.
@@ -47,7 +47,7 @@ def by_length(held_out: Data, lengths: Sequence[int]) -> dict[int, Data]:
 def questions(
     data: Data, places: Sequence[int], *, length: int, step: int, seed: int
 ) -> list[RolloutRequest]:
-    """Requests for one rollout of each sample. Blocks: makes the samples.
+    """Makes requests for one rollout of each sample. Blocks: makes the samples.
 
     Args:
         data: data of one length.
@@ -66,16 +66,16 @@ def questions(
 
 
 def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
-    """The mean reward with its interval, all tasks weighted equally.
+    """Computes the mean reward with its interval, all tasks weighted equally.
 
-    It is estimated by `memagent.tasks.statistics.estimate`, with a missing reward counting as 0. Rewards are taken to
-    lie between the smallest and the largest of 0, 1 and those drawn: nobody says what an own reward may be.
+    It is estimated by `memagent.tasks.statistics.estimate`; a missing reward counts as 0. Rewards are assumed to lie
+    between the smallest and the largest of 0, 1 and those seen, since a custom reward's range isn't known.
 
     Args:
         scores: task and reward of each sample, at least one.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no sample.
     """
     strata: defaultdict[str, list[float | None]] = defaultdict(list)
     for task, score in scores:
@@ -100,7 +100,7 @@ def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
 
 
 def as_figures(one: RewardEstimate) -> dict[str, Any]:
-    """Plain data for `metrics.jsonl`; where nothing was scored, the reason in place of a mean."""
+    """Converts to plain data for `metrics.jsonl`; if nothing was scored, with the reason instead of a mean."""
     ends = {"mean": one.mean, "low": one.low, "high": one.high}
     counts = {"n": one.n, "unscored": one.unscored, "overlong": one.overlong}
     if one.scored_mean is not None:

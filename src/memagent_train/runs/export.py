@@ -34,29 +34,29 @@ from memagent_train.sessions import SessionSettings
 
 PROMPTS, README = "prompts.toml", "README.md"
 SAMPLED = {"do_sample": True, "temperature": 0.7, "top_p": 0.95}
-"""The published system's sampling at inference."""
+"""Sampling of the published system at inference."""
 CHECKED = 8
-"""Ids of the prompt used to compare an export with the original."""
+"""Number of prompt ids used to compare an export with the original."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """What was exported."""
 
     out: Path
     step: int
     prompts: bool
-    """Whether there is a prompt set: custom agents have none."""
+    """Whether it has a prompt set; custom agents have none."""
 
 
 def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None = None) -> Exported:
-    """Writes weights, tokenizer, wording and settings for generating, reading and serving; then loads it all back.
+    """Writes weights, tokenizer, prompts and settings for generating, reading and serving; then loads it all back.
 
     Args:
         run: the folder of a run.
         out: a new or empty folder.
-        step: the checkpoint's step; None for the newest complete one.
-        dtype: dtype of the weights; None for the run's.
+        step: the checkpoint's step; None: the newest complete one.
+        dtype: dtype of the weights; None: the run's.
 
     Raises:
         ConfigError: there is no such checkpoint or dtype, or `out` is not empty.
@@ -66,7 +66,7 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     target = run_target(run, step)
     assert target.checkpoint is not None
     _check_new(out, dtype)
-    # So that the adapter's weights are rounded once: small ones would be lost in a base model of half precision.
+    # In fp32, so that small adapter weights aren't lost by rounding them in a half-precision base model first.
     model, tokenizer = target.load(merge=torch.float32)
     model = model.to(DTYPES[dtype or target.model.dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
     agent, held = _agent(run)
@@ -77,7 +77,7 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
         window = _window(agent, held)
         prompts = _write_wording(run, half, window)
         if agent and not (half / FILE).is_file():
-            window = held  # a tool agent, or one of the user's own, may fill it
+            window = held  # a tool agent or a custom one may fill the window
         (half / README).write_text(_readme(run, target, window, prompts), encoding="utf-8")
         check_export(model, half, code=target.model.trust_remote_code)
     return Exported(out, target.checkpoint.step, prompts)
@@ -88,13 +88,13 @@ def export_adapter(
 ) -> Exported:
     """Writes only a run's adapter, for peft, vLLM, `smol:DIR` and `lora.start`, without a tokenizer.
 
-    The digest of the model that it was trained on is in the metadata of its weights (`base_sha256`).
+    The metadata of its weights has the digest of the model that it was trained on (`base_sha256`).
 
     Args:
         run: the folder of a run with `[lora]`.
         out: a new or empty folder.
-        step: the checkpoint's step; None for the newest complete one.
-        dtype: dtype of the adapter; None for the one it was trained in, float32.
+        step: the checkpoint's step; None: the newest complete one.
+        dtype: dtype of the adapter; None: the one it was trained in, float32.
 
     Raises:
         ConfigError: there is no such checkpoint, adapter or dtype, or `out` is not empty.
@@ -153,16 +153,16 @@ def _write(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
     model.generation_config = GenerationConfig(
         eos_token_id=list(end_ids(model, tokenizer)), pad_token_id=tokenizer.pad_token_id, **SAMPLED
     )
-    model.config.use_cache = True  # trainings switch it off, and whoever loads this is to draw
+    model.config.use_cache = True  # training switches it off, but an export is for generating
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 def check_export(model: PreTrainedModel, folder: Path, *, code: bool = False) -> None:
-    """Loads what was written, running its own code if `code`.
+    """Loads the export, running its own code if `code`.
 
     Raises:
-        TrainingError: it is a different model.
+        TrainingError: it loads as a different model.
     """
     again = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype, trust_remote_code=code)
     AutoTokenizer.from_pretrained(folder, trust_remote_code=code)
@@ -180,22 +180,22 @@ def check_export(model: PreTrainedModel, folder: Path, *, code: bool = False) ->
 
 
 def _agent(run: Path) -> tuple[dict[str, Any], int | None]:
-    """The settings of the agent, and the window of rollouts if they say one."""
+    """Returns the agent's settings, and the window of rollouts if it is set."""
     settings = read_toml(RunFolder(run).settings)
     return settings.get("agent", {}), settings.get("rollout", {}).get("window")
 
 
 def _window(agent: dict[str, Any], held: int) -> int:
-    """The window that the memory agent read with, in rollouts that held `held` tokens."""
+    """Returns the window that the memory agent read with in rollouts that held `held` tokens."""
     return min(agent.get("window") or DEFAULT_WINDOW, held)
 
 
 def _write_wording(run: Path, folder: Path, window: int | None) -> bool:
-    """Wording; and of the memory agent the settings of training, for `memagent.models.policy`; if there are any."""
+    """Writes the prompts, if any, and for the memory agent its training settings (see `memagent.models.policy`)."""
     wording, settings = RunFolder(run).prompts, read_toml(RunFolder(run).settings)
     agent, evaluation = settings.get("agent", {}), settings.get("evaluation", {})
     if agent.get("use") == TOOLS:
-        # Runs of earlier versions have no copy of it.
+        # Runs of earlier versions have no copy of the prompts.
         changes = {"prompts": wording} if wording.is_file() else {}
         text = _session(agent).model_copy(update=changes).wording().source
         (folder / PROMPTS).write_text(text, encoding="utf-8")
@@ -225,7 +225,7 @@ def _drawing(evaluation: Table) -> Table:
 def _readme(
     run: Path, target: Target, window: int | None, prompts: bool, *, rank: int | None = None
 ) -> str:
-    """How the policy is used; `rank` is that of an adapter without its model."""
+    """Describes how to use the policy; `rank` is that of an adapter without its model."""
     assert target.checkpoint is not None
     settings = read_toml(RunFolder(run).settings)
     agent = settings.get("agent", {})
@@ -281,7 +281,7 @@ def _readme(
 
 
 def _playing(settings: Table, window: int | None, *, served: bool) -> str:
-    """How a tool agent is made with the policy, in Python: one that plays a game of its training."""
+    """Shows in Python how to make a tool agent with the policy that plays a game of its training."""
     session = _session(settings["agent"])
     open_it = 'open_model("vllm:policy")  # served as above'
     if not served:
@@ -336,4 +336,4 @@ OPTIONS = (
     "reread",
     "trust",
 )
-"""Settings of the memory agent that `memagent ask` has too."""
+"""Settings of the memory agent that are also options of `memagent ask`."""

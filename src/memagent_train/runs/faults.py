@@ -1,4 +1,4 @@
-"""Translates errors of torch and the file system to ours."""
+"""Translates errors of torch and the file system to memagent's."""
 
 import errno
 import re
@@ -16,20 +16,20 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FULL_SAYS = re.compile(
     r"os error (28|27|122)\b|No space left on device|File too large|Disk quota exceeded"
 )
-"""In messages of libraries that write files without Python: safetensors, arrow."""
+"""Messages of libraries that write files without Python: safetensors, arrow."""
 TORCH_WRITER = re.compile(r"PytorchStreamWriter|unexpected pos \d+ vs")
-"""torch.save's writer doesn't give the cause; it is a file that can't be written."""
+"""Messages of torch.save's writer, which doesn't give the cause: a file that can't be written."""
 
 
 @contextmanager
 def translate_faults(folder: Path) -> Generator[None]:
-    """Translates a full disk and a full memory to our errors; everything else passes.
+    """Translates a full disk and full memory to memagent's errors; all other errors pass.
 
     Args:
         folder: where the run writes.
 
     Raises:
-        DiskFull: something in the folder could not be written for lack of space.
+        DiskFull: something in the folder couldn't be written for lack of space.
         OutOfMemory: a device or the machine is out of memory.
     """
     try:
@@ -42,7 +42,7 @@ def translate_faults(folder: Path) -> Generator[None]:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error means that a disk, a quota, or the maximum file size is exhausted."""
+    """Returns whether an error means that a disk, a quota, or the maximum file size is exhausted."""
     if isinstance(error, StoreFull) or (isinstance(error, OSError) and error.errno in FULL):
         return True
     message = str(error)
@@ -51,7 +51,7 @@ def is_full(error: BaseException) -> bool:
 
 def _raise_ours(error: Exception, folder: Path) -> None:
     chain: BaseException | None = error
-    while chain is not None:  # transformers wraps what torch raises
+    while chain is not None:  # transformers wraps torch's errors
         if is_full(chain):
             raise DiskFull(
                 f"{str(folder)!r} cannot be written, the disk is full ({first_line(chain)}): free some space there "
@@ -69,6 +69,6 @@ def _raise_ours(error: Exception, folder: Path) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, shortened; its class if it has none."""
+    """Returns the first line of an error's message, shortened; its class if it has no message."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return line if len(line) <= 160 else line[:159] + "…"

@@ -34,7 +34,7 @@ SETTINGS, DATA, PROVENANCE = "config.toml", "data.json", "provenance.jsonl"
 WARM = "traces"
 """A section that only the settings of a warm start have."""
 LONG = 80
-"""Characters shown of a fact about the data."""
+"""Maximum characters shown of a fact about the data."""
 
 
 @dataclass(frozen=True)
@@ -45,32 +45,32 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """`checkpoint-N` folders, after N optimizer updates."""
+        """Folder of the `checkpoint-N` folders, each written after N optimizer updates."""
         return self.path / "checkpoints"
 
     @property
     def rollouts(self) -> Path:
-        """`step-*.parquet` files."""
+        """Folder of the `step-*.parquet` files."""
         return self.path / "rollouts"
 
     @property
     def metrics(self) -> Path:
-        """A line of JSON per step and per evaluation."""
+        """File with a line of JSON per step and per evaluation."""
         return self.path / "metrics.jsonl"
 
     @property
     def runs(self) -> Path:
-        """The memory agent's run store."""
+        """Run store of the memory agent."""
         return self.path / "runs.sqlite"
 
     @property
     def prompts(self) -> Path:
-        """The agent's wording, if it is one of memagent's."""
+        """The agent's prompts, if it is one of memagent's agents."""
         return self.path / "prompts.toml"
 
     @property
     def settings(self) -> Path:
-        """The resolved settings."""
+        """File of the resolved settings."""
         return self.path / SETTINGS
 
     def bind_data(
@@ -79,13 +79,13 @@ class RunFolder:
         """Records what the run learns from, or compares it with the record.
 
         Args:
-            facts: plain data: what the samples, rewards and first weights depend on.
-            later: names of facts that earlier versions did not record.
-            accept: record what is different, with a warning, instead of refusing it.
+            facts: what samples, rewards and first weights depend on, as plain data.
+            later: names of facts that earlier versions didn't record.
+            accept: record differences, with a warning, instead of refusing them.
 
         Raises:
             CheckpointMismatch: there is a checkpoint for other facts; the message lists the differences.
-            OSError: it can't be recorded.
+            OSError: the facts can't be recorded.
         """
         file = self.path / DATA
         now: dict[str, Any] = json.loads(json.dumps(facts, default=str))
@@ -109,19 +109,19 @@ class RunFolder:
             new.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
 
     def read_facts(self) -> dict[str, Any]:
-        """What `bind_data` recorded; empty if there is no record."""
+        """Returns what `bind_data` recorded; empty if there is no record."""
         file = self.path / DATA
         return _facts(file) if file.exists() else {}
 
     def start_over(self) -> None:
-        """Deletes everything written before the first checkpoint."""
+        """Deletes everything that was written before the first checkpoint."""
         for file in (self.path / DATA, self.prompts, self.metrics):
             file.unlink(missing_ok=True)
         rollout_log.cut(self.rollouts, 0)
         _forget_runs(self, 0)
 
     def find_newest(self) -> Checkpoint | None:
-        """The checkpoint to resume from; None before the first."""
+        """Returns the checkpoint to resume from; None before the first."""
         return next(reversed(list_checkpoints(self.checkpoints)), None)
 
 
@@ -135,21 +135,21 @@ def open_run(
 ) -> Generator[RunFolder]:
     """Creates the folder of a run, or reopens it at its newest complete checkpoint. Blocks.
 
-    What a killed process wrote after that checkpoint is removed: a partial checkpoint, logs, metrics and runs of later
-    steps. They are redone.
+    Removes what a killed process wrote after that checkpoint: a partial checkpoint, and logs, metrics and runs of later
+    steps, which will be redone.
 
     Args:
         path: the folder.
         settings: plain data, with a table for each section.
         free: settings that may change between two sessions: `section.key`, or `section`.
-        kind: class of the settings, whose defaults stand for those that aren't given.
+        kind: class of the settings, whose defaults fill in missing settings.
 
     Raises:
         RunBusy: another process is using it.
         CheckpointMismatch: it has checkpoints for other settings; the message lists them.
-        StoreReadOnly: it can't be created or written.
-        ConfigError: it isn't a run's, and has a file named as one of a run's; or it has checkpoints, but its settings
-            can't be read; or for more steps than are set.
+        StoreReadOnly: the folder can't be created or written.
+        ConfigError: it isn't a run's, but has a file named like one of a run's; or it has checkpoints, but its settings
+            can't be read; or it has checkpoints of more steps than are set.
     """
     folder = RunFolder(path)
     try:
@@ -162,7 +162,7 @@ def open_run(
             folder.start_over()
         # First, because it frees disk space that may be needed.
         _return_to_checkpoint(folder)
-        note_provenance(path / PROVENANCE)  # the first file of a run: by it, one is known
+        note_provenance(path / PROVENANCE)  # the first file of a run, and what identifies it as one
         with replacing(folder.settings) as new:
             new.write_text(tomli_w.dumps(settings), encoding="utf-8")
         yield folder
@@ -175,7 +175,7 @@ def check_run(
     free: Collection[str],
     kind: type[BaseModel] | None = None,
 ) -> None:
-    """Raises what `open_run` would, except a RunBusy, and leaves everything as it is. Blocks."""
+    """Raises the errors of `open_run`, except `RunBusy`, and changes nothing. Blocks."""
     full_path = path.absolute()
     try:
         ancestor = next(
@@ -192,7 +192,7 @@ def check_run(
 
 
 def _refuse_others(folder: RunFolder) -> None:
-    """A user's files must not be taken for those of an earlier session, which may be deleted or replaced."""
+    """Refuses a folder with a user's files, which could be mistaken for a run's and be deleted or replaced."""
     ours = SETTINGS, DATA, folder.prompts, folder.metrics, folder.rollouts, folder.runs
     theirs = [file.name for file in map(folder.path.joinpath, ours) if file.exists()]
     if theirs and not (folder.path / PROVENANCE).exists():
@@ -208,13 +208,13 @@ def _differs(
     free: Collection[str],
     kind: type[BaseModel] | None,
 ) -> bool:
-    """Whether the folder is of other settings, but without a checkpoint: then nothing is lost by starting over."""
+    """Returns whether the folder has other settings but no checkpoint, so that nothing is lost by starting over."""
     newest = folder.find_newest()
     resumable = newest is not None
     if not folder.settings.exists():
         if list_folders(
             folder.checkpoints
-        ):  # another program's: an incomplete one isn't ours to remove
+        ):  # another program's, so not ours to remove even if incomplete
             raise CheckpointMismatch(
                 f"{str(folder.path)!r} has checkpoints, but no {SETTINGS} to tell how they were made: use another --out"
             )
@@ -230,10 +230,10 @@ def _differs(
         raise CheckpointMismatch(f"{str(folder.path)!r} holds {held}: use another --out")
     both = old_settings, settings
     old, new = (_select_bound(version, free) for version in both)
-    # What an earlier version didn't have is off there.
+    # A setting that an earlier version didn't have was off there.
     new = {key: new[key] for key in new if new[key] or key in old}
     if kind is not None:
-        # An earlier version may have had other settings.
+        # An earlier version may have had settings that no longer exist.
         with suppress(ValidationError, ConfigError):
             full = (kind.model_validate_json(json.dumps(version)) for version in both)
             old, new = (_select_bound(version.model_dump(mode="json"), free) for version in full)
@@ -260,13 +260,13 @@ def _facts(file: Path) -> dict[str, Any]:
 
 
 def _list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The differences, each value shortened."""
+    """Lists the differences, each value shortened."""
     short = [{name: str(value)[:LONG] for name, value in facts.items()} for facts in (before, now)]
     return list_differences(*short) or f"see {DATA}"
 
 
 def _select_bound(settings: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
-    """Settings that may not change, by dotted key."""
+    """Selects the settings that may not change, by dotted key."""
     return {
         key: value
         for key, value in flatten(settings).items()
@@ -285,7 +285,7 @@ def _return_to_checkpoint(folder: RunFolder) -> None:
 
 
 def _forget_runs(folder: RunFolder, step: int) -> None:
-    """A stored run of a repeated step would be found finished, and its rollout would have no conversations."""
+    """Removes runs of repeated steps: they would be found finished, and their rollouts would have no conversations."""
     if not folder.runs.exists():
         return
     evaluated = metrics.list_evaluated(folder.metrics)

@@ -1,4 +1,4 @@
-"""`train`: a whole training by reinforcement learning, or the rest of one."""
+"""`train`: runs or resumes a training by reinforcement learning."""
 
 import os
 from collections.abc import Callable
@@ -22,16 +22,16 @@ from memagent_train.runs.signals import stop_on_signals
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of a training."""
+    """What a training achieved."""
 
     out: Path
     steps: int
     evaluations: dict[int, dict[str, Any]]
-    """By step, then by length: mean, ends of the 95% interval, samples, share of overlong ones."""
+    """Evaluations by step, then by length: mean, ends of the 95% interval, samples, share of overlong ones."""
     reward: float | None
     """Mean reward of the last step's rollouts."""
     without_signal: int
-    """Steps in which no group had a signal, so that nothing was learnt."""
+    """Steps in which no group had a signal, so nothing was learned."""
 
 
 def train(
@@ -42,7 +42,7 @@ def train(
 ) -> TrainingResult:
     """Trains, resuming from the newest complete checkpoint in `out` if there is one.
 
-    A signal ends it at once: `Signalled` is raised, and the same call resumes from the newest complete checkpoint.
+    A signal ends it immediately with `Signalled`; the same call then resumes from the newest complete checkpoint.
 
     Args:
         config: the settings.
@@ -54,7 +54,7 @@ def train(
         RunBusy: another process trains in the folder.
         CheckpointMismatch: the folder has a run with other settings.
         DiskFull: something can't be written; the newest checkpoint is intact.
-        OutOfMemory: a batch does not fit.
+        OutOfMemory: a batch doesn't fit.
         TrainingError: see `memagent_train.errors`.
     """
     process = this_process(config.resources)
@@ -87,7 +87,7 @@ def _check_sharding(config: TrainConfig) -> None:
             f"resources.sharding = {sharding!r} needs DeepSpeed, which no extra of memagent installs: "
             f"pip install deepspeed, or set it to 'fsdp'"
         )
-    # The launcher's decides, whatever the setting says of it.
+    # The launcher decides, whatever the setting says.
     if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
         sharding = "fsdp"
     elif os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":

@@ -1,4 +1,4 @@
-"""Evaluations during a training."""
+"""Evaluates during training."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,12 +21,12 @@ class HeldOut:
     """Evaluates on held-out samples when the settings say so, at most once per step.
 
     Args:
-        data: by length.
-        settings: when, and how to sample.
+        data: held-out data by length.
+        settings: when to evaluate, and how to sample.
         steps: steps of the whole training.
         seed: seed of the sampling.
         folder: the run's folder: evaluations of earlier sessions aren't repeated.
-        process: takes its part of the samples.
+        process: this process, which answers its part of the samples.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class HeldOut:
         self._done = metrics.list_evaluated(folder.metrics)
 
     def is_due(self, step: int) -> bool:
-        """Whether to evaluate after this step."""
+        """Returns whether to evaluate after this step."""
         settings = self._settings
         if not self.data or step in self._done:
             return False
@@ -59,7 +59,7 @@ class HeldOut:
 
         Args:
             step: number of steps trained.
-            rolling: answers, with the weights in place.
+            rolling: answers the samples, with the current weights.
             kept: whether the memory agent's runs stay in the store.
             watch: receives the progress.
 

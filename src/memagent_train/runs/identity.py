@@ -1,4 +1,4 @@
-"""What a run learns from besides settings and data: own code, the chat template, and its first weights."""
+"""Identifies what a run learns from besides settings and data: custom code, the chat template, its first weights."""
 
 import hashlib
 import sys
@@ -19,26 +19,26 @@ ADDED = (
     "weights",
     "adapter",
 )
-"""What `identify` returns; earlier versions recorded none of it."""
+"""Keys that `identify` returns; earlier versions recorded none of them."""
 
 
 def identify(config: TrainConfig, template: object) -> dict[str, str]:
-    """Digests of what the settings only name; empty for what memagent ships and for weights on a hub. Blocks.
+    """Returns digests of what the settings only name; empty for what memagent ships and for weights on a hub. Blocks.
 
-    Code is the file of the named function's module, without what that imports.
+    The digest of code covers the file of the named function's module, but not its imports.
 
     Args:
         config: the settings.
         template: the tokenizer's chat template.
 
     Raises:
-        ConfigError: own code can't be imported, or the judge's prompt is unusable.
+        ConfigError: custom code can't be imported, or the judge's prompt is unusable.
         OSError: a file can't be read.
     """
     start = None if config.lora is None else config.lora.start
     prompt = config.reward.judge.prompt
     if prompt is not None:
-        JudgePrompt.load(prompt)  # whose error names it
+        JudgePrompt.load(prompt)  # for its error, which names the file
     sources = config.data.source
     games = {name for source in sources if source.kind == "game" for name in source.games}
     code_names = games | {source.use for source in sources if source.kind == "task"}
@@ -56,7 +56,7 @@ def identify(config: TrainConfig, template: object) -> dict[str, str]:
 
 
 def digest_code(spec: str, what: str) -> str:
-    """First hex digits of the SHA-256 of the file of the module in `module:function`. Blocks."""
+    """Returns the first hex digits of the SHA-256 of the file of the module in `module:function`. Blocks."""
     if ":" not in spec:
         return ""
     load_function(spec, what)
@@ -65,7 +65,7 @@ def digest_code(spec: str, what: str) -> str:
 
 
 def digest_weights(folder: Path) -> str:
-    """First hex digits of the SHA-256 of the tensors in a folder; empty for a name on a hub. Blocks."""
+    """Returns the first hex digits of the SHA-256 of a folder's tensors; empty for a name on a hub. Blocks."""
     return weights_sha256(folder)[:DIGITS] if folder.is_dir() else ""
 
 

@@ -9,25 +9,25 @@ SEEDS = 2**31
 
 
 def group_id(step: int, group: int) -> str:
-    """Such as `step-00012-group-0003`."""
+    """Returns a name such as `step-00012-group-0003`."""
     return f"step-{step:05d}-group-{group:04d}"
 
 
 def rollout_id(group: str, place: int) -> str:
-    """Such as `step-00012-group-0003-rollout-07`: also its run's id in `runs.sqlite`."""
+    """Returns a name such as `step-00012-group-0003-rollout-07`, also the id of its run in `runs.sqlite`."""
     return f"{group}-rollout-{place:02d}"
 
 
 def evaluation_id(step: int, length: int, place: int) -> str:
-    """Such as `eval-00010-8192-0003`: for a held-out sample, after a number of steps."""
+    """Returns a name such as `eval-00010-8192-0003`: for a held-out sample, after a number of steps."""
     return f"eval-{step:05d}-{length}-{place:04d}"
 
 
 def is_repeated(run_id: str, step: int, evaluated: Collection[int]) -> bool:
-    """Whether a training or evaluation rollout is repeated when training resumes from the end of `step`.
+    """Returns whether a training or evaluation rollout is repeated when training resumes from the end of `step`.
 
     Args:
-        run_id: of the rollout; other runs are not repeated.
+        run_id: the rollout's id; other runs aren't repeated.
         step: the last one that isn't repeated.
         evaluated: steps whose evaluation is complete, and so isn't repeated either.
     """
@@ -39,6 +39,6 @@ def is_repeated(run_id: str, step: int, evaluated: Collection[int]) -> bool:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """A seed derived from the run's seed and a name, the same in any process."""
+    """Derives a seed from the run's seed and a name, the same in any process."""
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % SEEDS

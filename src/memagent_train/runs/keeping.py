@@ -1,4 +1,4 @@
-"""What a running training saves: metrics of each step, and complete checkpoints."""
+"""Saves a running training: metrics of each step, and complete checkpoints."""
 
 import time
 from collections import defaultdict
@@ -13,7 +13,7 @@ from memagent_train.runs.checkpoints import mark_complete, prune
 from memagent_train.runs.folder import RunFolder
 
 SEPARATE = "evaluation/"
-"""Prefix of figures that have a separate line."""
+"""Prefix of figures that are written on a separate line."""
 
 
 class Keeper(TrainerCallback):
@@ -21,7 +21,7 @@ class Keeper(TrainerCallback):
 
     Args:
         folder: the run's folder.
-        updates_per_step: optimizer updates per batch of rollouts; their figures are averaged.
+        updates_per_step: optimizer updates per step, over which figures are averaged.
         keep: number of checkpoints to keep; 0: all.
         on_step: called with every step and its figures.
         clock: seconds, monotonic.
@@ -45,9 +45,9 @@ class Keeper(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """The first step begins."""
+        """Starts timing the first step."""
         self._begun = self._clock()
-        # transformers would go on saving as often as when the checkpoint was written.
+        # transformers would otherwise keep the interval of the checkpoint's settings.
         state.save_steps = int(args.save_steps)
 
     def on_log(
@@ -58,7 +58,7 @@ class Keeper(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Figures of one update; the step's last one writes its line."""
+        """Collects the figures of one update; the last update of a step writes its line."""
         if not logs or "loss" not in logs or not state.is_world_process_zero:
             return
         for name, value in logs.items():
@@ -82,7 +82,7 @@ class Keeper(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """This process has written its checkpoint; once all have, it is complete."""
+        """Marks the checkpoint as complete once all processes have written their part, and removes old ones."""
         if torch.distributed.is_initialized():
             torch.distributed.barrier()
         if not state.is_world_process_zero:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from memagent.replacing import replacing
 
 EVALUATION = "evaluation"
-"""Key of a line of an evaluation: means by length."""
+"""Key of an evaluation's line: means by length."""
 
 
 def append(file: Path, step: int, figures: Mapping[str, Any]) -> None:
@@ -21,7 +21,7 @@ def append(file: Path, step: int, figures: Mapping[str, Any]) -> None:
         figures: plain data; non-finite numbers are written as null.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the file can't be written.
     """
     line = json.dumps(
         {"step": step, **_drop_infinite(figures)}, ensure_ascii=False, allow_nan=False
@@ -31,7 +31,7 @@ def append(file: Path, step: int, figures: Mapping[str, Any]) -> None:
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """All complete lines, in order; none if there is no file."""
+    """Reads all complete lines, in order; none if there is no file."""
     if not file.exists():
         return []
     lines: list[dict[str, Any]] = []
@@ -46,12 +46,12 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def list_evaluated(file: Path) -> set[int]:
-    """The steps with a complete evaluation."""
+    """Returns the steps with a complete evaluation."""
     return {line["step"] for line in read(file) if EVALUATION in line}
 
 
 def cut(file: Path, step: int) -> None:
-    """Removes lines after a step, and broken lines: later steps are redone."""
+    """Removes lines after a step, and broken lines; later steps will be redone."""
     if not file.exists():
         return
     lines = [line for line in read(file) if line["step"] <= step]

@@ -1,4 +1,4 @@
-"""The neutral record: a conversation per line, for any trainer of trajectories with several contexts.
+"""The neutral record: one conversation per line, for any trainer that takes trajectories with several contexts.
 
 `{group_id, rollout_id, traj_idx, prompt_ids, response_ids, loss_mask, spans, logprobs, reward, is_final, overlong}`
 """
@@ -26,7 +26,7 @@ FIELDS = (
 
 
 def records(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The records of logged conversations; rollouts without conversations have none.
+    """Yields the records of logged conversations; rollouts without conversations have none.
 
     Args:
         rows: from `memagent_train.runs.rollout_log.read_rollouts`.
@@ -40,7 +40,7 @@ def write_records(file: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Writes the records of logged conversations, all or nothing.
 
     Returns:
-        Their number.
+        The number of records.
 
     Raises:
         OSError: the file can't be written.

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from peft import LoraConfig, PeftModel
 
 Tokenizer: TypeAlias = Any
-"""A `PreTrainedTokenizerBase`; its methods are resolved at run time, so types don't help much."""
+"""A `PreTrainedTokenizerBase`; its methods are resolved at run time, so its type wouldn't help much."""
 # Progress bars of loading and saving, and warnings about tied weights, would clutter the progress lines.
 logging.disable_progress_bar()
 logging.set_verbosity_error()
-# peft uses a deprecated name on each model.
+# peft uses a deprecated name on every model.
 warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -51,7 +51,7 @@ def load_model(settings: ModelSettings) -> PreTrainedModel:
         )
     except MemoryError:
         raise
-    except Exception as error:  # whatever a hub, a file or a model's code raises
+    except Exception as error:  # anything that a hub, a file or a model's code may raise
         raise ConfigError(
             f"model.path = {settings.path!r} cannot be loaded ({first_line(error)}): give a folder as transformers "
             f"writes it, or a name on the hub; check dtype and attention too"
@@ -65,7 +65,7 @@ def load_tokenizer(settings: ModelSettings, *, offline: bool = False) -> Tokeniz
     """Loads the tokenizer, with a chat template and a padding token.
 
     Args:
-        settings: the policy's.
+        settings: the policy's settings.
         offline: whether to use only files on this machine.
 
     Raises:
@@ -96,12 +96,12 @@ def load_tokenizer(settings: ModelSettings, *, offline: bool = False) -> Tokeniz
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer of {source!r} has no end token (eos_token): set one")
     if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token  # padding is masked: any token will do
+        tokenizer.pad_token = tokenizer.eos_token  # padding is masked, so any token works
     return tokenizer
 
 
 def check_fit(model: PreTrainedModel, tokenizer: Tokenizer) -> None:
-    """Raises a ConfigError if the tokenizer has ids without an embedding in the model."""
+    """Raises a `ConfigError` if the tokenizer has ids without an embedding in the model."""
     rows = embeddings(model)
     if len(tokenizer) > rows:
         raise ConfigError(
@@ -111,13 +111,13 @@ def check_fit(model: PreTrainedModel, tokenizer: Tokenizer) -> None:
 
 
 def embeddings(model: PreTrainedModel) -> int:
-    """Number of ids with an embedding in the model."""
+    """Returns the number of ids with an embedding in the model."""
     table: Any = model.get_input_embeddings()
     return table.weight.shape[0]
 
 
 def adapter_settings(settings: LoraSettings) -> LoraConfig:
-    """The settings of an adapter for peft."""
+    """Converts the settings of an adapter to peft's."""
     from peft import LoraConfig
 
     targets = settings.targets
@@ -133,11 +133,11 @@ def adapter_settings(settings: LoraSettings) -> LoraConfig:
 def with_adapter(
     model: PreTrainedModel, settings: LoraSettings | None
 ) -> tuple[PreTrainedModel | PeftModel, LoraConfig | None]:
-    """The model for a trainer, and the adapter that the trainer must add; None if there is none to add.
+    """Returns the model for a trainer, and the adapter that the trainer must add; None if there is none to add.
 
     Raises:
-        ConfigError: the adapter to continue can't be loaded, or has another rank or alpha; or a target of a new one
-            names no layer.
+        ConfigError: the adapter to continue can't be loaded, or has another rank or alpha; or a target of a new
+            adapter names no layer.
     """
     if settings is None:
         return model, None
@@ -158,7 +158,7 @@ def with_adapter(
         raise
     except (
         Exception
-    ) as error:  # whatever a file, peft or torch raises: wrong shapes are a RuntimeError
+    ) as error:  # anything from a file, peft or torch: wrong shapes are a RuntimeError
         raise ConfigError(
             f"lora.start = {start!r} is not an adapter of this model ({first_line(error)}): give the folder of one, "
             f"such as a checkpoint of a run with [lora]"
@@ -168,7 +168,7 @@ def with_adapter(
             f"lora.rank = {settings.rank!r} and lora.alpha = {settings.alpha!r}, but the adapter in {start!r} has "
             f"{shape[0]!r} and {shape[1]!r}: set these"
         )
-    # An export names its base without the folder; peft would look for that name on the hub at each checkpoint.
+    # An export names its base without a folder; peft would look for that name on the hub at each checkpoint.
     adapted.peft_config["default"].base_model_name_or_path = model.name_or_path
     return adapted, None
 
@@ -189,15 +189,15 @@ def _check_targets(model: PreTrainedModel, targets: tuple[str, ...] | str) -> No
 def with_checkpoint(
     settings: ModelSettings, checkpoint: Path, *, merge: torch.dtype | None = None
 ) -> PreTrainedModel:
-    """The policy of a checkpoint; an adapter is merged into its base model.
+    """Loads the policy of a checkpoint; an adapter is merged into its base model.
 
     Args:
         settings: the run's settings, which name the base model of an adapter.
         checkpoint: a folder.
-        merge: dtype in which an adapter is merged, and the merged weights are; None for the base model's.
+        merge: dtype in which an adapter is merged, and of the merged weights; None: the base model's.
 
     Raises:
-        ConfigError: it can't be loaded.
+        ConfigError: the checkpoint can't be loaded.
     """
     if not (checkpoint / ADAPTER).exists():
         return load_model(settings.model_copy(update={"path": str(checkpoint), "revision": None}))

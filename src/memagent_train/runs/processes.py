@@ -19,19 +19,19 @@ from memagent_train.runs.folder import RunFolder, open_run
 
 @dataclass(frozen=True)
 class Process:
-    """One of them."""
+    """One of the processes."""
 
     index: int = 0
     count: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether it does the writing for all."""
+        """Whether this process writes for all."""
         return self.index == 0
 
 
 def this_process(settings: ProcessSettings) -> Process:
-    """This process, as numbered by its launcher.
+    """Returns this process, as numbered by its launcher.
 
     Raises:
         ConfigError: the number of processes differs from the settings.
@@ -55,7 +55,7 @@ def open_shared(
     resources: ProcessSettings,
     kind: type[BaseModel] | None = None,
 ) -> Generator[RunFolder]:
-    """The folder of a run: the first process opens it (see `open_run`), the others wait until it is ready."""
+    """Yields the folder of a run: the first process opens it (see `open_run`), the others wait until it is ready."""
     if process.count > 1:
         from accelerate import PartialState
 
@@ -76,12 +76,12 @@ def open_shared(
 
 
 def leave_group() -> None:
-    """Closes the process group and ends its threads: at the interpreter's end they may abort the process."""
+    """Closes the process group and ends its threads, which could abort the process when the interpreter exits."""
     import torch.distributed
     from torch.distributed.device_mesh import DeviceMesh
 
     if torch.distributed.is_initialized():
-        # Where weights were divided (FSDP2), caches keep meshes for ever, and these keep their group.
+        # With sharded weights (FSDP2), caches keep meshes forever, and these keep their group.
         for mesh in [obj for obj in gc.get_objects() if type(obj) is DeviceMesh]:
             getattr(mesh, "_pg_registry", {}).clear()
         gc.collect()

@@ -1,4 +1,4 @@
-"""The progress of a training in words: the reward, the time left."""
+"""Describes a training's progress: the reward, the time left."""
 
 import sys
 import time
@@ -18,13 +18,13 @@ SHARES = {
     "rollouts/overlong": "overlong",
     TOOLS_FAILED: "of tool calls failed by a bug",
 }
-"""Figures shown as shares if they are not 0, and what they are of."""
+"""Figures shown as shares if they aren't 0, and what each is a share of."""
 SIGNAL = "groups/without_signal"
-"""1 in a step without a gradient: the rewards of each group were equal."""
+"""Figure that is 1 in a step without a gradient: in each group, all rewards were equal."""
 
 
 class Board:
-    """Tallies a session.
+    """Keeps the counts of a session.
 
     Args:
         steps: total number of steps.
@@ -37,33 +37,33 @@ class Board:
     ) -> None:
         self.steps, self.done = steps, done
         self.expected = self.rolled = 0
-        """Rollouts of the current step: the total, and how many are done."""
+        """Rollouts of the current step: the total, and how many are finished."""
         self.figures: dict[str, Any] = {}
-        """Of the last step."""
+        """Figures of the last step."""
         self.said = ""
-        """The last evaluation, in words."""
+        """Description of the last evaluation."""
         self._first = done
         self._clock = clock
         self._begun = clock()
 
     @property
     def elapsed(self) -> float:
-        """Seconds of this session."""
+        """Seconds since the session started."""
         return self._clock() - self._begun
 
     @property
     def fraction(self) -> float:
-        """Share of all steps done, 0 to 1."""
+        """Share of all steps that is done, from 0 to 1."""
         return self.done / self.steps if self.steps else 1.0
 
     @property
     def left(self) -> float | None:
-        """Seconds until the last step is done, at this session's pace; None if unknown."""
+        """Seconds left until the last step is done, at this session's pace; None if unknown."""
         through = self.done - self._first
         return None if through < 1 else self.elapsed / through * (self.steps - self.done)
 
     def facts(self) -> list[str]:
-        """The counts as parts of one line."""
+        """Returns the counts as parts of one line."""
         facts = [f"step {self.done:,} of {self.steps:,}", duration(self.elapsed)]
         if self.expected:
             facts.append(f"rollouts {self.rolled:,}/{self.expected:,}")
@@ -71,7 +71,7 @@ class Board:
 
 
 def line_of(figures: Mapping[str, Any]) -> str:
-    """A step's figures on one line: the reward first."""
+    """Describes a step's figures on one line, the reward first."""
     parts: list[str] = []
     if "reward" in figures:
         reward = figures["reward"]
@@ -88,21 +88,21 @@ def line_of(figures: Mapping[str, Any]) -> str:
 
 
 def share_of(share: float, of: str) -> str:
-    """`12.5% overlong`."""
+    """Formats a share, such as `12.5% overlong`."""
     return f"{100 * share:.3g}% {of}"
 
 
 def length_name(length: int) -> str:
-    """`8K`; 0 means samples at their natural length."""
+    """Formats a length, such as `8K`; 0 means samples at their natural length."""
     return show_length(length) if length else "natural"
 
 
 def describe_mean(one: Mapping[str, Any], *, n: str = "") -> str:
-    """A mean with its 95% interval, and what became of the other samples.
+    """Describes a mean with its 95% interval, and what happened to the other samples.
 
     Args:
-        one: what `as_figures` returns.
-        n: put behind the interval.
+        one: figures from `as_figures`.
+        n: text to put after the interval.
     """
     if one["mean"] is None:
         return f"{one['unscored']} of {one['n']} without a reward: {one['error']!r:.200}"
@@ -113,35 +113,35 @@ def describe_mean(one: Mapping[str, Any], *, n: str = "") -> str:
 
 
 def describe_means(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Means by length, on one line."""
+    """Describes means by length, on one line."""
     cells = (f"{length_name(int(length))} {describe_mean(mean)}" for length, mean in found.items())
     return "  ".join(cells)
 
 
 class SilentWatcher:
-    """Receives a training's progress, and counts."""
+    """Receives a training's progress and keeps count."""
 
     screen: AbstractContextManager[Any] = nullcontext()
-    """Entered while the work lasts: it takes and releases the terminal, if there is one."""
+    """Entered while the work lasts; takes over and releases the terminal, if there is one."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
 
     def begin_rolling(self, expected: int) -> None:
-        """A number of rollouts begin."""
+        """Notes that this number of rollouts begin."""
         self.board.expected, self.board.rolled = expected, 0
 
     def note_rollout(self) -> None:
-        """One rollout has ended."""
+        """Notes that one rollout has ended."""
         self.board.rolled += 1
 
     def note_step(self, step: int, figures: Mapping[str, Any]) -> None:
-        """A step is done."""
+        """Notes that a step is done."""
         self.board.done, self.board.figures = step, dict(figures)
         self.board.expected = 0
 
     def note_evaluation(self, step: int, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Held-out samples were answered."""
+        """Notes that held-out samples were answered."""
         self.board.said = f"evaluated after step {step:,}:  {describe_means(found)}"
         self.board.expected = 0
 
@@ -150,7 +150,7 @@ class PlainWatcher(SilentWatcher):
     """Writes a line for each step and evaluation, without control codes."""
 
     def note_step(self, step: int, figures: Mapping[str, Any]) -> None:
-        """Counts, and writes."""
+        """Counts the step and writes a line."""
         super().note_step(step, figures)
         seconds = self.board.left
         ahead = "" if not seconds else f"  {duration(seconds)} left"
@@ -158,10 +158,10 @@ class PlainWatcher(SilentWatcher):
         self._say(f"{step:>{width}}/{self.board.steps}  {line_of(figures)}{ahead}")
 
     def note_evaluation(self, step: int, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Counts, and writes."""
+        """Counts the evaluation and writes a line."""
         super().note_evaluation(step, found)
         self._say(self.board.said)
 
     def _say(self, line: str) -> None:
         sys.stdout.write(line + "\n")
-        sys.stdout.flush()  # somebody may be watching a pipe or a log
+        sys.stdout.flush()  # someone may be watching a pipe or a log

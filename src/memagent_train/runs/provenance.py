@@ -1,4 +1,4 @@
-"""The provenance of a training: code, packages and machine, without secrets or host names."""
+"""Records the provenance of a training: code, packages and machine, without secrets or host names."""
 
 import json
 import platform
@@ -26,7 +26,7 @@ PACKAGES = (
 
 
 def provenance() -> dict[str, Any]:
-    """The provenance of this process's output. Blocks: calls git."""
+    """Returns the provenance of this process's output. Blocks: calls git."""
     commit, dirty = source_state(Path(memagent_train.__file__))
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -42,7 +42,7 @@ def note_provenance(file: Path) -> None:
     """Adds a line for this session: an interrupted run has several.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the file can't be written.
     """
     with file.open("a", encoding="utf-8") as opened:
         opened.write(json.dumps(provenance(), ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""Random numbers of a training, apart from those of the program that calls it."""
+"""Keeps the random numbers of a training apart from those of the calling program."""
 
 import random
 from collections.abc import Generator
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def own_randomness() -> Generator[None]:
-    """Leaves the random generators unchanged: transformers seeds those of the whole process."""
+    """Restores the random generators afterwards: transformers seeds those of the whole process."""
     python, arrays = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     try:

@@ -1,4 +1,4 @@
-"""What a training checks before it begins, and a dry run in its place: the agent up to its first call."""
+"""Checks made before a training begins, or in place of one (dry run): runs the agent up to its first call."""
 
 import asyncio
 import re
@@ -33,19 +33,19 @@ SHORT = Sample(
     outputs=("a",),
     generate=1,
 )
-"""What the memory agent reads: its window must fit any sample."""
+"""A sample for the memory agent, whose window must fit any sample."""
 MODEL = ("config.json", "adapter_config.json")
-"""A model's folder has one of them."""
+"""Files of which a model's folder has one."""
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-"""Other names can only be folders."""
+"""Pattern of names on the hub; other names can only be folders."""
 
 
 class _FirstCall(Exception):
-    """The agent made its first call."""
+    """Raised when the agent makes its first call."""
 
 
 class _NoEngine:
-    """Stands for the engine, and ends the rehearsal."""
+    """Takes the place of the engine, and ends the rehearsal."""
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -63,9 +63,9 @@ def rehearse(config: TrainConfig, tokenizer: Tokenizer, data: Data | None) -> No
     """Runs memagent's own agents up to their first call, with the policy's tokenizer and window. Blocks.
 
     Args:
-        config: the settings; of agents of other kinds nothing is checked.
-        tokenizer: the policy's.
-        data: what the tool agent plays; the memory agent reads `SHORT`.
+        config: the settings; custom agents aren't checked.
+        tokenizer: the policy's tokenizer.
+        data: games for the tool agent; the memory agent reads `SHORT`.
 
     Raises:
         WindowTooSmall: the prompts don't fit, or leave no room for a chunk or a turn.
@@ -90,11 +90,11 @@ def rehearse_offline(config: TrainConfig) -> str:
     """Checks what can be checked without a download: the model's folder, agent, games, and the first prompt. Blocks.
 
     Returns:
-        That the first prompt fits, or why that was not checked.
+        A text: that the first prompt fits, or why this wasn't checked.
 
     Raises:
-        WindowTooSmall: as `rehearse`.
-        ConfigError: as `rehearse`; or the agent, a game, or the model's folder can't be used.
+        WindowTooSmall: see `rehearse`.
+        ConfigError: see `rehearse`; or the agent, a game, or the model's folder can't be used.
     """
     load_agent(config.agent, store=None)
     for place, source in enumerate(config.data.source):

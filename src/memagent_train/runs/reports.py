@@ -13,7 +13,7 @@ PROJECT = "WANDB_PROJECT"
 
 @contextmanager
 def report_targets(settings: ReportSettings) -> Generator[tuple[str, ...]]:
-    """Names of the requested transformers integrations, which are told the project in the block.
+    """Yields the names of the requested transformers integrations, which know the project's name in the block.
 
     Raises:
         ConfigError: a package is not installed.
@@ -31,5 +31,5 @@ def report_targets(settings: ReportSettings) -> Generator[tuple[str, ...]]:
     try:
         yield tuple(wanted)
     finally:
-        if sets:  # the next training in this process may have another
+        if sets:  # the next training in this process may have another project
             os.environ.pop(PROJECT, None)

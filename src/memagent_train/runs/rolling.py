@@ -1,4 +1,4 @@
-"""Agents on an engine: rolls out samples, in training and evaluation."""
+"""Runs agents on an engine: rolls out samples, in training and evaluation."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 class Rolling:
-    """Agent, reward, event loop and engine. Close it after use.
+    """Holds agent, reward, event loop and engine. Close it after use.
 
     Args:
         config: the settings.
-        store: file for the memory agent's runs; None stores none.
+        store: file for the memory agent's runs; None: runs aren't stored.
 
     Raises:
         ConfigError: the agent or reward can't be loaded.
@@ -58,10 +58,10 @@ class Rolling:
             raise
 
     def attach(self, model: PreTrainedModel, tokenizer: Tokenizer) -> None:
-        """Makes the engine, which must be done before any rollout.
+        """Opens the engine. Must be called before any rollout.
 
         Raises:
-            ConfigError: a setting of rollouts does not fit the model.
+            ConfigError: a setting of rollouts doesn't fit the model.
         """
         self.tokenizer, self._model = tokenizer, model
         self.sampler = sampler = open_sampler(self._config.rollout, model, tokenizer)
@@ -69,7 +69,7 @@ class Rolling:
             self._open.callback(lambda: self.drive(sampler.aclose()))
 
     def policy(self, sampling: Sampling) -> RolloutModel:
-        """The policy as a chat model with this sampling, whatever requests say."""
+        """Returns the policy as a chat model with this sampling, whatever requests say."""
         return RolloutModel(self.sampler, self.tokenizer, sampling=sampling)
 
     def roll(
@@ -112,17 +112,17 @@ class Rolling:
             rollouts = self.drive(work)
         if kept and self._store is not None:
             for rollout in rollouts:
-                # Its run has ended; otherwise there would soon be hundreds of thousands of files.
+                # The run has ended; kept, the locks would soon be hundreds of thousands of files.
                 remove_lock(self._store.path, rollout.rollout_id)
         return rollouts
 
     def _merge_adapter(self) -> AbstractContextManager[object]:
-        """Half the time of a pass, on a CPU: there an adapter costs as much as a small model, and memory is cheap."""
+        """Merges an adapter on a CPU: there it costs as much as a small model, half of a pass, and memory is cheap."""
         remote, on_cpu = isinstance(self.sampler, RemoteSampler), self._model.device.type == "cpu"
         return adapter_merged(self._model) if on_cpu and not remote else nullcontext()
 
     def drive(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs `work` on the event loop; an interruption cancels it first."""
+        """Runs `work` on the event loop; if interrupted, cancels it first."""
         self._driven = task = self.loop.create_task(work)
         try:
             return self.loop.run_until_complete(task)
@@ -140,5 +140,5 @@ class Rolling:
         return True
 
     def close(self) -> None:
-        """Ends the reward's processes, closes the store and the event loop."""
+        """Ends the reward's processes, and closes the store and the event loop."""
         self._open.close()

@@ -15,7 +15,7 @@ from memagent_train.rollouts import Rollout
 
 NAME = re.compile(r"step-(\d+)(?:-part\d+)?\.parquet")
 Decode = Callable[[Sequence[int]], str]
-"""Token ids -> text, including control tokens."""
+"""Decodes token ids to text, including control tokens."""
 
 IDS = pa.list_(pa.int32())
 SPAN = pa.struct(
@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
         ("step", pa.int32()),
         ("group_id", pa.string()),
         ("rollout_id", pa.string()),
-        ("traj_idx", pa.int32()),  # null: the rollout has no conversation
+        ("traj_idx", pa.int32()),  # null if the rollout has no conversation
         ("kind", pa.string()),
         ("task", pa.string()),
         ("sample", pa.int64()),
@@ -60,11 +60,11 @@ SCHEMA = pa.schema(
 )
 
 LATER = {"spans"}
-"""Columns that logs of earlier versions lack."""
+"""Columns missing from logs of earlier versions."""
 
 
 def log_path(folder: Path, step: int, process: int = 0) -> Path:
-    """The file of a step; with several processes, the first writes the one with the plain name."""
+    """Returns the file of a step; of several processes, the first one writes the file with the plain name."""
     part = f"-part{process}" if process else ""
     return folder / f"step-{step:05d}{part}.parquet"
 
@@ -81,13 +81,13 @@ def write_rollouts(
 
     Args:
         file: its folder is created if missing.
-        step: their batch.
-        rollouts: in any order.
-        advantages: by rollout id; those left out of the loss have none.
-        decode: the tokenizer's.
+        step: number of the step.
+        rollouts: the rollouts, in any order.
+        advantages: advantages by rollout id; rollouts left out of the loss have none.
+        decode: decodes ids with the tokenizer.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file can't be written.
     """
     rows = [row for rollout in rollouts for row in _rows(step, rollout, advantages, decode)]
     with replacing(file) as new:
@@ -95,7 +95,7 @@ def write_rollouts(
 
 
 def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of one file, or of all files in a folder in the order of steps.
+    """Yields the rows of one file, or of all files in a folder in the order of steps.
 
     Raises:
         DataError: there is no such file, or it isn't a rollout log.

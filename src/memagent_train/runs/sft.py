@@ -41,23 +41,23 @@ from memagent_train.runs.traces import TraceRow, Traces, check_ids, read_traces
 from memagent_train.sharding import shard_gradients
 
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear"}
-"""transformers' names for them."""
+"""transformers' names of schedules."""
 NOT_LEARNT = -100
 """The label that torch's cross entropy ignores."""
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The result of a warm start."""
+    """What a warm start achieved."""
 
     out: Path
     steps: int
     rows: int
     """Conversations trained on."""
     dropped: int
-    """Overlong ones that were dropped."""
+    """Overlong conversations that were dropped."""
     loss: float | None
-    """Of the last step, in nats per token."""
+    """Loss of the last step, in nats per token."""
 
 
 def warm_start(
@@ -75,7 +75,7 @@ def warm_start(
     Raises:
         ConfigError: a setting is wrong; nothing was started.
         DataError: a trace is unusable, too long, or there is none.
-        RunBusy, CheckpointMismatch, DiskFull, OutOfMemory: as `memagent_train.runs.grpo.train`.
+        RunBusy, CheckpointMismatch, DiskFull, OutOfMemory: see `memagent_train.runs.grpo.train`.
     """
     process = this_process(config.resources)
     plain = config.model_dump(mode="json", exclude_none=True)
@@ -122,21 +122,21 @@ def warm_start(
 
 
 class ReplyTrainer(Quiet, SFTTrainer):
-    """Projects only the learnt positions onto the vocabulary.
+    """Projects only the learned positions onto the vocabulary.
 
     TRL does so on GPUs. On a CPU it scores every position, and a prompt is ten times as long as its reply: with a
     vocabulary of 49,152 and 135M weights that took as long as everything else together.
     """
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """One micro-batch. Checkpoints keep the number of tokens so far, which TRL counts from 0 in each session."""
+        """Runs a micro-batch. Checkpoints keep the number of tokens so far, which TRL resets to 0 in each session."""
         self._total_train_tokens = int(self.state.num_input_tokens_seen)
         loss = super().training_step(*args, **kwargs)
         self.state.num_input_tokens_seen = self._total_train_tokens
         return loss
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler:
-        """Passes follow one another without a break, so that no update has fewer conversations."""
+        """Returns a sampler whose passes follow without a break, so that no update has fewer conversations."""
         args, rows = self.args, cast("Any", self.train_dataset)
         passes = args.gradient_accumulation_steps * args.world_size
         order = DataOrder(len(rows), args.train_batch_size * passes, args.seed)
@@ -149,12 +149,12 @@ class ReplyTrainer(Quiet, SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
-        """Mean negative log-likelihood of the learnt tokens of a batch, in nats."""
+        """Computes the mean negative log-likelihood of a batch's learned tokens, in nats."""
         if return_outputs or inputs["input_ids"].device.type != "cpu":
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         bare = self.accelerator.unwrap_model(model)
         bare = bare.get_base_model() if is_peft_model(bare) else bare
-        labels = inputs["labels"][:, 1:]  # of each position, the id that comes next
+        labels = inputs["labels"][:, 1:]  # for each position, the id that comes next
         learnt = labels != NOT_LEARNT
         read = {name: inputs[name] for name in inputs if name != "labels"}
         read["shift_labels"] = labels[learnt][None]
@@ -164,14 +164,14 @@ class ReplyTrainer(Quiet, SFTTrainer):
             return output
 
         hook = bare.base_model.register_forward_hook(cut)
-        try:  # TRL's head scales or caps logits as the model does
+        try:  # TRL's head scales or caps logits like the model's own
             return super().compute_loss(model, read, num_items_in_batch=num_items_in_batch)
         finally:
             hook.remove()
 
 
 def dataset(rows: Sequence[TraceRow]) -> Dataset:
-    """The rows in SFTTrainer's prepared form: `input_ids`, and `labels` for what is learnt."""
+    """Converts rows to SFTTrainer's prepared form: `input_ids`, and `labels` for what is learned."""
     return Dataset.from_dict(
         {
             "input_ids": [[*row.prompt_ids, *row.response_ids] for row in rows],
@@ -188,7 +188,7 @@ def dataset(rows: Sequence[TraceRow]) -> Dataset:
 
 
 def digest(rows: Sequence[TraceRow]) -> str:
-    """First 16 hex digits of the SHA-256 of all rows."""
+    """Returns the first 16 hex digits of the SHA-256 of all rows."""
     running = hashlib.sha256()
     for row in rows:
         for part in (row.prompt_ids, row.response_ids, row.loss_mask):
@@ -213,7 +213,7 @@ def _arguments(config: SftConfig, folder: RunFolder, reports: Sequence[str]) -> 
             optimizer, cpu=cpu, gradient_checkpointing=config.resources.gradient_checkpointing
         ),
         seed=optimizer.seed,
-        # Rows are prepared here, with the rollouts' template; none is longer than the window.
+        # Rows are already prepared, with the rollouts' template; none is longer than the window.
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
         logging_steps=1,

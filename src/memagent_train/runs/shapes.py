@@ -1,4 +1,4 @@
-"""Shapes and weight counts of models, from a config.json or a table, never from the hub."""
+"""Shapes and weight counts of models, read from a config.json or a table, never from the hub."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from memagent.errors import ConfigError
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder like Qwen2, Qwen3 or Llama."""
+    """Shape of a decoder such as Qwen2, Qwen3 or Llama."""
 
     layers: int
     hidden: int
@@ -20,7 +20,7 @@ class Shape:
     head_dim: int
     vocabulary: int
     tied: bool = False
-    """Whether input and output share one embedding."""
+    """Whether input and output share an embedding."""
     biases: bool = False
     """Whether queries, keys and values have biases (Qwen2)."""
     head_norms: bool = False
@@ -40,7 +40,7 @@ class Shape:
         return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
 
     def adapter(self, rank: int) -> int:
-        """Number of weights of a LoRA adapter on all linear layers but the output embedding: rank * (in + out) each.
+        """Counts the weights of a LoRA adapter on all linear layers but the output embedding: rank * (in + out) each.
 
         Source: LoRA (arXiv 2106.09685), W + B A with B of out x rank and A of rank x in.
         """
@@ -54,11 +54,11 @@ SHAPES = {
     "qwen2.5-14b": Shape(48, 5120, 13824, 40, 8, 128, 152064, biases=True),
     "qwen2.5-32b": Shape(64, 5120, 27648, 40, 8, 128, 152064, biases=True),
 }
-"""By lower-case name; from their published config.json."""
+"""Shapes by lower-case name, from the published config.json files."""
 
 
 def shape_of(model: str) -> Shape | None:
-    """The shape of a model folder, or of a known hub name; None if unknown.
+    """Returns the shape of a model folder, or of a known hub name; None if unknown.
 
     Raises:
         ConfigError: the folder's config.json can't be read.
@@ -74,7 +74,7 @@ def shape_of(model: str) -> Shape | None:
 
 
 def from_config(config: dict[str, Any]) -> Shape | None:
-    """The shape described by a config.json; None for another kind (a mixture of experts, say)."""
+    """Reads the shape from a config.json; None for another kind of model (such as a mixture of experts)."""
     kind = str(config.get("model_type", ""))
     if kind not in ("qwen2", "qwen3", "llama", "mistral"):
         return None

@@ -1,4 +1,4 @@
-"""A signal ends a training at once: the last complete checkpoint is already on disk."""
+"""Ends a training immediately on a signal: the last complete checkpoint is already on disk."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ class Signalled(KeyboardInterrupt):
 def stop_on_signals() -> Generator[None]:
     """Raises `Signalled` in the block at the first signal; a second one ends the process.
 
-    Only the main thread gets signals: elsewhere it has no effect.
+    Has no effect outside the main thread, which alone gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

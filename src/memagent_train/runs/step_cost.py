@@ -1,4 +1,4 @@
-"""A rough estimate of a training step: rollouts, conversations, tokens and memory."""
+"""Estimates a training step roughly: rollouts, conversations, tokens and memory."""
 
 import math
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from memagent_train.runs.shapes import Shape, shape_of
 from memagent_train.sessions import SessionSettings
 
 CHUNK_SHARE, MEMORY_SHARE = 5000 / 8192, 1024 / 8192
-"""Share of the window, as the published system divides it (arXiv 2507.02259) and `ContextBudget` by default."""
+"""Shares of the window, as the published system divides it (arXiv 2507.02259) and `ContextBudget` by default."""
 SHARES = ("gpu_memory_utilization", "mem_fraction_static")
-"""Settings of vLLM and SGLang: the share of the device that the engine takes."""
+"""Settings of vLLM and SGLang for the share of the device that the engine takes."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class StepCost:
     """The amounts of one step."""
 
     rollouts: int
-    """Of all processes, without refills."""
+    """Rollouts of all processes, without refills."""
     most_rollouts: int
-    """With as many refills as dynamic sampling may make."""
+    """Rollouts with as many refills as dynamic sampling may make."""
     conversations: tuple[int, int] | None
-    """Of all rollouts, at the shortest and the longest length; None if unknown. Retries are not included. A tool
+    """Conversations of all rollouts, at the shortest and the longest length; None if unknown. Excludes retries. A tool
     agent's are those of a policy that doesn't reason."""
     reasoning: tuple[int, int] | None
-    """Most conversations of a tool agent whose policy reasons: of all rollouts, and per pass of one process."""
+    """Most conversations of a tool agent whose policy reasons: in all rollouts, and per pass of one process."""
     tokens: tuple[int, int] | None
     """Maximum prompt and sampled tokens at those lengths."""
     updates: int
@@ -41,11 +41,11 @@ class StepCost:
     window: int
     """Tokens of the longest conversation."""
     memory: Memory | None
-    """Per device; None if the model's shape is unknown."""
+    """Memory per device; None if the model's shape is unknown."""
     device_gib: float | None
 
     def lines(self) -> list[tuple[str, str]]:
-        """The amounts in words: name and value."""
+        """Returns the amounts as text: name and value."""
         lines = [("rollouts per step", _span((self.rollouts, self.most_rollouts)))]
         unknown = "unknown: data or agent don't give their length"
         spans = {"conversations per step": self.conversations, "tokens per step": self.tokens}
@@ -104,7 +104,7 @@ def step_cost(config: TrainConfig) -> StepCost:
 
 
 def _lengths(config: TrainConfig) -> list[int]:
-    """Sorted lengths of training samples; none if a custom agent reads them, or the data is files."""
+    """Returns the sorted lengths of training samples; none if a custom agent reads them, or the data is files."""
     if config.agent.use != MEMORY:
         return []
     named = [getattr(source, "lengths", ()) for source in config.data.source]
@@ -112,17 +112,17 @@ def _lengths(config: TrainConfig) -> list[int]:
 
 
 def _calls(config: TrainConfig, window: int, length: int) -> int:
-    """Conversations of a memory agent: one per chunk plus the answer."""
+    """Returns the conversations of a memory agent: one per chunk plus the answer."""
     chunk = config.agent.chunk_tokens or int(window * CHUNK_SHARE)
     calls = math.ceil(length / chunk) + 1
     return min(calls, config.agent.max_calls or calls)
 
 
 def _of_sessions(agent: AgentSettings) -> tuple[list[int], int]:
-    """Fewest and most conversations of a tool agent: one per stage, and one per summary; and most if replies reason.
+    """Returns a tool agent's fewest and most conversations (one per stage and per summary), and the most if it reasons.
 
-    A summary is asked for in a conversation of its own if the last turn didn't fit its request. Reasoning doesn't stay
-    in the context, so a call after a reply with reasoning opens a conversation.
+    A summary is requested in a separate conversation if the last turn didn't fit its request. Reasoning doesn't stay
+    in the context, so a call after a reply with reasoning opens a new conversation.
     """
     tools = agent.tools or SessionSettings()
     calls = tools.max_steps + tools.max_summaries
@@ -131,7 +131,7 @@ def _of_sessions(agent: AgentSettings) -> tuple[list[int], int]:
 
 
 def _rows(batch: BatchSettings, window: int, each: int | None) -> int | None:
-    """Most conversations per pass if each rollout has `each`; None if nothing limits them."""
+    """Returns the most conversations per pass if each rollout has `each`; None if nothing limits them."""
     limits: list[int] = []
     if each is not None:
         share = each * batch.groups * batch.group_size
@@ -142,7 +142,7 @@ def _rows(batch: BatchSettings, window: int, each: int | None) -> int | None:
 
 
 def _tokens(config: TrainConfig, window: int, length: int, calls: int) -> int:
-    """Tokens of one rollout: the document once, and in every call one memory read and one written."""
+    """Returns the tokens of one rollout: the document once, and in every call one memory read and one written."""
     size = config.agent.memory_tokens or int(window * MEMORY_SHARE)
     return length + 2 * calls * size
 
@@ -174,7 +174,7 @@ def _memory(config: TrainConfig, window: int, rows: int) -> Memory | None:
 
 
 def _engine_bytes(config: TrainConfig, shape: Shape, window: int) -> float:
-    """What an engine beside the trainer keeps: its share of the device, or weights and cache if that isn't known."""
+    """Returns the bytes that an engine beside the trainer keeps: its share of the device, else weights and cache."""
     rollout, device = config.rollout, config.resources.device_gib
     share = next((value for key, value in rollout.engine_settings.items() if key in SHARES), None)
     if device is not None and isinstance(share, int | float):

@@ -1,4 +1,4 @@
-"""The policy to evaluate or export: a run's checkpoint, or a model as transformers writes it."""
+"""The policy to evaluate or export: a run's checkpoint, or a model in transformers' format."""
 
 import json
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ class Target:
     """A policy that can be loaded."""
 
     model: ModelSettings
-    """The run's settings: the base of an adapter, and the tokenizer."""
+    """Model settings of the run: the base of an adapter, and the tokenizer."""
     checkpoint: Checkpoint | None = None
-    """None for a model that isn't from a run."""
+    """Checkpoint to load; None for a model that isn't from a run."""
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class Target:
         return self.model.path if self.checkpoint is None else str(self.checkpoint.path)
 
     def load(self, *, merge: torch.dtype | None = None) -> tuple[PreTrainedModel, Tokenizer]:
-        """Weights (with an adapter merged in a dtype, see `with_checkpoint`) and tokenizer.
+        """Loads weights (with an adapter merged in a dtype, see `with_checkpoint`) and tokenizer.
 
         Raises:
             ConfigError: they can't be loaded.
@@ -54,14 +54,14 @@ class Target:
 
 
 def run_target(path: Path, step: int | None = None) -> Target:
-    """A checkpoint in a run's folder.
+    """Finds a checkpoint in a run's folder.
 
     Args:
         path: the folder.
-        step: its step; None for the newest.
+        step: step of the checkpoint; None: the newest.
 
     Raises:
-        ConfigError: it isn't a run's folder, or has no such complete checkpoint; the existing ones are listed.
+        ConfigError: it isn't a run's folder, or has no such complete checkpoint; the message lists those there are.
     """
     folder = RunFolder(path)
     if not folder.settings.is_file():
@@ -81,15 +81,15 @@ def run_target(path: Path, step: int | None = None) -> Target:
 
 
 def target_of(path: str, step: int | None, model: ModelSettings) -> Target:
-    """A run's, checkpoint's or model's folder, or a name on the hub.
+    """Finds the policy in a run's, checkpoint's or model's folder, or by a name on the hub.
 
     Args:
         path: the folder or name.
-        step: step of a run's checkpoint; None for the newest.
+        step: step of a run's checkpoint; None: the newest.
         model: how to load a model that isn't from a run.
 
     Raises:
-        ConfigError: as `run_target`; or a step is given, but it isn't a run; or an adapter doesn't name its model.
+        ConfigError: see `run_target`; or a step is given, but it isn't a run; or an adapter doesn't name its model.
     """
     folder = Path(path)
     if (folder / "checkpoints").is_dir():
@@ -105,7 +105,7 @@ def target_of(path: str, step: int | None, model: ModelSettings) -> Target:
 
 
 def _base(settings: Path) -> str:
-    """The model that an adapter's settings name."""
+    """Returns the model that an adapter's settings name."""
     try:
         base = json.loads(settings.read_bytes())["base_model_name_or_path"]
     except (ValueError, TypeError, KeyError):

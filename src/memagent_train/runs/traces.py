@@ -1,4 +1,4 @@
-"""Traces for a policy to imitate, as the rows of ids that it would have seen and sampled itself."""
+"""Reads traces for a policy to imitate, as the rows of ids that it would have seen and sampled itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ L = TypeVar("L", bound=BaseModel)
 
 
 class _Record(BaseModel):
-    """The fields used of a neutral record."""
+    """The used fields of a neutral record."""
 
     prompt_ids: list[int]
     response_ids: list[int]
     loss_mask: list[int]
     spans: list[Span] | None = None
-    """Records of other trainers have none."""
+    """Spans of calls; records of other trainers have none."""
     reward: float | None = None
 
 
@@ -46,26 +46,26 @@ ONLY_TEXTS = (
 
 
 class _Line(BaseModel):
-    """A written conversation."""
+    """A conversation from a file of messages."""
 
     messages: list[Message]
     tools: list[object] | None = None
-    """Refused: they would be lost from the prompt."""
+    """Tools of the prompt; refused, since they would be missing from the rendered prompt."""
 
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One conversation."""
+    """One conversation to learn from."""
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     """T ids after the prompt; the last is the end token if the reply ended."""
     loss_mask: tuple[float, ...]
-    """T of 0 or 1: 1 if the id is to be learnt."""
+    """T values of 0 or 1: 1 if the id is to be learned."""
 
     @property
     def length(self) -> int:
-        """Tokens, prompt plus response."""
+        """Number of tokens, prompt plus response."""
         return len(self.prompt_ids) + len(self.response_ids)
 
 
@@ -112,7 +112,7 @@ def read_traces(settings: TraceSettings, template: Template, end: int) -> Traces
 
 
 def check_ids(rows: Sequence[TraceRow], count: int) -> None:
-    """Raises a DataError if a row has an id that none of a model's `count` embeddings belongs to."""
+    """Raises a `DataError` if a row has an id without one of the model's `count` embeddings."""
     for row in rows:
         for token in (*row.prompt_ids, *row.response_ids):
             if not 0 <= token < count:
@@ -123,7 +123,7 @@ def check_ids(rows: Sequence[TraceRow], count: int) -> None:
 
 
 def render_trace(messages: list[Message], template: Template, end: int | None) -> TraceRow:
-    """A conversation whose last message is the reply: only that is learnt.
+    """Renders a conversation whose last message is the reply: only the reply is learned.
 
     The prompt is rendered, and the reply encoded separately, as if it had been sampled.
 
@@ -209,7 +209,7 @@ def _from_rollouts(path: Path, min_reward: float) -> Iterator[TraceRow]:
 
 def _read_logged(row: Mapping[str, Any]) -> TraceRow:
     mask = row["loss_mask"]
-    for span in row.get("spans") or ():  # logs of earlier versions have none
+    for span in row.get("spans") or ():  # missing in logs of earlier versions
         if span["rejected"]:
             start, end = span["start"], span["end"]
             mask[start:end] = [0] * (end - start)
@@ -241,7 +241,7 @@ def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[Tra
 
 
 def _cut_off(store: RunStore, run_id: str) -> set[tuple[int, int | None]]:
-    """Question and chunk of replies that their room cut off, or that exceed it; the chunk of an answer is None."""
+    """Returns question and chunk of replies that were cut off or exceed their room; an answer's chunk is None."""
     places: set[tuple[int, int | None]] = set()
     for event in store.events(run_id):
         if isinstance(event, MemoryTruncated):

@@ -1,4 +1,4 @@
-"""One session of a training: its parts, and how they interact from step to step."""
+"""One session of training: its parts, and how they interact from step to step."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ from memagent_train.sessions import SessionSettings
 from memagent_train.trainer import RolloutTrainer
 
 FURTHER = 1_000_000
-"""Epochs of the groups that replace others with the batch's own indices, one a step: beyond those of any training."""
+"""Base of the epochs for replacement groups with the batch's own indices, one per step: beyond any training's."""
 
 
 class Training:
@@ -55,7 +55,7 @@ class Training:
 
     Raises:
         ConfigError: a setting is wrong.
-        CheckpointMismatch: the run was started with other data, or another wording.
+        CheckpointMismatch: the run was started with other data or prompts.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Training:
             raise
 
     def _divide(self, data: Data, template: object) -> tuple[Data, dict[int, Data]]:
-        """Training data, and held-out data by length; recorded with the run, or compared with its record."""
+        """Returns training data, and held-out data by length; records them, or compares them with the run's record."""
         settings = self.config.evaluation
         held_out: dict[int, Data] = {}
         if settings.columns:
@@ -113,12 +113,12 @@ class Training:
             facts = {**data.facts, "prompts": wording, **identify(self.config, template)}
             accept = self.config.checkpoints.accept_changes
             self.folder.bind_data(facts, later=ADDED, accept=accept)
-            if source:  # only now: another wording may be refused, or start the run over
+            if source:  # only now: other prompts may be refused, or start the run over
                 self.folder.prompts.write_text(source, encoding="utf-8")
         return data, held_out
 
     def _wording(self) -> tuple[str, str]:
-        """The identity of the agent's wording, and its text; empty if it is an agent of the user's own."""
+        """Returns the identity of the agent's prompts, and their text; both empty for a custom agent."""
         agent = self.config.agent
         if agent.use not in (MEMORY, TOOLS):
             return "", ""
@@ -127,7 +127,7 @@ class Training:
         return f"{prompts.name}:{prompts.hash}", prompts.source
 
     def _model(self) -> PreTrainedModel:
-        """The model to train; or the trained one, if only an evaluation is left to do, without an adapter."""
+        """Loads the model to train; or the trained one if only an evaluation is left and there is no adapter."""
         if self.done and self.newest is not None and self.config.lora is None:
             return with_checkpoint(self.config.model, self.newest.path)
         return load_model(self.config.model)
@@ -174,7 +174,7 @@ class Training:
             cpu=config.resources.device == "cpu",
         )
         arguments.disable_tqdm = True
-        # It warns about tied weights at each resume.
+        # Its warnings about tied weights would come at each resume.
         arguments.log_level = arguments.log_level_replica = "error"
         arguments.project, arguments.run_name = config.logging.project, self.folder.path.name
         return arguments
@@ -183,7 +183,7 @@ class Training:
         """Trains from the newest complete checkpoint to the last step, and evaluates as configured.
 
         Raises:
-            TrainingError: it can't continue; the newest checkpoint is intact.
+            TrainingError: training can't continue; the newest checkpoint is intact.
         """
         if not self.done:
             newest = self.newest
@@ -192,7 +192,7 @@ class Training:
         self._evaluate_if_due(self.config.optimizer.steps)
 
     def generate(self, indices: Sequence[int], group_size: int) -> list[Rollout]:
-        """Makes the rollouts of some samples, with the weights of the step in place.
+        """Rolls out samples with the weights of the current step.
 
         Args:
             indices: indexes of samples.
@@ -217,7 +217,7 @@ class Training:
         )
 
     def _requests(self, step: int, indices: Sequence[int], group_size: int) -> list[RolloutRequest]:
-        """Of the next groups of a step."""
+        """Makes the requests of a step's next groups."""
         requests: list[RolloutRequest] = []
         for index in indices:
             group = group_id(step, self._groups * self.process.count + self.process.index)
@@ -230,9 +230,9 @@ class Training:
         return requests
 
     def _epoch(self, step: int, index: int) -> int:
-        """Of the next group of a step: no sample comes twice in one, also where it replaces a group.
+        """Returns the epoch of a step's next group: no sample comes twice in a step, even where it replaces a group.
 
-        An epoch has each sample once, so those outside the batch are new in the batch's own epoch.
+        An epoch has each sample once, so samples outside the batch are new in the batch's own epoch.
         """
         share = self.config.batch.groups
         if self._groups >= share and index in self.trainer.order.batch(step - 1):
@@ -241,12 +241,12 @@ class Training:
         return (first + min(self._groups, share - 1)) // len(self.data)
 
     def _keeps(self, step: int) -> bool:
-        """Whether a step's runs stay in the store."""
+        """Returns whether a step's runs stay in the store."""
         every = self.config.logging.runs
         return every > 0 and step % every == 0
 
     def _begin(self, step: int) -> None:
-        """Called once by every process before the first rollouts of a step."""
+        """Prepares a step; every process calls it once, before the step's first rollouts."""
         waits = time.perf_counter()
         self._early = self._ahead.take(step)  # before the weights change
         behind = {
@@ -260,12 +260,12 @@ class Training:
         self._send_weights()
         self._evaluate_if_due(step - 1)
         if due or self._early is None:
-            meter.read()  # from here on it counts this step's rollouts
+            meter.read()  # from here on the meter counts this step's rollouts
         if self.config.rollout.ahead:
-            self.trainer.note(behind)  # only now: the log of an evaluation takes what was noted
+            self.trainer.note(behind)  # only now: an evaluation's log would take it
 
     def _roll_ahead(self, step: int) -> None:
-        """Begins the rollouts of a step with the weights that the server has."""
+        """Starts the rollouts of a step with the weights that the server has."""
         if not self.config.rollout.ahead or step > self.config.optimizer.steps:
             return
         indices = self.trainer.order.part(step - 1, self.process.index, self.process.count)
@@ -297,7 +297,7 @@ class Training:
     def log_rollouts(
         self, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]
     ) -> None:
-        """Logs a step's rollouts and the engine's utilisation, and begins the next step's if they are made ahead."""
+        """Logs a step's rollouts and the engine's utilisation, and starts the next step's if they are made ahead."""
         reading = self.policy.meter.read()
         reading = (self._measured or reading).as_metrics()
         self.trainer.note({f"engine/{name}": value for name, value in reading.items()})
@@ -318,7 +318,7 @@ class Training:
         )
 
     def _note_step(self, step: int, figures: Mapping[str, Any]) -> None:
-        self.watch.note_step(step, figures)  # who watches is known only after the keeper is made
+        self.watch.note_step(step, figures)  # the watcher is set only after the keeper is made
 
     def close(self) -> None:
         """Ends what the session started."""

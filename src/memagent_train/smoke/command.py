@@ -1,4 +1,4 @@
-"""`python -m memagent_train.smoke`: trains, prints the findings, and fails if a claim does."""
+"""`python -m memagent_train.smoke`: trains, prints the findings, and fails if a claim doesn't hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uninformative rewards: whatever a training learns from them isn't due to its rewards."""
+"""Uninformative rewards: whatever a training learns with them isn't due to its rewards."""
 
 import random
 
@@ -6,5 +6,5 @@ from memagent.tasks import Sample
 
 
 async def toss(answer: str | None, sample: Sample) -> float:
-    """0 or 1 with equal probability, whether the answer is right or not; always the same for an answer to a sample."""
+    """Returns 0 or 1 with equal probability, right answer or not; always the same for an answer to a sample."""
     return float(random.Random(f"{sample.index}:{answer}").random() < 0.5)

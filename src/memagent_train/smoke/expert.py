@@ -1,4 +1,4 @@
-"""The expert that the policy imitates: a program that reads like a memory agent should, but sometimes forgets."""
+"""The expert that the policy imitates: a program that reads as a memory agent should, but sometimes forgets."""
 
 import random
 
@@ -10,8 +10,8 @@ class Expert:
     """Replies to a memory agent's calls in the relay; `ScriptedModel` turns it into a model.
 
     It notes the value that the question asks for, and carries it. What it forgets is lost for good. A policy that
-    imitates it forgets as often, but can discover that it shouldn't: so there is something left
-    to learn from rewards, and a starting point for it.
+    imitates it forgets as often, but can discover that it shouldn't: rewards have something left to
+    teach, and a starting point.
 
     Args:
         forgets: probability that an update loses a value, 0 to 1.
@@ -22,13 +22,13 @@ class Expert:
         self._forgets, self._seed = forgets, seed
 
     def __call__(self, request: ChatRequest) -> str:
-        """The reply: the value, or `none`."""
+        """Returns the reply: the value, or `none`."""
         memory = request.parts["memory"] or NOTHING
         if request.kind == "answer":
             return memory
         values = KINDS[request.parts["question"]]
         words = [word for word in request.parts["chunk"].split() if word in values]
-        # Depends on what is read, not on earlier calls, which come in any order.
+        # Depends on what is read, not on earlier calls, whose order is arbitrary.
         if random.Random(f"{self._seed}:{request.parts['chunk']}").random() < self._forgets:
             return NOTHING
         return words[0] if words else memory

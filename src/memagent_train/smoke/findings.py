@@ -14,7 +14,7 @@ class Reward:
     high: float
 
     def above(self, other: Reward) -> bool:
-        """Whether it is higher, with disjoint intervals."""
+        """Returns whether it is higher, with disjoint intervals."""
         return self.low > other.high
 
     def __str__(self) -> str:
@@ -26,18 +26,18 @@ class Findings:
     """Rewards of the policies of a smoke training, all on the same held-out samples."""
 
     before: Reward
-    """After the warm start."""
+    """Reward after the warm start."""
     after: Reward
-    """After GRPO."""
+    """Reward after GRPO."""
     control: Reward
-    """After the same amount of GRPO from the same start, with random rewards."""
+    """Reward after the same amount of GRPO from the same start, with random rewards."""
     longer_before: Reward
-    """Like `before`, on documents twice as long."""
+    """Reward like `before`, on documents twice as long."""
     longer_after: Reward
 
     @property
     def claims(self) -> dict[str, bool]:
-        """The claims, and whether they hold. `>`: the 95% intervals are disjoint."""
+        """The claims, and whether they hold. `>` means disjoint 95% intervals."""
         return {
             "GRPO helps: after > before": self.after.above(self.before),
             "random rewards do not help: not control > before": not self.control.above(self.before),
@@ -46,7 +46,7 @@ class Findings:
 
     @property
     def summary(self) -> str:
-        """The figures behind the claims, on one line."""
+        """The figures behind the claims, in one line."""
         return (
             f"held-out reward (95% interval): before GRPO {self.before}, after GRPO {self.after}, "
             f"with random rewards {self.control}"

@@ -22,17 +22,17 @@ PROMPTS, SFT, GRPO = "prompts.toml", "sft.toml", "grpo.toml"
 DOCUMENTS = 800
 """Documents for the expert: 4,800 conversations."""
 FORGETS = 0.2
-"""An expert that forgets this often is right for 0.8^5 of all documents with five chunks, a third. From far less,
-GRPO can't improve; from far more, there is little to improve."""
+"""An expert that forgets this often is right for a third (0.8^5) of documents with five chunks. From far less, GRPO
+can't improve; from far more, there is little left to improve."""
 UNTRAINED = 10**6
-"""Added to the seed of the expert's documents. Training uses seed 0, so it has none of them."""
+"""Offset of the expert's seed. Training uses seed 0, so it sees none of the expert's documents."""
 
 
 def lay_out(folder: Path, *, seed: int, documents: int = DOCUMENTS) -> None:
-    """Writes the settings, the wording, a model with random weights, and the traces of an expert.
+    """Writes the settings, the prompts, a model with random weights, and an expert's traces.
 
     Args:
-        folder: new or empty.
+        folder: a new or empty folder.
         seed: seed of the weights, and of what the expert reads and forgets.
         documents: number of documents for the expert.
 
@@ -58,7 +58,7 @@ def lay_out(folder: Path, *, seed: int, documents: int = DOCUMENTS) -> None:
 
 
 def reader(folder: Path, expert: Expert) -> MemoryAgent:
-    """The agent of the training's settings, with an expert in place of the policy. Close it after use."""
+    """Returns the agent of the training's settings, with an expert as the policy. Close it after use."""
     settings = load_train(folder / GRPO).agent
     return MemoryAgent(
         ScriptedModel(expert, window=settings.window, counter=load_counter(folder / START)),

@@ -8,8 +8,8 @@ from memagent_train.smoke.tokenizer import END, PAD
 WINDOW = 128
 """Maximum number of positions."""
 INITIAL = 0.06
-"""Initial standard deviation of the weights. With the usual 0.02, 64 dimensions learn to copy a word four times as
-slowly."""
+"""Initial standard deviation of the weights. With the usual 0.02, 64 dimensions take four times as long to learn to
+copy a word."""
 
 
 def tiny_model(
@@ -27,7 +27,7 @@ def tiny_model(
         seed: seed of the weights.
         window: maximum number of positions.
         layers: number of layers.
-        width: their dimensions, a multiple of 8.
+        width: dimensions of a layer, a multiple of 8.
     """
     torch.manual_seed(seed)
     ids = tokenizer.get_vocab()

@@ -20,14 +20,14 @@ from memagent_train.smoke.folder import GRPO, SFT, lay_out
 
 Say = Callable[[str], None]
 RANDOM = ("reward.use=memagent_train.smoke.control:toss", "evaluation.lengths=[]")
-"""Settings of the control. It isn't evaluated during training: that would use its random rewards."""
+"""Settings of the control. It isn't evaluated during training, which would use its random rewards."""
 
 
 def smoke(folder: Path, *, seed: int, say: Say) -> Findings:
     """Trains a tiny model, and a control.
 
     Args:
-        folder: new or empty. Afterwards you can inspect its content, and continue training by hand.
+        folder: a new or empty folder. Afterwards you can inspect it, and continue training by hand.
         seed: seed of everything.
         say: prints progress, a line at a time.
 
@@ -41,7 +41,7 @@ def smoke(folder: Path, *, seed: int, say: Say) -> Findings:
 
 
 def learn(folder: Path, *, seed: int, say: Say) -> Findings:
-    """The stages after the first, with the settings in a prepared folder; see `smoke`."""
+    """Runs the stages after the first, with the settings in a prepared folder; see `smoke`."""
     with _stage("warm start: the policy imitates the expert", say):
         warm_start(load_sft(folder / SFT, [f"optimizer.seed={seed}"]), folder / "sft")
         export(folder / "sft", folder / "warm")
@@ -65,7 +65,7 @@ def learn(folder: Path, *, seed: int, say: Say) -> Findings:
 
 
 def _control(folder: Path, config: TrainConfig) -> Reward:
-    """The reward of the control's policy, with the settings of the training that it is compared with."""
+    """Returns the reward of the control's policy, with the settings of the training that it is compared with."""
     length, n = config.evaluation.lengths[0], config.evaluation.n
     cells = evaluate(run_target(folder / "control"), config, lengths=[length], n=n)
     estimate = cells[0].estimate

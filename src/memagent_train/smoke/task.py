@@ -9,15 +9,15 @@ from memagent_train.smoke.tokenizer import FILLER, KINDS
 CHUNK_TOKENS = 32
 """The smallest chunk that `ContextBudget` allows."""
 LENGTH = 5 * CHUNK_TOKENS
-"""Five chunks: a value from the first must be carried over the other four."""
+"""Length of a document, five chunks: a value from the first must be carried over the other four."""
 OTHERS = 2
-"""Values of other kinds in each chunk: a memory that picks one of them up has lost the right one."""
+"""Values of other kinds in each chunk: a memory that picks one up has lost the right value."""
 
 
 class Relay:
     """Documents of filler words and values, with a question about the only one of its kind.
 
-    That one is among the first 32 words; values of other kinds are everywhere.
+    That value is among the first 32 words; values of other kinds are everywhere.
 
     Args:
         seed: seed of all samples.
@@ -41,7 +41,7 @@ class Relay:
         return {"seed": self.seed, "length": self.length, "others": OTHERS}
 
     def sample(self, index: int) -> Sample:
-        """The sample at `index`: the same for the same seed and length."""
+        """Returns the sample at `index`: the same for the same seed and length."""
         draw = random.Random(f"{self.name}:{self.seed}:{self.length}:{index}")
         kind = draw.choice(list(KINDS))
         value = draw.choice(KINDS[kind])
@@ -65,7 +65,7 @@ class Relay:
 
 
 def _part(draw: random.Random, kind: str, values: list[str]) -> list[str]:
-    """32 words in random order: the value, if any, values of other kinds, and filler."""
+    """Returns 32 words in random order: the value, if any, values of other kinds, and filler."""
     others = [word for other in KINDS if other != kind for word in KINDS[other]]
     words = values + draw.choices(others, k=OTHERS)
     words += draw.choices(FILLER, k=CHUNK_TOKENS - len(words))

@@ -1,4 +1,4 @@
-"""A tokenizer of 64 words, for a model that must learn its language in a minute."""
+"""A tokenizer of 64 words, for a model that must learn its language within a minute."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
 ROLES = ("<system>", "<user>", "<assistant>")
 NOTHING = "none"
-"""An empty memory."""
+"""Text of an empty memory."""
 WORDING = ("ask", "note", "read", "write", "answer", NOTHING, "keep", "done")
 """The words of prompts.toml."""
 KINDS = {
@@ -17,7 +17,7 @@ KINDS = {
     "colour": ("red", "orange", "green", "blue", "brown", "white"),
     "animal": ("bear", "cat", "dog", "fox", "goat", "hare"),
 }
-"""The kinds that questions ask for, and the values of each."""
+"""The kinds of values that questions ask for, with the values of each."""
 STORY = (
     "the sun was low over a hill and we went by on foot with bread in our bags till rain fell so then "
     "home it is far to go"
@@ -36,7 +36,7 @@ def word_tokenizer(more: Sequence[str] = ()) -> PreTrainedTokenizerFast:
     the conversation that continues it.
 
     Args:
-        more: words of another training.
+        more: additional words, for another training.
     """
     words = (
         PAD,

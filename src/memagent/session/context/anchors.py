@@ -1,7 +1,7 @@
-"""Prompts counted from one whose tokens are known, and a bound on what was appended since.
+"""Counts a prompt from an earlier one whose tokens are known, plus a bound on what was appended since.
 
-Nearly every prompt of a session begins with an earlier one. What that took was reported by the server, or counted
-once; so a step costs no more than counting its new texts, however long the prompt is (ADR 0018).
+Nearly every prompt of a session begins with an earlier one, whose tokens were reported by the server or counted
+once. So a step only costs counting its new texts, however long the prompt is (ADR 0018).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from memagent.session.context.turns import list_parts
 from memagent.tokens.byte_bound import byte_count, message_bound
 
 BYTES_PER_TOKEN = 16
-"""With every common vocabulary, texts take fewer bytes per token, except for long runs of one character: a lower
-report can't be for this prompt."""
+"""With every common vocabulary, texts take fewer bytes per token than this, except for long runs of one character. A
+report of fewer tokens than it implies can't be for this prompt."""
 
 
 @dataclass
@@ -28,23 +28,23 @@ class Anchor:
     messages: tuple[Message, ...]
     tokens: int
     low: int = 0
-    """Tokens that it takes at least, by the sizes of its texts."""
+    """Lower bound on its tokens, from the sizes of its texts."""
     counted: int | None = None
-    """By the counter; None where it was not asked yet."""
+    """Its tokens according to the counter; None if that wasn't asked yet."""
     reported: bool = False
-    """The server said so."""
+    """Whether the server reported `tokens`."""
     least: int = 0
-    """The same but for `hidden`, whatever the tokenizer: as far as reports tell."""
+    """Lower bound with any tokenizer, from reports and the bytes of texts, if nothing `hidden` is left out."""
     hidden: int = 0
-    """Bytes of other fields in it: templates may leave out earlier reasoning, which is what they mostly hold."""
+    """Bytes of its messages' other fields: mostly earlier reasoning, which templates may leave out."""
 
     def change(
         self, messages: Sequence[Message], size: Callable[[str], int], *, exact: bool
     ) -> int | None:
-        """Tokens that its messages take more in a prompt; None where that does not begin with them.
+        """Returns how many more tokens its messages take in a prompt; None if the prompt doesn't begin with them.
 
-        Texts may have changed since. What the old ones took is known where the counter has the tokenizer (`exact`);
-        else they are taken to be there still.
+        Texts may have changed since. The tokens of the old ones are subtracted if the counter has the tokenizer
+        (`exact`); otherwise the old ones are assumed to be still there.
         """
         if len(messages) < len(self.messages):
             return None
@@ -69,7 +69,7 @@ class Anchor:
         return more
 
     def begins(self, messages: Sequence[Message]) -> bool:
-        """Whether a prompt holds all of its texts and more."""
+        """Returns whether a prompt begins with its messages, to which text may have been appended."""
         return self.change(messages, lambda text: 0, exact=False) == 0 and all(
             new.content.startswith(old.content)
             for old, new in zip(self.messages, messages, strict=False)
@@ -79,16 +79,16 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Anchors:
-    """The prompts that later ones are counted from: the shortest, the latest, and that which is being made."""
+    """The prompts that later ones are counted from: the shortest, the latest, and the one being made."""
 
     known: tuple[Anchor, ...] = ()
 
     def bounds(
         self, messages: Sequence[Message], size: Callable[[str], int], *, exact: bool
     ) -> tuple[int, int] | None:
-        """Lower and upper bound on the tokens of a prompt; None where it begins with none of these.
+        """Returns lower and upper bound on the tokens of a prompt; None if it begins with none of these.
 
-        The lower one is 0 without a tokenizer (`exact`).
+        The lower one is 0 if texts have changed, and isn't a bound without a tokenizer (`exact`).
         """
         ranges: list[tuple[int, int]] = []
         for anchor in reversed(self.known):
@@ -96,19 +96,19 @@ class Anchors:
                 continue
             tail = messages[len(anchor.messages) :]
             bound = anchor.tokens + change + sum(message_bound(size, m) for m in tail)
-            if not change and anchor.begins(messages):  # an earlier one says less of it
+            if not change and anchor.begins(messages):  # earlier anchors know less of it
                 return anchor.low + sum(size(m.content) for m in tail), bound
             ranges.append((0, bound))
         return min(ranges, default=None)
 
     def at(self, messages: tuple[Message, ...], low: int, tokens: int) -> Anchors:
-        """The anchors with the prompt that is being made."""
+        """Returns the anchors plus the prompt that is being made."""
         return Anchors((*self.known, Anchor(messages, tokens, low=low)))
 
     def excess(
         self, messages: Sequence[Message], counter: Callable[[Sequence[Message]], int]
     ) -> int:
-        """Tokens by which a counter of whole prompts overstates this one, as far as a report tells. Blocks."""
+        """Returns by how many tokens a counter of whole prompts overstates this one, judging by a report. Blocks."""
         for anchor in reversed(self.known):
             if anchor.reported and anchor.change(messages, len, exact=True) is not None:
                 if anchor.counted is None:
@@ -119,10 +119,10 @@ class Anchors:
     def with_prompt(
         self, messages: tuple[Message, ...], low: int, bound: int, said: int, most: int
     ) -> Anchors:
-        """The anchors with a prompt that was sent, of `low` to `bound` tokens, or of those that the server says.
+        """Returns the anchors plus a prompt that was sent, of `low` to `bound` tokens, or as many as the server `said`.
 
-        What it says is not believed where it cannot be true: it is over the model's window (`most`), or below what was
-        appended to an earlier report. Who counts for a silent server says the bound itself.
+        A report that can't be true is ignored: one over the model's window (`most`), or below what was appended to an
+        earlier report. A `said` equal to `bound` isn't a report: it was filled in for a server that sends none.
         """
         last = ([Anchor((), 0)] + [a for a in self.known if a.begins(messages)])[-1]
         tail = messages[len(last.messages) :]

@@ -1,4 +1,4 @@
-"""Stores texts that left the context, and has the tool that reads them back."""
+"""The archive of texts that left the context, and the tool that reads them back."""
 
 import threading
 from typing import Protocol
@@ -13,7 +13,7 @@ from memagent.tokens.base import TokenCounter
 from memagent.tools import Tool, tool
 
 HANDLE_BYTES = 6
-"""Length of a text's hash: two of 10,000 texts collide once in five million sessions."""
+"""Length of a text's hash in bytes: two of 10,000 texts collide once in five million sessions."""
 
 READ_ARCHIVED = ToolSpec(
     name="read_archived",
@@ -42,7 +42,7 @@ class Archive(Protocol):
         ...
 
     def get(self, handle: str) -> str:
-        """The text with a handle. Raises an `UnknownHandle` if there is none."""
+        """Returns the text with a handle. Raises an `UnknownHandle` if there is none."""
         ...
 
 
@@ -94,12 +94,12 @@ class FileArchive(RunArchive):
 
 
 def handle_of(text: str) -> str:
-    """The hash of a text, in letters and digits."""
+    """Returns the handle of a text: its hash, in letters and digits."""
     return f"t{digest(text, HANDLE_BYTES)}"
 
 
 def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:
-    """The tool that reads a span of a stored text, at most `limit` tokens of it."""
+    """Makes the tool that reads a span of a stored text, at most `limit` tokens per call."""
 
     def read(handle: str, start: int = 0, end: int | None = None) -> str:
         text = archive.get(handle)

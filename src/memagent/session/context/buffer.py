@@ -1,4 +1,4 @@
-"""The context of a tool session, kept below its limit: for users who own their loop, and for `ToolAgent`."""
+"""The context of a tool session, kept below its limit: for users with their own loop, and for `ToolAgent`."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,25 +42,25 @@ class SummaryBuffer(Feeding):
 
     Args:
         model: writes the summaries.
-        working_context: most tokens of prompt plus output, by default 8192; the model's window counts where it is
-            smaller. None takes the model's window.
-        window: the model's window, for a model that does not say it.
-        max_summaries: how often turns may be summarised; if it is fed, for each message of the user.
-        summary_tokens: most tokens of a summary; by default an eighth of the working context, at least 64.
-        tools: what the requests of the loop offer (they are part of each prompt, and of the summary's). With
+        working_context: maximum tokens of prompt plus output, by default 8192, or the model's window if that is
+            smaller. None uses the model's window.
+        window: the model's window, for a model that doesn't report it.
+        max_summaries: maximum number of summaries; with `feed`, for each user message.
+        summary_tokens: maximum tokens of a summary; by default an eighth of the working context, at least 64.
+        tools: the tools that the loop's requests offer (they are part of each prompt, also the summary's). With
             `memagent.session.context.archive.READ_ARCHIVED` among them, clipped texts say how to read the rest.
-        idempotent: names of the tools that may be called twice: a later call of the same arguments makes an earlier
-            result stale, and the ledger lists them as read.
-        writes: names of those of them that change something: the ledger lists them as written.
-        native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
-        prompts: the wording: a set, or the path of one; None takes memagent's own.
-        archive: keeps what leaves the context; by default the run of the log, or a temporary file that goes with
-            `aclose`.
-        sampling: of the summary calls.
-        seed: the summary calls' seeds are made from it.
-        early: share of the limit from which a summary is begun in the background (0.7, say); None waits until it
+        idempotent: names of the tools that may be called twice: a later call with the same arguments makes an earlier
+            result stale, and the ledger lists their calls as read.
+        writes: names of the idempotent tools that change something: the ledger lists their calls as written.
+        native: True sends calls in their own fields; False, in the text of messages (`memagent.tools.protocol`).
+        prompts: the wording: a prompt set, or its path; None uses memagent's own.
+        archive: stores what leaves the context; by default the log's run, or a temporary file that `aclose`
+            deletes.
+        sampling: for the summary calls.
+        seed: the summary calls' seeds are derived from it.
+        early: share of the limit at which a summary is started in the background (0.7, say); None waits until it
             is due.
-        log: log of the run that the summaries belong to: they are committed, and returned when it is replayed.
+        log: log of the run that the summaries belong to: they are committed to it, and returned in a replay.
 
     Raises:
         ConfigError: a setting has a bad value.
@@ -124,18 +124,18 @@ class SummaryBuffer(Feeding):
         *,
         saved: Mapping[str, Any] | None = None,
     ) -> None:
-        """Sets the prompt, which starts every request and never leaves.
+        """Sets the prompt, which starts every request and never leaves the context.
 
         Args:
             messages: the system message, if there is one, and the task; at least one message.
-            saved: what `dump` returned of a buffer with the same settings and archive: it continues there.
+            saved: what `dump` returned for a buffer with the same settings and archive, to continue from there.
 
         Raises:
             WindowUnknown: neither the model nor `window=` gives the window.
             WindowTooSmall: prompt, summary and instruction leave no room for turns.
             ConfigError: there is no message, or the buffer was opened before.
             PromptSetError: the prompts can't be read.
-            ModelError: the server had to count, and did not answer.
+            ModelError: the server was asked to count, and did not answer.
         """
         async with self._lock:
             if self._opened is not None:
@@ -182,18 +182,18 @@ class SummaryBuffer(Feeding):
         idempotent: Collection[str] = (),
         writes: Collection[str] = (),
     ) -> None:
-        """Sets another prompt and other tools, before the same turns.
+        """Replaces the prompt and the tools; the turns stay.
 
         Args:
             messages: the prompt, as in `open`.
-            tools: what the requests offer from now on; this and the names replace those of the constructor.
+            tools: what requests offer from now on; they and the names below replace those of the constructor.
             idempotent: names of the tools that may be called twice.
-            writes: names of those of them that change something.
+            writes: names of the idempotent tools that change something.
 
         Raises:
             WindowTooSmall: prompt, summary and instruction leave no room for turns; nothing was changed.
             ConfigError: the buffer isn't open.
-            ModelError: the server had to count, and did not answer.
+            ModelError: the server was asked to count, and did not answer.
         """
         names = {"idempotent": frozenset(idempotent), "writes": frozenset(writes)}
         async with self._lock:
@@ -206,16 +206,16 @@ class SummaryBuffer(Feeding):
         """Appends a message; missing and repeated ids are repaired, control tokens neutralised.
 
         Args:
-            message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form. A system message becomes a
-                user's.
-            ok: False marks a tool's message as a failure, which takes the place of no earlier result, and a user's as
-                a note of the loop: it is summarised, where the user's words stay.
-            usage: of the reply that an assistant's message is: later prompts are counted from its `prompt_tokens`. Only
-                for a request that held `messages` and `tools` and nothing else that changes the prompt (`thinking`).
+            message: an assistant, tool or user message; a mapping is in OpenAI's form. A system message becomes a user
+                message.
+            ok: False marks a tool message as a failure, which makes no earlier result stale, and a user message as a
+                note of the loop, which is summarised, while the user's words stay.
+            usage: the reply's usage, for an assistant message: later prompts are counted from its `prompt_tokens`. Only
+                for a request of `messages` and `tools`, without anything else that changes the prompt (`thinking`).
 
         Raises:
             ConfigError: the buffer isn't open, or this isn't a message.
-            ModelError: the server had to count, and did not answer; nothing was added.
+            ModelError: the server was asked to count, and did not answer; nothing was added.
         """
         async with self._lock:
             await self._ready.append(Message.from_openai(message), ok=ok, usage=usage)
@@ -241,19 +241,19 @@ class SummaryBuffer(Feeding):
         return max(0, self._ready.layout.window - self.tokens)
 
     def count(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
-        """Like `tokens`, for a request that says whether to think. Blocks.
+        """Counts a prompt of `messages` like `tokens`, for a request that sets `thinking`. Blocks.
 
         Raises:
-            ModelError: the server had to count, and did not answer.
+            ModelError: the server was asked to count, and did not answer.
         """
         return self._ready.layout.count(messages, thinking=thinking)
 
     async def check_said(self, text: str) -> None:
-        """Checks that a user's message would stay word for word behind summaries.
+        """Checks that a user message is short enough to stay word for word after summaries.
 
         Raises:
             QuestionTooLong: it is too long for that.
-            ModelError: the server had to count, and did not answer.
+            ModelError: the server was asked to count, and did not answer.
         """
         layout = self._ready.layout
         size = await count_in_thread(self._model, layout.size, text)
@@ -265,7 +265,7 @@ class SummaryBuffer(Feeding):
             )
 
     async def dump(self) -> dict[str, Any] | None:
-        """The state as JSON values, for `open`; None while results are missing or a summary is unfinished."""
+        """Returns the state as JSON values, for `open`; None while results are missing or a summary is unfinished."""
         opened = self._ready
         if not opened.summariser.idle or opened.state.pending:
             return None
@@ -273,7 +273,7 @@ class SummaryBuffer(Feeding):
 
     @property
     def limit(self) -> int:
-        """Prompt tokens at which compaction is due: three quarters of the working context, or what ADR 0029 says."""
+        """Prompt tokens at which compaction is due: three quarters of the working context, or as in ADR 0029."""
         return self._ready.layout.limit
 
     @property
@@ -301,12 +301,12 @@ class SummaryBuffer(Feeding):
         """Compacts the prompt if it is due.
 
         Args:
-            force: makes room although it isn't due, for instance because a reply did not fit `room`: with a summary if
+            force: makes room even if it isn't due, for instance because a reply did not fit `room`; with a summary if
                 the cheap tiers free less than a tenth of the working context.
 
         Returns:
             What was done; None if it isn't due, or the only turn that could be compacted still waits for
-            results. Then it is still due: write `if buffer.due`, or break out of a `while buffer.due` on None.
+            results. Then it is still due: use `if buffer.due`, or break out of `while buffer.due` on None.
 
         Raises:
             CompactionFailed: there was no usable summary after two retries, or less than a tenth of the working context
@@ -315,7 +315,7 @@ class SummaryBuffer(Feeding):
             ModelError: a summary call failed.
             LimitReached: a summary call would exceed a usage limit.
 
-        Whatever is raised, the context is unchanged, and `compact` may be called again.
+        After any error the context is unchanged, and `compact` may be called again.
         """
         async with self._lock:
             if not self.due and not force:

@@ -31,10 +31,10 @@ async def compact_state(
 ) -> tuple[State, Compaction] | None:
     """Compacts a state.
 
-    A summary started early that still fits is used without trying the cheap tiers first: so the
+    A summary started early that still fits is used without trying the cheap tiers first. So the
     outcome does not depend on `max_summaries`, and a larger one continues the same session.
 
-    Returns and raises the same as `SummaryBuffer.compact`, plus the new state.
+    Returns the new state and what `SummaryBuffer.compact` returns; raises the same errors.
     """
     work = _Work(layout, before, before, max_summaries)
     draft = await summariser.find_begun()
@@ -116,7 +116,7 @@ class _Work:
 
 
 async def _make_room(work: _Work, summariser: Summariser) -> bool:
-    """Compacts the state; False if nothing is worth it."""
+    """Compacts the state; returns False if nothing would free enough."""
     layout, old_state = work.layout, work.state
     parts = await in_thread(_choose, layout, old_state)
     if parts is None:
@@ -135,10 +135,10 @@ async def _make_room(work: _Work, summariser: Summariser) -> bool:
 
 
 def _choose(layout: Layout, state: State) -> Split | None:
-    """The cheap tiers if they are enough, else which turns leave; None if that gains too little. Blocks."""
+    """Chooses the cheap tiers if they are enough, else the turns to remove; None if that gains too little. Blocks."""
     if (light := lighten(layout, state)) is not None:
         return light
-    # The last turn may be shown clipped: it makes nothing stale, or takes the only copy with it.
+    # The last turn may be shown clipped. It makes nothing stale: the only copy might be lost with it.
     older, changes = drop_repetition(layout, state.turns[:-1])
     turns = (*older, *state.turns[-1:])
     is_full = turns and state.tokens >= layout.limit
@@ -153,9 +153,9 @@ def _choose(layout: Layout, state: State) -> Split | None:
 
 
 def _gains(layout: Layout, state: State, parts: Split) -> bool:
-    """Whether any summary would free a tenth of the working context, given what stays. Blocks."""
+    """Returns whether any summary would free a tenth of the working context, given what stays. Blocks."""
     if state.tokens >= layout.limit and not any(turn.pending for turn in parts.kept):
-        return True  # the working context was divided so
+        return True  # the division of the working context guarantees it
     base = layout.state(Past(stage=state.past.stage + 1), parts.kept)
     return state.tokens - base.tokens - layout.summary - layout.ledger >= layout.progress
 
@@ -190,7 +190,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
 def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
     """Divides the turns of a prompt below the limit: the last one fits, and is summarised with the others.
 
-    A user's turn, or one that waits for results, stays; None if there is nothing else.
+    It stays if it is a user's, or waits for results; None if there is nothing else.
     """
     tail = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
     older = turns[: len(turns) - len(tail)]
@@ -198,7 +198,7 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
 
 
 def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
-    """A user's message is never dropped: it stays, after the summary, and so do its pictures if they fit."""
+    """Keeps a user's message, which is never dropped, after the summary, with its pictures if they fit."""
     summary, media = bool(older or past.again), split_media(last.head.extra)[1]
 
     def fits(turn: Turn) -> bool:
@@ -212,7 +212,7 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
     room = layout.again if summary else layout.calm - layout.state(past, ()).tokens
     text, handle = clip_text(layout, text_head.content, room)
     short = replace(last, head=text_head.model_copy(update={"content": text}))
-    if media:  # in JSON, the text may take twice as much
+    if media:  # in JSON, the text may take twice as many tokens
         short_text, full_handle = clip_text(layout, last.head.content, room // 2)
         pictures = Message(role="user", content="", extra={"content": media})
         (head,) = join_users([text_head.model_copy(update={"content": short_text}), pictures])
@@ -225,7 +225,7 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
 
 
 def _fits_behind(layout: Layout, past: Past, turns: tuple[Turn, ...], last: Turn) -> bool:
-    """Whether the last turn, as shown, fits behind a summary of the others that frees enough. Blocks."""
+    """Returns whether the last turn, as shown, fits after a summary of the others that frees enough. Blocks."""
     texts, earlier = keep_said(layout, past, turns[:-1], (last,))
     base = layout.state(Past(past.stage + 1, said=texts, earlier=earlier), (last,)).tokens
     cap = min(layout.limit - 1, layout.state(past, turns).tokens - layout.progress)

@@ -1,4 +1,4 @@
-"""What a buffer holds once its prompt is known; as plain data, a resumed run starts from it instead of a replay."""
+"""What a buffer holds once its prompt is known; saved as plain data, it spares a resumed run the replay."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from memagent.session.context.turns import Turn, neutralise, place_message
 
 
 class SavedContents(Leaf):
-    """All that a context is made of, but for the texts in its archive."""
+    """Everything in a context except the texts in its archive."""
 
     past: Past = Past()
     turns: tuple[Turn, ...] = ()
@@ -32,7 +32,7 @@ class SavedContents(Leaf):
 
 @dataclass
 class Contents:
-    """What exists once the prompt is known."""
+    """What a buffer holds once its prompt is known."""
 
     model: ChatModel
     layout: Layout
@@ -48,7 +48,7 @@ class Contents:
         early: float | None,
         values: Mapping[str, Any] | SavedContents | None,
     ) -> Self:
-        """A new one, or one with the state that `dump` returned. Blocks."""
+        """Makes a new one, or restores the state that `dump` returned. Blocks."""
         layout, model = layout.measure(), caller.model
         saved = SavedContents() if values is None else SavedContents.model_validate(values)
         summariser = Summariser(caller, early, saved.written)
@@ -62,7 +62,7 @@ class Contents:
         return cls(model, layout, summariser, state, saved.number)
 
     def save(self) -> SavedContents:
-        """The state to store."""
+        """Returns the state to store."""
         state = self.state
         return SavedContents(
             past=state.past,
@@ -95,7 +95,7 @@ class Contents:
         self.summariser.begin(layout, self.state)
 
     async def compact(self, *, max_summaries: int, force: bool = False) -> Compaction | None:
-        """See `SummaryBuffer.compact`, but for whether it is due."""
+        """See `SummaryBuffer.compact`; doesn't check whether it is due."""
         arguments = (self.layout.at(self.state), self.summariser, self.state)
         result = await compact_state(*arguments, max_summaries=max_summaries, force=force)
         if result is None:

@@ -1,4 +1,4 @@
-"""Feeding a buffer: it is given the whole history each time, and finds what is new."""
+"""Feeds a buffer: it is given the whole history each time, and finds what is new."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ class Mark(Leaf):
 
     count: int = 0
     digest: str = ""
-    """Of that many messages."""
+    """Digest of its first `count` messages."""
 
 
 class Chain:
@@ -43,12 +43,12 @@ class Chain:
             self._digests.append(digest(self._digests[-1] + message.model_dump_json()))
 
     def mark(self, count: int | None = None) -> Mark:
-        """The mark of its first `count` messages; of all by default."""
+        """Returns the mark of its first `count` messages; of all by default."""
         count = len(self.rest) if count is None else count
         return Mark(count=count, digest=self._digests[count])
 
     def begins_with(self, mark: Mark) -> bool:
-        """Whether it continues a history."""
+        """Returns whether it continues the history with that mark."""
         return mark.count <= len(self.rest) and self.mark(mark.count) == mark
 
 
@@ -56,7 +56,7 @@ class History(Leaf):
     """What a buffer was fed last, and what it returned: the next history continues one of them."""
 
     prompt: tuple[Message, ...]
-    """The messages that start every request: the system's, and the first of the user's with a greeting before it."""
+    """The messages that start every request: system messages, and the first user message, with any greeting before."""
     systems: tuple[Message, ...]
     """System messages as fed."""
     fed: Mark
@@ -68,7 +68,7 @@ class History(Leaf):
 
     @classmethod
     def start(cls, chain: Chain) -> Self:
-        """That of a history of which nothing was read but the prompt."""
+        """Returns the history of a buffer that has read nothing but the prompt."""
         first = next((n for n, m in enumerate(chain.rest, 1) if m.role == "user"), 0)
         task = chain.rest[:first]
         if any(message.role == "tool" or message.tool_calls for message in task):
@@ -79,7 +79,7 @@ class History(Leaf):
         )
 
     def follow(self, chain: Chain) -> Self:
-        """The same at the next history: what of it was read before, and its prompt.
+        """Returns this for the next history: which part of it was read before, and its prompt.
 
         Raises a `HistoryChanged` if it continues neither what was fed last nor what was returned.
         """
@@ -132,23 +132,23 @@ class Feeding(Closing):
     ) -> list[Any]:
         """Takes the whole history of a conversation, and returns the messages to send instead.
 
-        The next history continues this one, or what was returned; the same one may be given again. Calls without a
-        result get one that says so. System messages stand first, and may change. It runs in memagent's own event loop,
+        The next history must continue this one, or what was returned; the same one may be given again. Calls without a
+        result get one that says so. System messages come first, and may change. Runs in memagent's own event loop,
         whoever calls it; don't mix it with `open` and `append`.
 
         Args:
             messages: in OpenAI's form, or `Message`s.
-            tools: what the request offers, if that changed.
-            usage: of the reply to what this buffer returned last, if that is the only new message of an assistant.
+            tools: the tools that the request offers, if they changed.
+            usage: usage of the reply to what this buffer returned last, if that is the only new assistant message.
 
         Returns:
-            Messages in OpenAI's form. One that is sent as it came is the object that was given.
+            Messages in OpenAI's form. One that is sent unchanged is the object that was given.
 
         Raises:
             HistoryChanged: messages that were fed before were edited, or are gone.
-            ConfigError: the history begins with calls or results, or has nothing but an assistant's messages.
+            ConfigError: the history begins with calls or results, or has only assistant messages.
 
-        It raises what `open` and `compact` raise, too. Then the same history may be fed again.
+        Also raises what `open` and `compact` raise. Then the same history may be fed again.
         """
         return await in_background(self._feed([*messages], tools, usage))
 
@@ -173,19 +173,19 @@ class Feeding(Closing):
                 )
             history = History.start(chain) if prior is None else prior.follow(chain)
             if opened is None:
-                usage = None  # of a request that another buffer made, or none
+                usage = None  # it belongs to no request of this buffer
                 self._opened = opened = await self._open(history.prompt, specs, self._saved)
                 await in_thread(_keep, opened, chain.rest[: history.fed.count])
             elif prior is not None and (prior.prompt, self._tools) != (history.prompt, specs):
                 await change(opened, history.prompt, specs)
-                usage = None  # of a request with another prompt
+                usage = None  # it belongs to a request with another prompt
             self._tools, self._history = specs, history
             prompt = await self._read(opened, chain, usage)
         raw: dict[Message, list[Any]] = {}
         for message, value in zip(messages, values, strict=True):
             if _is_as_read(value, message):
                 raw.setdefault(message, []).append(value)
-        # Of equal messages, those that stay are the last.
+        # Among equal messages, the last ones are those that stayed.
         return [raw[m].pop() if raw.get(m) else m.to_openai() for m in reversed(prompt)][::-1]
 
     async def _read(self, opened: Contents, chain: Chain, usage: Usage | None) -> Sequence[Message]:
@@ -195,7 +195,7 @@ class Feeding(Closing):
         replies = sum(message.role == "assistant" for message in chain.rest[start:])
         for place, message in enumerate(chain.rest[start:], start):
             if message.role == "assistant":
-                await _complete(opened, limit)  # it answers what would have been sent then
+                await _complete(opened, limit)  # as when the request that it answers was sent
             reply_usage = usage if replies == 1 and place == start else None
             await opened.append(message, usage=reply_usage)
             if message.role == "user":
@@ -210,7 +210,7 @@ class Feeding(Closing):
         return messages
 
     def state(self) -> dict[str, Any]:
-        """What `from_state` continues with, as JSON: for another process, or to go back to this point later.
+        """Returns what `from_state` continues from, as JSON: for another process, or to go back to this point later.
 
         Raises:
             ConfigError: nothing was fed.
@@ -222,12 +222,12 @@ class Feeding(Closing):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], model: ChatModel, **settings: Any) -> Self:
-        """A buffer that continues with the next history.
+        """Makes a buffer that continues from a state, to be fed the next history.
 
         Args:
             state: as `state` returned it.
             model: writes the summaries.
-            settings: those of the class; they aren't in the state, and may differ.
+            settings: arguments of the class; they aren't in the state, and may differ.
 
         Raises:
             ConfigError: it isn't a state, or was written by a later version of memagent.
@@ -246,13 +246,13 @@ class Feeding(Closing):
 
 
 def make_prompt(messages: Sequence[Message], spoken: Neutraliser) -> tuple[Message, ...]:
-    """The messages that start every request: at most the first is the system's, which templates refuse elsewhere."""
+    """Returns the messages that start every request. Only the first may be the system's: templates refuse others."""
     safe = [m if m.role == "system" else neutralise(m, spoken, spoken) for m in messages]
     return join_users([*safe[:1], *map(as_user, safe[1:])])
 
 
 def has_reader(tools: Sequence[ToolSpec]) -> bool:
-    """Whether `read_archived` is among the tools."""
+    """Returns whether `read_archived` is among the tools."""
     return any(tool.name == READ_ARCHIVED.name for tool in tools)
 
 
@@ -264,7 +264,7 @@ def _keep(opened: Contents, messages: Sequence[Message]) -> None:
 
 
 async def _complete(opened: Contents, max_summaries: int) -> None:
-    """Gives each call a result, if only one that says so until it comes, and compacts while that is due."""
+    """Gives each call without a result a placeholder until it comes, and compacts while that is due."""
     state, layout = opened.state, opened.layout
     if state.pending:
         turns = (*state.turns[:-1], state.turns[-1].fill_results(layout.missing))
@@ -277,7 +277,7 @@ async def _complete(opened: Contents, max_summaries: int) -> None:
 async def change(
     opened: Contents, prompt: Sequence[Message], tools: Sequence[ToolSpec], **known: frozenset[str]
 ) -> None:
-    """Sets another prompt and other tools, before the same turns; `known` are names of tools that the layout has."""
+    """Replaces the prompt and the tools, before the same turns. `known`: new `idempotent`, `writes` of the layout."""
     old, state = opened.layout, opened.state
     layout = replace(
         old,
@@ -293,7 +293,7 @@ async def change(
 
 
 def _is_as_read(value: Any, message: Message) -> bool:
-    """Whether what was given may be sent as it is: ids of calls can be missing or repeated, and text half a pair."""
+    """Returns whether a given message may be sent unchanged: without missing or repeated ids and lone surrogates."""
     fields: Any = value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
     try:
         json.dumps(fields, ensure_ascii=False, default=str).encode()

@@ -21,7 +21,7 @@ from memagent.tokens.base import MEDIA_ALLOWANCE, TokenCounter
 from memagent.tokens.byte_bound import ByteBound, byte_count, split_media
 
 LIMIT_SHARE = 0.75
-"""A longer prompt is compacted: prompts stay short, and what crosses the limit mostly still fits a summary request."""
+"""Longer prompts are compacted, to keep them short; what crosses the limit mostly still fits a summary request."""
 SUMMARY_SHARE = 8
 """A summary takes an eighth of the working context, like a memory in a reader's window."""
 MIN_SUMMARY = 64
@@ -36,7 +36,7 @@ CALM = 0.8
 
 @dataclass(frozen=True)
 class Past:
-    """What replaces the turns that left."""
+    """What replaces the turns that left the context."""
 
     stage: int = 0
     """Summaries written so far."""
@@ -47,23 +47,23 @@ class Past:
     said: tuple[str, ...] = ()
     """The user's latest messages, word for word."""
     earlier: str = ""
-    """The line in place of the user's messages before them."""
+    """The line that replaces the user's messages before them."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What a session holds."""
+    """The state of a session's context."""
 
     past: Past
     turns: tuple[Turn, ...]
     messages: tuple[Message, ...]
-    """The messages made of it."""
+    """The messages that it is rendered as."""
     head: tuple[Message, ...]
-    """Those of them that stand before the turns."""
+    """The part of `messages` before the turns."""
     tokens: int
     """Upper bound on the tokens of the prompt."""
     low: int = 0
-    """Lower bound, if the counter has a tokenizer."""
+    """Lower bound on them, if the counter has a tokenizer."""
 
     @property
     def pending(self) -> bool:
@@ -80,9 +80,9 @@ class Layout:
     prompts: SessionPrompts
     counter: TokenCounter
     neutraliser: Neutraliser
-    """For tool results and for what is shown in a field."""
+    """Neutralises tool results, and what is shown in a field."""
     spoken: Neutraliser
-    """For the model's and the user's messages, which may contain tags but not control tokens."""
+    """Neutralises the model's and the user's messages, which may contain tags but not control tokens."""
     archive: Archive
     tools: tuple[ToolSpec, ...]
     """The tools that requests offer; none if calls are sent as text."""
@@ -91,7 +91,7 @@ class Layout:
     """Whether `read_archived` is among the loop's tools."""
     idempotent: frozenset[str]
     writes: frozenset[str]
-    """Of the idempotent tools, those that change something."""
+    """The idempotent tools that change something."""
     window: int
     """W: maximum tokens of prompt plus output."""
     most: int
@@ -99,9 +99,9 @@ class Layout:
     summary_tokens: int | None
     """Maximum tokens of a summary; None for an eighth of the working context."""
     anchors: Anchors = field(default_factory=Anchors)
-    """What earlier prompts took."""
+    """Earlier prompts whose tokens are known."""
     sizes: dict[str, int] = field(default_factory=dict[str, int])
-    """Tokens of texts that were counted."""
+    """Tokens of the texts counted so far."""
     instruction: int = 0
     """Tokens of the request for a summary."""
     frame: int = 0
@@ -112,11 +112,11 @@ class Layout:
     """Maximum tokens of the placeholder line for omitted text."""
 
     def measure(self) -> Layout:
-        """The layout with the sizes of its wording. Blocks: the counter may be a server.
+        """Returns the layout with the sizes of its wording. Blocks: the counter may be a server.
 
         L = min(max(3/4 W, what stays + W / 4 or what turns need), W - instruction - summary).
 
-        Raises a `WindowTooSmall`, or a `ConfigError` if the prompt is empty, or contains results.
+        Raises a `WindowTooSmall`, or a `ConfigError` if the prompt is empty, or contains calls or results.
         """
         if not self.prompt:
             raise ConfigError("the prompt is empty: open a session with at least the task")
@@ -232,18 +232,18 @@ class Layout:
         return min(int(CALM * self.limit), self.limit - self.progress)
 
     def at(self, state: State) -> Layout:
-        """The layout that counts from a state."""
+        """Returns the layout that counts from a state."""
         return replace(self, anchors=self.anchors.at(state.messages, state.low, state.tokens))
 
     def size(self, text: str) -> int:
-        """Tokens of a text, counted once; of one that is far over the working context its bytes. Blocks."""
+        """Returns the tokens of a text, counted once; or its bytes if it is far over the working context. Blocks."""
         if (size := self.sizes.get(text)) is None:
             far = len(text) > BYTES_PER_TOKEN * self.window
             size = self.sizes[text] = byte_count(text) if far else self.counter.count(text)
         return size
 
     def forget(self, state: State) -> None:
-        """Forgets the sizes of texts that are not in a state any more."""
+        """Forgets the sizes of texts that are no longer in a state."""
         texts = {result.text for turn in state.turns for result in turn.results if result}
         for text in self.sizes.keys() - texts:
             del self.sizes[text]
@@ -251,18 +251,18 @@ class Layout:
     def count(
         self, messages: Sequence[Message], *, thinking: bool | None = None, below: int | None = None
     ) -> int:
-        """An upper bound on the tokens of the prompt that messages and tools make. Blocks.
+        """Returns an upper bound on the tokens of the prompt made of messages and tools. Blocks.
 
         It is derived from an earlier prompt if that proves the prompt to be under `below` tokens (default: the limit);
         else a counter that knows the chat template counts the prompt whole.
         """
-        if thinking is not None:  # templates may write more then
+        if thinking is not None:  # templates may then write more
             more = self._count_whole(messages, thinking) - self._count_whole(messages)
             return self.count(messages, below=below) + max(more, 0)
         return self._bound(messages, below)[1]
 
     def _bound(self, messages: Sequence[Message], below: int | None) -> tuple[int, int]:
-        """Lower and upper bound on the tokens of a prompt, the same number where it had to be counted whole."""
+        """Returns lower and upper bound on the tokens of a prompt: the same number if it had to be counted whole."""
         below = self.limit if below is None else below
         exact = self.counter.name != ByteBound.name
         bounds = self.anchors.bounds(messages, self.size, exact=exact)
@@ -277,7 +277,7 @@ class Layout:
 
     def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
         tokens = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
-        # An exact counter too: templates write an image as a word, or not at all.
+        # Even an exact counter misses media: templates write an image as a word, or not at all.
         exact = getattr(self.counter, "exact", True)
         media = sum(len(split_media(m.extra)[1]) for m in messages if m.extra) if exact else 0
         return tokens + media * MEDIA_ALLOWANCE
@@ -290,14 +290,14 @@ class Layout:
         head: tuple[Message, ...] | None = None,
         below: int | None = None,
     ) -> State:
-        """A state with its messages, counted as `count` does; `head` is that of an earlier one. Blocks."""
+        """Returns a state with its messages, counted as in `count`; `head` is that of an earlier state. Blocks."""
         head = self.render(past, ()) if head is None else head
         messages = self._join(head, turns)
         low, tokens = self._bound(messages, below)
         return State(past, turns, messages, head, tokens, low)
 
     def render(self, past: Past, turns: Sequence[Turn]) -> tuple[Message, ...]:
-        """The messages of a state: the prompt, what replaces the past, and the turns."""
+        """Returns the messages of a state: the prompt, what replaces the past, and the turns."""
         messages = [*self.prompt]
         if past.stage:
             ledger = past.ledger.text(self.neutraliser) or self.prompts.empty_ledger
@@ -316,30 +316,30 @@ class Layout:
 
     @cached_property
     def missing(self) -> str:
-        """What stands for the result of a call that never had one."""
+        """The text that stands in for a result that never came."""
         return self.prompts.render("missing")
 
     def turn_size(self, turn: Turn) -> int:
-        """Tokens of its transcript, from those of its results. Blocks."""
+        """Returns the tokens of a turn's transcript, from those of its results. Blocks."""
         sizes = [self.size(result.text) for _, result in turn.pair_results(self.missing)]
         return self.size(turn.without_texts().transcript(self.missing)) + sum(sizes)
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages followed by the request for a summary: text, for whoever writes it may see nothing else."""
+        """Appends the request for a summary; all is text, since the model that writes it may take nothing else."""
         words = max(1, int(self.summary * WORDS_PER_TOKEN))
         instruction = Message(role="user", content=self.prompts.render("instruction", words=words))
         return join_users([*map(without_media, messages), instruction])
 
     def ask(self, past: Past, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
-        """The messages that ask for a summary of a state."""
+        """Returns the messages that ask for a summary of a state."""
         return self.add_instruction(self.render(past, turns))
 
     def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
-        """Whether a summary and `spare` more tokens fit after the messages. Blocks."""
+        """Returns whether a summary and `spare` more tokens fit after the messages. Blocks."""
         max_tokens = self.window - self.summary - spare
         return self.count(messages, below=max_tokens + 1) <= max_tokens
 
     def render_gap(self, handle: str, start: int, end: int) -> str:
-        """The placeholder line for omitted characters."""
+        """Returns the placeholder line for omitted characters."""
         fields = {"handle": handle, "start": start, "end": end}
         return self.prompts.render("clipped", **fields, can_read=self.can_read)

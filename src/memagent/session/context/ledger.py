@@ -23,8 +23,8 @@ class Ledger:
     """The calls that left the context, oldest first."""
 
     lines: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is said of each: `read`, `wrote`, `done` or `pending: tool(arguments)`, a NUL and a hash of the arguments;
-    and how its result begins."""
+    """Each call (`read`, `wrote`, `done` or `pending: tool(arguments)`, a NUL and a hash of the arguments), with the
+    beginning of its result if it is listed as `done`."""
     more: int = 0
     """Number of calls too old to be listed."""
 
@@ -34,9 +34,9 @@ class Ledger:
         idempotent: frozenset[str],
         writes: frozenset[str] = frozenset(),
     ) -> Ledger:
-        """The ledger after turns have left the context.
+        """Returns the ledger after turns have left the context.
 
-        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed; `pending` without a result.
+        Successful calls of idempotent tools are `read`, or `wrote` for `writes`; calls without a result are `pending`.
         """
         lines = dict(self.lines)
         for turn in turns:
@@ -55,16 +55,16 @@ class Ledger:
         return Ledger(lines, self.more)
 
     def within(self, limit: int, counter: TokenCounter, neutraliser: Neutraliser) -> Ledger:
-        """The ledger with as many of its newest calls as fit `limit` tokens. Blocks."""
+        """Returns the ledger with as many of its newest calls as fit `limit` tokens. Blocks."""
         ledger = self
         while ledger.lines and counter.count(ledger.text(neutraliser)) > limit:
-            # Half a dozen counts for any length, dropping at most an eighth too much.
+            # Half a dozen counts for any length; at most an eighth too much is dropped.
             drop_count = max(1, len(ledger.lines) // 8)
             ledger = Ledger(dict(list(ledger.lines.items())[drop_count:]), ledger.more + drop_count)
         return ledger
 
     def text(self, neutraliser: Neutraliser) -> str:
-        """The lines, neutralised; empty if there are none."""
+        """Returns the lines, neutralised; empty if there are none."""
         lines = [call.partition("\0")[0] + outcome for call, outcome in self.lines.items()]
         if self.more:
             lines.insert(0, f"and {self.more} more before these")
@@ -72,13 +72,13 @@ class Ledger:
 
 
 def describe(call: ToolCall) -> str:
-    """`tool(arguments)`, identical for equivalent arguments, with head and tail of long texts: a path may be last."""
+    """Returns `tool(arguments)`, equal for equivalent arguments. Long texts keep head and tail: a path may be last."""
     args = normalise_json(call.arguments, lambda t: t if len(t) < 44 else f"{t[:20]}...{t[-20:]}")
     return f"{call.name}({_short(args, ARGUMENT_CHARS)})"
 
 
 def normalise_json(arguments: str, change: Callable[[str], str] = str) -> str:
-    """Arguments in canonical form, if they are a JSON object; its texts may be changed."""
+    """Returns a JSON object's arguments in canonical form, with `change` applied to texts; others unchanged."""
     values = read_object(arguments, change)
     return arguments if values is None else json.dumps(values, sort_keys=True, ensure_ascii=False)
 

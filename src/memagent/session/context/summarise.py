@@ -34,9 +34,9 @@ class Summary:
 class Summariser:
     """Asks a model for the summaries of one session, and starts at most one before it is due.
 
-    A summary that was started is always awaited, even if a new one would be as fast: so a session depends only on its
+    A summary that was started is always awaited, even if a new one would be as fast, so a session depends only on its
     messages and replies, not on timing. It is started even if no more are allowed, so that a higher maximum changes
-    nothing before. `early` is the share of the limit at which it is started, `written` the property's earlier value.
+    nothing before. `early` is the share of the limit at which it is started; `written` is an earlier value of `counts`.
     """
 
     def __init__(
@@ -44,24 +44,24 @@ class Summariser:
     ) -> None:
         self._caller, self._share = caller, early
         self.counts: Counter[str] = Counter(written)
-        """Completed calls of each kind: the number of the next one."""
+        """Completed calls of each kind, which is also the next one's number."""
         self._passes: list[tuple[tuple[Message, ...], Summary]] = []
         """Passes of an unfinished summary: they aren't repeated if a later one fails."""
         self._begun: tuple[State, asyncio.Task[Summary | None]] | None = None
         self.usage = Usage()
         """Cost of calls since the last compaction."""
         self.retried: list[str] = []
-        """Why some were retried."""
+        """Why some of them were retried."""
 
     async def summary(
         self, layout: Layout, past: Past, turns: tuple[Turn, ...], *, early: bool = False
     ) -> Summary:
         """Summarises turns together with what replaces those before them.
 
-        Requests of an early one are marked (`parts`): nobody waits. Three unusable replies raise a `CompactionFailed`.
+        Early requests are marked in `parts`: nobody waits for them. Three unusable replies raise a `CompactionFailed`.
         """
         stage = past.stage + 1
-        # They are leaving: missing results aren't awaited.
+        # The turns are leaving: missing results aren't awaited.
         turns = tuple(turn.fill_results(layout.missing) for turn in turns)
         number = 0
         while True:
@@ -93,7 +93,7 @@ class Summariser:
         return self._begun is None and not self._passes and not self.retried
 
     async def find_begun(self) -> tuple[State, Summary] | None:
-        """The summary started early, once finished and until forgotten; None if there is none, or it failed."""
+        """Awaits the summary started early, and returns it until it is forgotten; None if none was, or it failed."""
         if self._begun is None:
             return None
         state, task = self._begun
@@ -102,7 +102,7 @@ class Summariser:
         return None if summary is None else (state, summary)
 
     async def forget(self) -> None:
-        """Cancels the one in progress, and makes room for the next."""
+        """Cancels the summary in progress, so that another can be started."""
         draft, self._begun = self._begun, None
         if draft is not None and not draft[1].done():
             draft[1].cancel()
@@ -111,7 +111,7 @@ class Summariser:
     async def _early(self, layout: Layout, state: State) -> Summary | None:
         try:
             return await self.summary(layout, state.past, state.turns, early=True)
-        except MemagentError as error:  # it is made again when it is due
+        except MemagentError as error:  # another is made when it is due
             self.retried.append(f"{type(error).__name__}: {error}")
             return None
 
@@ -124,7 +124,7 @@ class Summariser:
             read=layout.prompts.read_summary,
             most=layout.summary,
             count=partial(layout.count, below=layout.window - layout.summary + 1),
-            # With tools the prompt extends what the server has cached, and servers reject calls without them.
+            # With tools the prompt extends what the server has cached; without, servers reject messages with calls.
             tools=layout.tools,
             tool_choice="none" if layout.tools else None,
             parts={"early": "yes"} if early else {},
@@ -155,7 +155,7 @@ class Summariser:
 def next_pass(
     layout: Layout, past: Past, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Message, ...], int]:
-    """The messages of the next summary call, and how many turns they hold: as many as fit. Blocks.
+    """Returns the messages of the next summary call, and how many turns they hold: as many as fit. Blocks.
 
     A turn that does not fit by itself is shown as one clipped text. If what is shown again leaves no room even
     for that, no turn is taken: the summary makes room.

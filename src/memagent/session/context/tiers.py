@@ -27,9 +27,9 @@ class Split:
 
     summarised: tuple[Turn, ...] = ()
     left: Turn | None = None
-    """The last one, if it leaves unsummarised."""
+    """The last turn, if it leaves without being summarised."""
     again: str = ""
-    """As what it is shown behind the summary."""
+    """The text that shows `left` again after the summary."""
     kept: tuple[Turn, ...] = ()
     """Turns that stay."""
     lines: tuple[Change, ...] = ()
@@ -39,7 +39,7 @@ class Split:
     tiers: tuple[Tier, ...] = ()
     """The cheap tiers used."""
     summary: bool = True
-    """False if what is kept is small enough without one."""
+    """Whether to write a summary; False if what is kept is small enough without one."""
 
 
 def lighten(layout: Layout, state: State) -> Split | None:
@@ -60,7 +60,7 @@ def lighten(layout: Layout, state: State) -> Split | None:
     long = max(layout.window // LONG_SHARE, MIN_LONG)
     limit = max(long // 2, 2 * layout.line)
     clipped: tuple[Change, ...] = ()
-    # Older ones first, and never the last turn: the model must see what it has just asked for.
+    # Older turns first, and never the last: the model must see what it has just asked for.
     for index, turn in enumerate(turns[:-1]):
         texts = ("" if r is None or r.handle or r.fixed else r.text for r in turn.results)
         sizes = [layout.size(text) for text in texts]
@@ -78,7 +78,7 @@ def lighten(layout: Layout, state: State) -> Split | None:
 def drop_repetition(
     layout: Layout, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Turn, ...], tuple[Change, ...]]:
-    """The turns without results that a later one repeats or supersedes, and the changes. Blocks.
+    """Replaces results that a later one repeats or supersedes with a line; returns turns and changes. Blocks.
 
     A failure supersedes only failures with the same text. A turn that waits for results is left alone, and makes
     nothing stale: once they arrive it may be dropped.
@@ -104,7 +104,7 @@ def drop_repetition(
             if new or (size := layout.size(result.text)) < MIN_DUPLICATE:
                 continue
             handle = result.handle or layout.archive.put(result.text)
-            # What stands for an earlier result of the same text stays.
+            # A result that an earlier line refers to stays, unless its text comes again.
             later = None if stale and handle not in fixed else texts.setdefault(text, call)
             if later is call:
                 continue
@@ -122,7 +122,7 @@ def drop_repetition(
 
 
 def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
-    """Head and tail of a text with a line between them that names the handle of the whole; and that handle. Blocks.
+    """Returns head and tail of a text around a line that names the handle of the whole, and that handle. Blocks.
 
     A text of at most `limit` tokens is unchanged. The line is included even if it exceeds the limit.
     """
@@ -135,7 +135,7 @@ def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
 
 
 def _ends(layout: Layout, text: str, limit: int, *, tail: bool = True) -> tuple[int, int]:
-    """What to cut from a text so that it fits the given tokens, including the line in its place. Blocks."""
+    """Returns the span to cut from a text so that it fits `limit` tokens, with the line in its place. Blocks."""
     margin = BYTES_PER_TOKEN * max(limit, 1)
     gap = len(text) - 2 * margin  # what is farther from both ends is not looked at
     if gap > 0:
@@ -145,7 +145,7 @@ def _ends(layout: Layout, text: str, limit: int, *, tail: bool = True) -> tuple[
 
 
 def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) -> ToolResult:
-    """A result clipped to at most `limit` tokens. Blocks.
+    """Returns a result clipped to at most `limit` tokens. Blocks.
 
     A result of `read_archived` gets no new handle, but names that of the text it read, and where
     to continue: otherwise each reading would create another text to read.
@@ -169,7 +169,7 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
 
 
 def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
-    """The turn with its longest results shortened to fit the given tokens together, and their record. Blocks."""
+    """Returns the turn with its longest results clipped so that all fit `limit` tokens, and the changes. Blocks."""
     sizes = [0 if result is None else layout.size(result.text) for result in turn.results]
     share = _level(sizes, limit)
     return clip_results(layout, turn, sizes, share, share)
@@ -178,7 +178,7 @@ def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Chang
 def clip_results(
     layout: Layout, turn: Turn, sizes: list[int], long: int, limit: int
 ) -> tuple[Turn, tuple[Change, ...]]:
-    """The turn with results of more than `long` tokens clipped, and their record. Blocks."""
+    """Returns the turn with results of more than `long` tokens clipped to `limit`, and the changes. Blocks."""
     changes: list[Change] = []
     for place, (call, result) in enumerate(turn.steps):
         if result is None or sizes[place] <= long:
@@ -194,10 +194,10 @@ def clip_results(
 def keep_said(
     layout: Layout, past: Past, turns: tuple[Turn, ...], kept: tuple[Turn, ...] = ()
 ) -> tuple[tuple[str, ...], str]:
-    """What the user said that stays word for word behind a summary of turns, and the line for what does not. Blocks.
+    """Returns the user's texts that stay word for word after a summary of turns, and the line for the others. Blocks.
 
-    The last message stays, clipped only where nothing else has room; earlier ones, whole, share half of that. Those in
-    the turns that are `kept` stand there, and take their part of it.
+    The last text stays, clipped only if it alone is too long. Earlier ones stay whole, as far as all together fit half
+    of the room for texts shown again. Those in `kept` turns stay in their turns, but take up room.
     """
     user_texts, later = [*past.said, *_list_user_texts(turns)], _list_user_texts(kept)
     room, first = layout.said, len(user_texts) + len(later)
@@ -221,9 +221,9 @@ def _list_user_texts(turns: tuple[Turn, ...]) -> list[str]:
 
 
 def show_again(layout: Layout, turn: Turn, taken: int = 0) -> tuple[str, Change]:
-    """A turn as one safe text that fits behind a summary, and the record of it. Blocks.
+    """Returns a turn as one safe text that fits after a summary, and the change. Blocks.
 
-    `taken` tokens of the room for it are in use already.
+    `taken` tokens of the room for it are already in use.
     """
     max_tokens = max(layout.again - taken, 2 * layout.line)
 
@@ -243,7 +243,7 @@ def show_again(layout: Layout, turn: Turn, taken: int = 0) -> tuple[str, Change]
 
 
 def _level(sizes: list[int], limit: int) -> int:
-    """The size to which all larger ones must be cut so that their sum is at most `limit`."""
+    """Returns the size to which all larger ones must be cut so that their sum is at most `limit`."""
     room, queue = limit, sorted(sizes)
     while queue:
         share = room // len(queue)
@@ -254,7 +254,7 @@ def _level(sizes: list[int], limit: int) -> int:
 
 
 def _span(call: ToolCall) -> tuple[str, int, int | None] | None:
-    """What a call of `read_archived` asked for; None if its arguments can't be parsed."""
+    """Returns what a call of `read_archived` asked for; None if its arguments can't be parsed."""
     values = call.values()
     handle, start, end = values.get("handle"), values.get("start") or 0, values.get("end")
     if not (isinstance(handle, str) and isinstance(start, int) and isinstance(end, int | None)):

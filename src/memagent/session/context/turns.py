@@ -29,14 +29,14 @@ class ToolResult:
     handle: str | None = None
     """The archive's handle of the whole text, if this isn't all of it."""
     fixed: bool = False
-    """Can't be shortened further: it is a placeholder line for what left."""
+    """Whether it is a placeholder line for what left, which can't be shortened further."""
     ok: bool = True
     """False if the call failed; the text says how."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Other fields of its message."""
 
     def with_text(self, text: str, handle: str, *, fixed: bool = False) -> ToolResult:
-        """The result with a shorter text, which stands for parts that aren't text too."""
+        """Returns the result with a shorter text, which also replaces parts that aren't text."""
         extra = {name: value for name, value in self.extra.items() if name != "content"}
         return ToolResult(text, handle, fixed or self.fixed, self.ok, extra)
 
@@ -54,7 +54,7 @@ class Turn:
     results: tuple[ToolResult | None, ...] = ()
     """One per call; None for those still missing."""
     own: bool = True
-    """Of a user's message: False is a note of the loop, not the user's words."""
+    """Whether a user message holds the user's words; False for a note of the loop."""
 
     @property
     def pending(self) -> bool:
@@ -67,22 +67,22 @@ class Turn:
         return tuple(zip(self.head.tool_calls, self.results, strict=True))
 
     def pair_results(self, missing: str | None) -> list[tuple[ToolCall, ToolResult]]:
-        """Each call with its result: `missing` stands in for a missing one, None leaves its call out."""
+        """Returns each call with its result: `missing` stands in for a missing one, None leaves its call out."""
         blank = None if missing is None else ToolResult(missing, fixed=True)
         pairs = ((call, result or blank) for call, result in self.steps)
         return [(call, result) for call, result in pairs if result is not None]
 
     def fill_results(self, missing: str) -> Turn:
-        """The turn with a text for each missing result."""
+        """Returns the turn with a text for each missing result."""
         return replace(self, results=tuple(result for _, result in self.pair_results(missing)))
 
     def without_texts(self) -> Turn:
-        """The turn with nothing in its results."""
+        """Returns the turn with empty results."""
         return replace(self, results=(ToolResult(""),) * len(self.results))
 
     @cached_property
     def native(self) -> tuple[Message, ...]:
-        """The turn with calls and results in fields of their own, as far as they have come."""
+        """The turn as messages with calls, and the results so far, in their own fields."""
         results = (
             Message(
                 role="tool", content=result.text, tool_call_id=call.id, extra=dict(result.extra)
@@ -93,16 +93,16 @@ class Turn:
 
     @cached_property
     def text(self) -> tuple[Message, ...]:
-        """The turn with calls and results in the text of messages."""
+        """The turn as messages with calls and results in their text."""
         content, pairs = self.head.content, self.pair_results(None)
-        if self.results and not read_calls(content)[1]:  # else they stand in it as written
+        if self.results and not read_calls(content)[1]:  # otherwise it contains them already
             content = "\n".join(filter(None, (content, *map(write_call, self.head.tool_calls))))
         message = Message(role=self.head.role, content=content)
         results = (write_result(call.name, r.text, ok=r.ok) for call, r in pairs)
         return (message, Message(role="user", content="\n".join(results))) if pairs else (message,)
 
     def transcript(self, missing: str) -> str:
-        """The turn as one text: its message, and a line `tool(arguments) -> result` for each call."""
+        """Returns the turn as one text: its message, and a line `tool(arguments) -> result` for each call."""
         parts = [self.head.content] if self.head.content.strip() else []
         parts += [
             f"{call.name}({call.arguments}) -> {result.text}"
@@ -111,13 +111,13 @@ class Turn:
         return "\n".join(parts)
 
     def with_result(self, place: int, result: ToolResult) -> Turn:
-        """The turn with a result added or replaced."""
+        """Returns the turn with a result added or replaced."""
         return replace(self, results=(*self.results[:place], result, *self.results[place + 1 :]))
 
     def change(
         self, what: What, before: int, after: int, handle: str, *, place: int | None = None
     ) -> Change:
-        """The record of a change to the turn, or to the result at `place`; tokens before and after."""
+        """Returns the record of a change to the turn, or to the result at `place`, with tokens before and after."""
         call = None if place is None else self.head.tool_calls[place]
         return Change(
             turn=self.number,
@@ -134,12 +134,12 @@ class Turn:
 
 
 def as_user(message: Message) -> Message:
-    """A system message as the user's: templates refuse one in mid-conversation. Others stay as they are."""
+    """Turns a system message into a user message: templates refuse one in mid-conversation. Others are unchanged."""
     return message.model_copy(update={"role": "user"}) if message.role == "system" else message
 
 
 def neutralise(message: Message, results: Neutraliser, spoken: Neutraliser) -> Message:
-    """The message, neutralised; unchanged if it is safe already.
+    """Neutralises a message; it is unchanged if it is already safe.
 
     Results must not contain control tokens or the prompt's tags. The model's and the user's messages may contain tags:
     in the text protocol a call is one.
@@ -159,14 +159,14 @@ def neutralise(message: Message, results: Neutraliser, spoken: Neutraliser) -> M
     fields = {
         "content": (results if message.role == "tool" else spoken).safe(message.content),
         "tool_calls": tuple(calls),
-        "tool_call_id": name and safe(name),  # as the call's id
+        "tool_call_id": name and safe(name),  # like the call's id
         "extra": map_texts(dict(message.extra), safe),
     }
     return message.model_copy(update=fields)
 
 
 def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
-    """Arguments without control tokens and lone surrogates: JSON stays JSON, otherwise unchanged.
+    """Neutralises control tokens and lone surrogates in arguments. JSON stays JSON; safe arguments are unchanged.
 
     Templates may render the values instead of the JSON, so an escaped `<` is treated as one.
     """
@@ -185,12 +185,12 @@ def place_message(
     *,
     ok: bool = True,
 ) -> tuple[Turn, ...]:
-    """The turns plus a message.
+    """Returns the turns plus a message.
 
     A result belongs to the open call with its id, else to the first open call of the last turn. If there is none, it
     is appended to the result of the call with its id in the last turn, else of the last call there, else it becomes a
-    user's message. `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells
-    of a failure, or a user's message is a note of the loop.
+    user message. `number` is that of the next turn; `ok` is False if a result, whose text is already safe, reports a
+    failure, or if a user message is a note of the loop.
     """
     if message.role != "tool":
         calls = message.tool_calls if message.role == "assistant" else ()
@@ -227,13 +227,13 @@ def _unique(ids: tuple[str, ...], number: int) -> list[str]:
 
 
 def _find_calls(turn: Turn, name: str | None) -> list[int]:
-    """Positions of the calls with an id."""
+    """Returns the positions of the calls with an id."""
     ids = zip(turn.head.tool_calls, turn.given, strict=True)
     return [place for place, (call, alias) in enumerate(ids) if name in (call.id, alias)]
 
 
 def _home(turns: tuple[Turn, ...], name: str | None, missing: str) -> tuple[int, int] | None:
-    """The turn and the call that a result belongs to; None if the last turn has no calls."""
+    """Finds the turn and the call that a result belongs to; None if the last turn has no calls."""
 
     def waiting(turn: Turn) -> list[int]:
         results = enumerate(turn.results)
@@ -256,9 +256,9 @@ def _home(turns: tuple[Turn, ...], name: str | None, missing: str) -> tuple[int,
 
 
 def render_turns(turns: Sequence[Turn], missing: str, *, native: bool = True) -> list[Message]:
-    """The turns with calls and results in fields of their own, or in the text of messages.
+    """Renders turns as messages, with calls and results in their own fields or in the text.
 
-    `missing` stands in for results that never came. The last turn's are left out, since they may still come.
+    `missing` stands in for results that never came. Those of the last turn are left out, since they may still come.
     """
     messages: list[Message] = []
     for turn in turns:
@@ -268,7 +268,7 @@ def render_turns(turns: Sequence[Turn], missing: str, *, native: bool = True) ->
 
 
 def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages with adjacent user messages merged, since some templates require alternating roles.
+    """Merges adjacent user messages, since some templates require alternating roles.
 
     Those of users with different names stay apart.
     """
@@ -289,13 +289,13 @@ def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def list_parts(message: Message) -> list[Any]:
-    """A message's content as parts."""
+    """Returns a message's content as parts."""
     parts: Any = message.extra.get("content")
     return parts or ([{"type": "text", "text": message.content}] if message.content else [])
 
 
 def without_media(message: Message) -> Message:
-    """The message with a word in place of each part that isn't text; unchanged if there is none, or it is a reply."""
+    """Replaces each part of a message that isn't text with a word; replies are unchanged."""
     if message.role == "assistant" or "content" not in message.extra:
         return message
     extra = {name: value for name, value in message.extra.items() if name != "content"}
