@@ -1,4 +1,4 @@
-"""Events: each step as it happens, here for a progress display of one's own.
+"""Events: each step as it happens, here for your own progress display.
 
     python examples/02_events.py
 

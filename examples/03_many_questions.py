@@ -1,4 +1,4 @@
-"""Several questions, one pass over the text. Each has a memory of its own.
+"""Several questions, one pass over the text. Each has its own memory.
 
     python examples/03_many_questions.py
 
@@ -18,7 +18,7 @@ QUESTIONS = [
     "How large were the debts of the old count?",
 ]
 
-# `concurrency` bounds the calls that this agent has under way at once.
+# `concurrency` bounds the calls that this agent has in flight.
 with MemoryAgent(
     os.environ.get("MEMAGENT_MODEL", "extractive"), gate="update", concurrency=8
 ) as agent:

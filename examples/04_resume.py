@@ -1,8 +1,8 @@
-"""A run that is interrupted goes on where it was. What was committed is not sent again.
+"""An interrupted run resumes where it stopped. Committed calls are not sent again.
 
     python examples/04_resume.py
 
-Here a limit of two calls interrupts it. A kill or a dead server would do as well. The model is
+Here a limit of two calls interrupts it; a kill or a dead server has the same effect. The model is
 `MEMAGENT_MODEL`, else the stand-in `extractive`.
 """
 
@@ -17,16 +17,16 @@ QUESTION = "When did Natasha marry?"
 
 
 def session(store: Path, limits: Limits | None = None) -> tuple[Result, int]:
-    """One process's part of the run: what became of it, and how many calls were sent."""
-    # The recorder is only here to count: it sees each call that leaves.
+    """Runs one process's part of the run; returns its result, and how many calls were sent."""
+    # The recorder only counts: it sees each call that is sent.
     recorder = Recorder(open_model(os.environ.get("MEMAGENT_MODEL", "extractive")))
     with MemoryAgent(recorder, gate="update", store=store, limits=limits) as agent:
-        # An unfinished run of that name is taken up again. `memagent resume natasha` does the same.
+        # Resumes an unfinished run of that name, as `memagent resume natasha` does.
         result = agent.ask(BOOK, QUESTION, run_id="natasha")
     return result, len(recorder.conversations)
 
 
-with tempfile.TemporaryDirectory() as folder:  # a run of your own stays: leave `store` out
+with tempfile.TemporaryDirectory() as folder:  # to keep your own run, leave out `store`
     store = Path(folder) / "runs.sqlite"
     result, first = session(store, Limits(calls=2))
     print(f"{result.stop_reason}: {result.detail}")

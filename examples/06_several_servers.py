@@ -1,10 +1,10 @@
-"""Several servers as one model: each call goes to one that is less busy, and past one that is gone.
+"""Several servers as one model: each call goes to a less busy server, and avoids one that is down.
 
     export MEMAGENT_MODEL=vllm:NAME MEMAGENT_BASE_URL=http://one:8000/v1,http://two:8000/v1
     python examples/06_several_servers.py
 
-All of them have to serve the same model. One text read for one question makes one call after the other; here six
-chapters are read at the same time, each for two questions.
+All of them must serve the same model. Reading one text for one question makes one call at a time; here six
+chapters are read concurrently, each for two questions.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ COUNTS = re.compile(r"^(?:vllm:request_success|sglang:num_requests)_total\S* (\S
 
 
 def count_served(url: str) -> float:
-    """Requests that a server completed so far, as its metrics say (SGLang: with --enable-metrics)."""
+    """Returns the requests that a server has completed, from its metrics (SGLang: with --enable-metrics)."""
     metrics = httpx.get(url.removesuffix("/v1") + "/metrics")
     return sum(float(count) for count in COUNTS.findall(metrics.text))
 

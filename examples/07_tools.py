@@ -1,9 +1,9 @@
-"""A task with tools in a context of fixed size: what left it, and what each call cost.
+"""A task with tools in a context of fixed size: what was dropped from it, and what each call cost.
 
     python examples/07_tools.py
 
-The heaviest of a hundred items is to be found by weighing them two at a time. In place of a model the game's expert
-plays. It sees only what a model would see, so what is not in the summary is gone for it too.
+The task is to find the heaviest of a hundred items by weighing them two at a time. The game's expert plays instead of
+a model. It sees only what a model would see, so it also loses what isn't in the summary.
 """
 
 from memagent import ScriptedModel, ToolAgent
@@ -18,7 +18,7 @@ model = ScriptedModel(lambda request: player.reply(request.messages, request.kin
 with ToolAgent(model, game.tools, working_context=10_000, max_steps=200, store=None) as agent:
     result = agent.run(game.task)
     prompts: list[int] = []
-    for event in agent.store.events(result.run_id):  # `agent.stream` gives them as they come
+    for event in agent.store.events(result.run_id):  # `agent.stream` yields them as they occur
         if isinstance(event, Acted):
             prompts.append(event.prompt_tokens)
         elif isinstance(event, Compacted):

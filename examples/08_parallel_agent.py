@@ -1,11 +1,11 @@
-"""An agent of your own on the same spine: chunks are noted in parallel, and merged into the memory once a round.
+"""Your own agent on memagent's run log: notes chunks in parallel, and merges the notes into the memory once a round.
 
     python examples/08_parallel_agent.py
 
-Reading in order takes one call after another. Here B chunks are read at once, each without the memory, and one more
-call merges their notes into it: fewer calls in a row, but a chunk no longer sees what came before it. The run log,
-retries, limits, resuming, events and the store are those of memagent's own agents: the class below only says what is
-asked, in which order, and under which keys it is kept.
+Reading in order makes one call after another. Here B chunks are read at once, each without the memory, and one more
+call merges their notes into it: fewer sequential calls, but a chunk no longer sees what came before it. The run log,
+retries, limits, resuming, events and the store are those of memagent's own agents: the class below only defines the
+calls, their order, and the keys under which they are stored.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from memagent.threads import in_thread
 
 BETWEEN = "\n\n"
 JOINT = 4
-"""Tokens that may come with each note when notes are joined: two ends, two tokens each."""
+"""Extra tokens that each note may take when notes are joined: two ends, two tokens each."""
 
 
 class ParallelPlan(MemoryPlan):
-    """A memory plan whose chunks are as large, and which knows how many notes one merge can hold."""
+    """A memory plan with the same chunk size that also knows how many notes one merge can hold."""
 
     @property
     def width(self) -> int:
-        """Chunks a round: the notes of one round stand where a merge shows its chunk.
+        """Chunks per round: a merge shows the notes of one round in place of a chunk.
 
         Raises:
             WindowTooSmall: a chunk does not hold two notes.
@@ -60,7 +60,7 @@ class ParallelPlan(MemoryPlan):
 
 @dataclass
 class Progress:
-    """What has come of the document so far."""
+    """What was read of the document so far."""
 
     rounds: int = 0
     chunks: int = 0
@@ -74,8 +74,8 @@ class Progress:
 class ParallelLoop(Loop[Result]):
     """One run: rounds of parallel notes and a merge, then the answer.
 
-    Each effect has a key: `chunk-12`, `note-12`, `update-3/q0` for the merge of round 3, `answer/q0`. A run that was
-    killed in the middle of a round finds the notes that were committed, and sends only the others.
+    Each effect has a key: `chunk-12`, `note-12`, `update-3/q0` for the merge of round 3, `answer/q0`. A run
+    killed in the middle of a round finds the committed notes, and sends only the others.
     """
 
     agent: ClassVar[str] = "parallel"
@@ -96,7 +96,7 @@ class ParallelLoop(Loop[Result]):
         return self.plan
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> Result:
-        """Reads round after round. What is committed already comes back without a call."""
+        """Reads round after round. Committed effects are returned without a call."""
         self._log, self._caller, self.progress = log, caller, Progress()
         try:
             await self._read()
@@ -119,7 +119,7 @@ class ParallelLoop(Loop[Result]):
                 await self._merge(group, notes)
 
     async def _keep(self, chunk: Chunk) -> None:
-        """Commits where a chunk lies, and refuses another document."""
+        """Commits the place of a chunk, and refuses another document."""
         mark = asdict(chunk) | {"text": ""}
         if (body := await self._log.effect(f"chunk-{chunk.index}")) is not None:
             if body["mark"] != mark:
@@ -140,13 +140,13 @@ class ParallelLoop(Loop[Result]):
         )
 
     async def _note(self, chunk: Chunk) -> str:
-        """What a chunk says about the question, seen alone: at most as long as a memory."""
+        """Returns the note on a chunk, which is read alone: at most as long as a memory."""
         reply = await self._caller.ask(self._exchange(f"note-{chunk.index}", "", 0, chunk.text))
         note, _, _ = await self._bound_in_thread(reply)
         return note
 
     async def _merge(self, group: Sequence[Chunk], notes: Sequence[str]) -> None:
-        """Has the memory rewritten with the notes of one round, under the memory budget."""
+        """Rewrites the memory with the notes of one round, within the memory budget."""
         progress, last = self.progress, group[-1].index
         text = BETWEEN.join(note for note in notes if note.strip()) or "(nothing)"
         key = f"update-{progress.rounds}/q0"
@@ -203,7 +203,7 @@ class ParallelLoop(Loop[Result]):
     # --- parts
 
     def _exchange(self, key: str, memory: str, tokens: int, text: str) -> Exchange[Update]:
-        """Shows a text with a memory. The whole prompt is counted: the text may be notes."""
+        """Builds the exchange that shows a text with a memory. Counts the whole prompt, since the text may be notes."""
         plan = self.plan
         return Exchange(
             key=key,
@@ -247,7 +247,7 @@ class ParallelLoop(Loop[Result]):
 
 
 async def _rounds(stream: AsyncIterator[Chunk], width: int) -> AsyncGenerator[list[Chunk]]:
-    """Chunks in groups of `width`; the last group may be smaller."""
+    """Yields chunks in groups of `width`; the last group may be smaller."""
     group: list[Chunk] = []
     async for chunk in stream:
         group.append(chunk)
@@ -279,13 +279,13 @@ class ParallelAgent(Agent[MemorySettings]):
         self.settings = MemorySettings.choose({}, **settings)
 
     def ask(self, document: Source, question: str, *, run_id: str | None = None) -> Result:
-        """Reads and answers; an existing run is finished."""
+        """Reads and answers; resumes an existing run."""
         return self._finish(self.stream(document, question, run_id=run_id))
 
     def stream(
         self, document: Source, question: str, *, run_id: str | None = None
     ) -> EventStream[Result]:
-        """The run as an async iterator of events."""
+        """Returns the run as an async iterator of events."""
         return EventStream(ParallelLoop(self, document, question), run_id)
 
     async def plan(self, question: str) -> ParallelPlan:

@@ -26,7 +26,7 @@ from memagent_bench.systems.registry import open_system
 from memagent_bench.watch import Board, SilentWatcher
 
 QUESTION = "What is the special number that the text gives for the word?"
-"""A question of ordinary length, for which window, chunk and memory are reported."""
+"""A question of typical length, used to report window, chunk and memory."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Benchmark:
 
     grid: Grid
     model: ChatModel
-    """With its retries."""
+    """The model, with retries."""
     prompts: PromptSet
     settings: MemorySettings
     out: Path
@@ -45,7 +45,7 @@ class Benchmark:
     """Concurrent samples, and concurrent calls."""
 
     async def plan(self) -> MemoryPlan:
-        """Window, chunk and memory for an ordinary question: asks the server.
+        """Returns window, chunk and memory for a typical question. Asks the server.
 
         Raises:
             BudgetError: the window cannot be divided as asked.
@@ -56,19 +56,19 @@ class Benchmark:
         return await agent.plan((QUESTION,))
 
     async def forecast(self, plan: MemoryPlan) -> Forecast:
-        """What samples will take."""
+        """Estimates the cost of samples."""
         return Forecast(
             plan, await plan.counting(tokens_ratio, plan.counter, self.grid.options.counter)
         )
 
     def list_remaining(self, plan: MemoryPlan | None = None) -> list[list[Job]]:
-        """What a closed folder has no record of. Blocks.
+        """Returns the jobs without a record in a closed folder. Blocks.
 
         Args:
             plan: the settings that its records must have; None if the server was not asked.
 
         Raises:
-            RunMismatch: they were made with different ones.
+            RunMismatch: its records were made with different settings.
         """
         if plan is not None:
             check_folder(self.out, self._binding(plan))
@@ -81,10 +81,10 @@ class Benchmark:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[OpenBenchmark]:
-        """Holds the folder, so that the remaining work can be done.
+        """Locks the folder for the remaining work.
 
         Raises:
-            RunBusy: another process holds it.
+            RunBusy: another process has locked it.
             RunMismatch: its records were made with different settings.
             MemagentError: see `plan` and `open_folder`.
         """
@@ -100,7 +100,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class OpenBenchmark:
-    """An open folder, and the work to do in it."""
+    """An open folder and the work to do in it."""
 
     benchmark: Benchmark
     plan: MemoryPlan
@@ -127,7 +127,7 @@ class OpenBenchmark:
         if not jobs:
             return Summary()
         meter = Meter(await self._limit())
-        # The current window: a server that comes back with another one must not change the records.
+        # Uses the current window: a restarted server may report another, which must not change the records.
         settings = bench.settings.model_copy(update={"window": self.plan.budget.window})
         setting = Setting(meter, bench.prompts, settings, folder.store)
         systems = {name: await in_thread(open_system, name, setting) for name in bench.grid.systems}
@@ -146,7 +146,7 @@ class OpenBenchmark:
             return await runner.run(jobs)
 
     async def _limit(self) -> ChatModel:
-        """The model with its limits: a call is checked when its turn comes."""
+        """Wraps the model with its limits; each call is checked when its turn comes."""
         bench, model = self.benchmark, self.benchmark.model
         if bench.limits != Limits():
             spent = await in_thread(sum_spent, self.folder, self.plan)
@@ -155,14 +155,14 @@ class OpenBenchmark:
 
 
 def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
-    """Usage of the benchmark's model by earlier runs of the command.
+    """Returns the usage of the benchmark's model by earlier runs of the command.
 
-    That includes stored runs, even unfinished ones, the other records, and anything else that ended normally.
-    What a killed one sent for samples without a stored run is unknown. Blocks.
+    It includes stored runs, even unfinished ones, other records, and anything else that ended normally.
+    What a killed run sent for samples without a stored run is unknown. Blocks.
 
     Args:
         folder: an open one.
-        plan: of a nominal question. The runs of a system with a separate model have another model or window.
+        plan: for a nominal question. The runs of a system with a separate model have another model or window.
     """
     total, shared = folder.spent, (plan.model.name, plan.counter.name, plan.budget.window)
     run_ids: set[str] = set()
@@ -178,7 +178,7 @@ def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
 
 
 def _read_known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Facts]]:
-    """Keys whose last record is an answer (the others are retried), and the data of a suite. Blocks."""
+    """Returns the keys whose last record is an answer (others are retried) and the facts of a suite's data. Blocks."""
     last: dict[Key, bool] = {}
     facts: dict[Cell, Facts] = {}
     for record in every_record(path):
@@ -189,7 +189,7 @@ def _read_known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Fact
 
 
 def _weights(jobs: Sequence[Job], shares: Sequence[Share]) -> dict[Job, float]:
-    """Tokens of each job. Without a call a text is only read, which counts as a hundredth of the work."""
+    """Returns the tokens of each job. A job without calls only reads text, which counts as a hundredth of the work."""
     each = {
         (share.system, share.length): share.each.tokens or share.length / 100 for share in shares
     }

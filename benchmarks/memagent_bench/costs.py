@@ -25,7 +25,7 @@ SAMPLE_CHARS = 40_000
 
 @dataclass(frozen=True)
 class Cost:
-    """Retries cost extra."""
+    """The cost of some calls, without retries."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -33,7 +33,7 @@ class Cost:
 
     @property
     def tokens(self) -> int:
-        """Of both kinds."""
+        """Prompt and completion tokens."""
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Cost) -> Cost:
@@ -44,7 +44,7 @@ class Cost:
         )
 
     def times(self, n: int) -> Cost:
-        """Of `n` such samples."""
+        """Returns the cost of `n` such samples."""
         return Cost(n * self.calls, n * self.prompt_tokens, n * self.completion_tokens)
 
 
@@ -59,21 +59,21 @@ class Share:
 
     @property
     def cost(self) -> Cost:
-        """Of all of them."""
+        """Cost of all samples."""
         return self.each.times(self.samples)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What samples will take."""
+    """Estimates the cost of samples."""
 
     plan: MemoryPlan
-    """Of a nominal question."""
+    """The plan for a nominal question."""
     ratio: float = 1.0
     """Approximate model tokens per length token."""
 
     def shares(self, jobs: Iterable[Job]) -> list[Share]:
-        """Jobs by length, and by system in order. Blocks: counts some tokens."""
+        """Groups jobs by length, then by system in order. Blocks: counts some tokens."""
         samples = Counter((job.length, job.system) for job in jobs)
         return [
             Share(system, length, n, self.of(system, length))
@@ -81,7 +81,7 @@ class Forecast:
         ]
 
     def of(self, system: str, length: int) -> Cost:
-        """One sample of `length` tokens; an unknown system is assumed to read all of it."""
+        """Returns the cost of a sample of `length` tokens; an unknown system is assumed to read all of it."""
         tokens = round(length * self.ratio)
         budget, frames = self.plan.budget, self.plan.frames
         asks = SYSTEMS[system].asks if system in SYSTEMS else "chunks"
@@ -104,16 +104,16 @@ class Forecast:
 
 
 def total(shares: Sequence[Share]) -> Cost:
-    """The total."""
+    """Returns the total cost."""
     return sum((share.cost for share in shares), Cost())
 
 
 def tokens_ratio(counter: TokenCounter, lengths: TokenCounter) -> float:
-    """The model's tokens per length token, on English prose. Blocks.
+    """Returns the model's tokens per length token, on English prose. Blocks.
 
     Args:
-        counter: the model's.
-        lengths: that of the samples.
+        counter: the model's counter.
+        lengths: the counter of the samples' lengths.
     """
     if counter.name == lengths.name:
         return 1.0

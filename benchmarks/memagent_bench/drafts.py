@@ -1,4 +1,4 @@
-"""Samples in use: made in a thread, shared by systems, dropped when the last system is done."""
+"""Samples in use: made in a thread, shared by systems, dropped when the last system is done with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memagent.tasks import Sample, Task
 from memagent_bench.grid import Cell, Facts, Grid, Job
 
 CHARS_IN_FLIGHT = 256 * 1024 * 1024
-"""Characters of all samples in use: fifteen of 4M tokens, about 17M characters each."""
+"""Maximum characters of all samples in use: fifteen of 4M tokens, about 17M characters each."""
 CHARS_PER_TOKEN = 5
 """Assumed characters per token until a sample is made: more than any tokenizer has for English."""
 
@@ -26,13 +26,13 @@ class PreparedSample:
     task: Task
     sample: Sample
     bytes: int
-    """Of the document, in UTF-8."""
+    """Size of the document, in UTF-8."""
     document: str
     """First 16 hex digits of the SHA-256 of the document's bytes."""
 
 
 class Draft:
-    """A sample that is being made, or is there."""
+    """A sample that is made, or being made."""
 
     def __init__(
         self,
@@ -45,18 +45,18 @@ class Draft:
         making.add_done_callback(self._weigh)
 
     async def get(self) -> PreparedSample:
-        """The sample; raises what making it raised."""
+        """Returns the sample; raises what making it raised."""
         return await asyncio.shield(self._making)
 
     def leave(self) -> None:
-        """One system is done with it."""
+        """Called when one system is done with it."""
         self._left -= 1
         if not self._left:
             self._give(self._taken)
             self._taken = 0
 
     def _weigh(self, future: asyncio.Future[PreparedSample]) -> None:
-        """Reserves only the room that it really needs."""
+        """Shrinks the reservation to the room that the sample needs."""
         if future.cancelled() or future.exception() is not None or not self._left:
             return
         more = self._taken - len(future.result().sample.context)
@@ -66,12 +66,12 @@ class Draft:
 
 
 class Drafts:
-    """Makes samples, as many at a time as there is room for. One larger than the room is made alone.
+    """Makes samples, as many at a time as fit. One that is larger than the room is made alone.
 
     Args:
-        grid: names the tasks.
-        known: what the records that there are say of their data.
-        chars: room for the documents of all samples at work.
+        grid: has the tasks.
+        known: facts of the data from existing records.
+        chars: maximum characters of all documents in use.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Drafts:
 
         Args:
             job: any of the sample's.
-            systems: how many will `leave` it.
+            systems: number of systems that will `leave` it.
         """
         chars = job.length * CHARS_PER_TOKEN
         while self._used and self._used + chars > self._chars:
@@ -109,7 +109,7 @@ class Drafts:
 
     def _make(self, job: Job) -> PreparedSample:
         if self._cell is None or self._cell[0] != job.cell:
-            self._cell = None  # first, so that two haystacks are not held at once
+            self._cell = None  # first, to avoid holding two haystacks at once
             if (error := self._unmade.get(job.cell)) is not None:
                 raise error
             try:
@@ -125,7 +125,7 @@ class Drafts:
         return PreparedSample(task, sample, len(raw), hashlib.sha256(raw).hexdigest()[:16])
 
     def _compare(self, job: Job, facts: Facts) -> None:
-        """Data may differ even if the options don't: found in another folder, or made by another version."""
+        """Compares the data's facts, which may differ despite equal options: another folder, or another version."""
         if changes := list_differences(self._known.get(job.cell, facts), facts):
             raise RunMismatch(
                 f"the records of {job.task!r} at {job.length} were made with different data: {changes}. Use the same "

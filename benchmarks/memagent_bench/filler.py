@@ -1,4 +1,4 @@
-"""Text that a sample is filled up with: units in a fixed order, each counted once."""
+"""Filler text of samples: units in a fixed order, each counted once."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from memagent.errors import ConfigError
 from memagent.tokens import TokenCounter
 
 _BLOCK = 1024
-"""Units counted at a time: a short sample does not wait for all of a long book."""
+"""Units counted at a time, so that a short sample doesn't wait for all of a long book."""
 
 
 class Filler:
-    """Units joined by `joiner`, over and over where more are wanted than there are.
+    """Units joined by `joiner`, repeated if more are needed than there are.
 
     A tokenizer that splits before (or after) each joiner makes the tokens of a text the sum of those of its
-    units. So `tokens(n)` costs nothing after the first time, and the most units within a length are found by bisection.
-    Safe in threads.
+    units. So `tokens(n)` is free after the first time, and the most units that fit a length are found by bisection.
+    Thread-safe.
 
     Args:
         name: what the units are, for records.
         units: texts without white space at their ends.
         joiner: `" "` or `"\\n"`.
-        counter: by which lengths are named.
+        counter: the counter of lengths.
 
     Raises:
         ConfigError: there are no units.
@@ -37,22 +37,22 @@ class Filler:
         self._units, self._counter = units, counter
         self._before = self._splits_before_joiner()
         self._sums = [0]
-        """Tokens of the first i units, each with its joiner; as far as was counted."""
+        """Tokens of the first i units, each with its joiner, as far as counted."""
         self._lock = Lock()
         self.edge = counter.count(units[0]) - self.cost(units[0])
-        """Tokens of a text of units less the sum of their costs: the joiner that there is one less of."""
+        """Tokens of a text of units minus the sum of their costs: it has one joiner fewer than units."""
 
     def __len__(self) -> int:
-        """Units in one round."""
+        """Returns the number of units in one round."""
         return len(self._units)
 
     def cost(self, unit: str) -> int:
-        """Tokens that one unit more adds to a text of units, wherever it is put in."""
+        """Returns the tokens that one more unit adds to a text of units, wherever it is inserted."""
         text = self.joiner + unit if self._before else unit + self.joiner
         return self._counter.count(text)
 
     def tokens(self, n: int) -> int:
-        """Tokens of the first n units, joined."""
+        """Returns the tokens of the first n units, joined."""
         if n <= 0:
             return 0
         rounds, remainder = divmod(n, len(self._units))
@@ -61,7 +61,7 @@ class Filler:
         return full_tokens + self._sums[remainder] + self.edge
 
     def within(self, tokens: int) -> int:
-        """Most units whose joined text takes at most `tokens`; 0 where not even one does."""
+        """Returns the most units whose joined text takes at most `tokens`; 0 if not even one fits."""
         room = tokens - self.edge
         self._count(tokens=room)
         if room < self._sums[-1]:
@@ -70,18 +70,18 @@ class Filler:
         return rounds * len(self._units) + bisect_right(self._sums, remainder) - 1
 
     def take(self, start: int, stop: int) -> list[str]:
-        """Units from `start` to before `stop`, in order, wrapping around after the last."""
+        """Returns the units from `start` up to `stop`, exclusive, in order, wrapping around after the last."""
         size, n = len(self._units), max(0, stop - start)
         units = list(self._units[start % size : start % size + n])
         rounds, remainder = divmod(n - len(units), size)
         return units + list(self._units) * rounds + list(self._units[:remainder])
 
     def rounds(self, n: int) -> int:
-        """How often the first n units go through the pool; 1 where nothing is repeated."""
+        """Returns how often the first n units go through the pool; 1 if nothing is repeated."""
         return max(1, -(-n // len(self._units)))
 
     def ends(self, before: str, first: str, last: str, after: str) -> int:
-        """Tokens that a prompt takes on top of its units' costs: what stands around them, and how it meets them.
+        """Returns the tokens of a prompt beyond its units' costs: the text around them, and where they join.
 
         The exact tokens of `before + joiner.join(units) + after` are the sum of the units' costs and
         this, for a tokenizer that splits at each joiner. `first` and `last` are the first and the last of
@@ -92,7 +92,7 @@ class Filler:
         return around - self.cost(first) - self.cost(last)
 
     def _splits_before_joiner(self) -> bool:
-        """Whether units are counted with the joiner before them, or (a sign takes the line end) after."""
+        """Returns whether units are counted with the joiner before them, or after (if a sign takes the line end)."""
         count, joiner = self._counter.count, self.joiner
         first, second = self._units[0], self._units[-1]
         joint = count(first + joiner + second)

@@ -1,4 +1,4 @@
-"""Tasks whose samples are made to a length by adding up the tokens of their parts."""
+"""Tasks that size samples by adding up the tokens of their parts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from memagent.texts import show_length
 from memagent_bench.options import DataOptions
 
 STEP = 64
-"""The least length is named in steps of this many tokens."""
+"""Minimum lengths are reported in steps of this many tokens."""
 Order = NDArray[np.int64]
 """Indexes."""
 
 
 class FittedTask(ABC):
-    """What such tasks share: how a sum is checked against the whole, and what chance depends on.
+    """Shared by such tasks: how sums are checked against the whole, and how randomness is seeded.
 
-    Where tokens of parts add up to those of the whole, a sample is never tokenised whole after the first.
-    With a tokenizer for which they do not, each is, and is made smaller until it fits.
+    If the tokens of the parts add up to those of the whole, only the first sample is tokenised as a whole.
+    With other tokenizers every sample is, and is made smaller until it fits.
     """
 
     def __init__(self, name: str, scorer: str, length: int, options: DataOptions) -> None:
@@ -45,7 +45,7 @@ class FittedTask(ABC):
         }
 
     def sample(self, index: int) -> Sample:
-        """See `Task`. Takes time and memory that are linear in the length."""
+        """See `Task`. Time and memory are linear in the length."""
         target = self._length * self._scale
         while True:
             sample = self._make(index, int(target))
@@ -58,11 +58,11 @@ class FittedTask(ABC):
 
     @abstractmethod
     def _make(self, index: int, limit: int) -> Sample:
-        """A sample of at most `limit` tokens by adding up its parts."""
+        """Returns a sample of at most `limit` tokens, by adding up its parts."""
 
     @cached_property
     def _scale(self) -> float:
-        """Tokens by adding up, for each token of the whole. Decided by sample 0, whichever is asked for first."""
+        """Summed tokens per token of the whole. Measured on sample 0, whichever is requested first."""
         sample = self._make(0, self._length)
         return sample.tokens / self._count_whole(sample)
 
@@ -70,17 +70,17 @@ class FittedTask(ABC):
         return self._count(sample.prompt) + sample.generate
 
     def _rng(self, what: str, index: int | None = None) -> Random:
-        """Chance that is the same for the same options, length (unless nested), and index (where given)."""
+        """Returns a generator that is the same for the same options, length (unless nested), and index (if given)."""
         length = "" if self._options.nested else f":{self._length}"
         sample = "" if index is None else f":{index}"
         return Random(f"{self._options.seed}:{self.name}:{what}{sample}{length}")
 
     def _places_rng(self, what: str, index: int) -> Random:
-        """Chance that decides where things stand: RULER's is the same in every sample of a length."""
+        """Returns the generator that decides places: RULER's is the same in every sample of a length."""
         return self._rng(what, None if self._options.positions == "published" else index)
 
     def _arrangement(self, n: int, index: int) -> Order:
-        """0..n-1 in the order in which n things stand; where it is the same in each sample, drawn once."""
+        """Returns 0..n-1 in the order in which n things stand; drawn once if it is the same in each sample."""
         if self._options.positions != "published":
             return shuffle_range(n, self._places_rng("order", index))
         if self._published is None or len(self._published) != n:
@@ -88,7 +88,7 @@ class FittedTask(ABC):
         return self._published
 
     def _too_short(self, index: int, needed: int) -> ConfigError:
-        # Samples differ by the words drawn, and more so by the question asked.
+        # Samples differ in the words drawn, and more so in the question asked.
         least = -(-needed * 9 // 8 // STEP) * STEP
         return ConfigError(
             f"{show_length(self._length)} tokens are too few for {self.name} (sample {index} needs {needed}): "
@@ -97,10 +97,10 @@ class FittedTask(ABC):
 
 
 def shuffle_range(n: int, rng: Random) -> Order:
-    """0..n-1 in random order: sorts by random keys of 32 bits, ascending where two are equal.
+    """Returns 0..n-1 in random order: sorts by random 32-bit keys, ties in ascending order.
 
     The bits are those of Python's generator, which no later version will change. Sorted by 16 bits
-    at a time, which numpy does in linear time: 0.04 us for each number, where `Random.shuffle` takes 0.5 us.
+    at a time, which numpy does in linear time: 0.04 us per number; `Random.shuffle` takes 0.5 us.
     """
     low, high = np.frombuffer(rng.randbytes(4 * n), dtype="<u2").reshape(2, n)
     order = np.argsort(low, kind="stable")
@@ -108,7 +108,7 @@ def shuffle_range(n: int, rng: Random) -> Order:
 
 
 def objects(texts: Sequence[str]) -> NDArray[Any]:
-    """Texts as an array, to be picked by index at once."""
+    """Returns texts as an array, for picking many by index at once."""
     array = np.empty(len(texts), dtype=object)
     array[:] = list(texts)
     return array

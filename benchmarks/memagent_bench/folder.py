@@ -33,7 +33,7 @@ SETTINGS, RUNS, SPENT = "run.json", "runs.sqlite", "spent.json"
 FORMAT = 1
 
 Binding: TypeAlias = Mapping[str, Any]
-"""What affects results, by name, as plain data; lengths, tasks, systems and the number of samples don't."""
+"""Settings that affect results, by name, as plain data; lengths, tasks, systems and the number of samples don't."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Folder:
     records: RecordFile
     store: RunStore
     digest: str
-    """Of the binding: part of every run id."""
+    """Digest of the binding, part of every run id."""
 
     @property
     def spent(self) -> Usage:
-        """What earlier sessions took for samples that have neither record nor run. Blocks.
+        """Usage of earlier sessions for samples that have neither record nor run. Blocks.
 
         Raises:
             StoreCorrupt: the file is damaged.
@@ -60,10 +60,10 @@ class Folder:
             raise StoreCorrupt(f"{str(file)!r} is damaged: remove it to continue") from error
 
     def note_spent(self, usages: Mapping[str, Usage]) -> None:
-        """Adds to `spent`, as far as that can be written: a session ends with it, whatever ended it. Blocks.
+        """Adds to `spent` if the file can be written. Called at the end of every session, whatever ended it. Blocks.
 
         Args:
-            usages: by run id, of samples without a record; runs that the store has are left out.
+            usages: usage of samples without a record, by run id; runs in the store are left out.
         """
         try:
             lost = [u for run, u in usages.items() if u != Usage() and self.store.find(run) is None]
@@ -98,7 +98,7 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
 
 @contextmanager
 def bind_folder(path: Path, binding: Binding) -> Generator[None]:
-    """Makes a folder, holds it for one process alone, and sees to it that all in it has the same binding. Blocks.
+    """Creates a folder if needed, locks it for this process, and checks that its content has the same binding. Blocks.
 
     Raises:
         RunBusy, RunMismatch, StoreError: as `open_folder`.
@@ -115,7 +115,7 @@ def bind_folder(path: Path, binding: Binding) -> Generator[None]:
 
 
 def check_folder(path: Path, binding: Binding) -> None:
-    """Does without opening it what `open_folder` does first, where there is such a folder. Blocks.
+    """Makes the checks of `open_folder` without opening the folder; does nothing if it doesn't exist. Blocks.
 
     Raises:
         RunMismatch: its records were made with another binding; the message lists the differences.
@@ -133,12 +133,12 @@ def check_folder(path: Path, binding: Binding) -> None:
 def binding_of(
     plan: MemoryPlan, options: DataOptions, extra_body: Mapping[str, object] = NOTHING
 ) -> Binding:
-    """What the records of one folder have in common. Blocks: data files are read.
+    """Returns what the records of one folder have in common. Blocks: reads data files.
 
     Args:
-        plan: of a nominal question.
-        options: what the samples depend on.
-        extra_body: fields that every request has.
+        plan: the plan for a nominal question.
+        options: the options that determine the samples.
+        extra_body: extra fields of every request.
 
     Raises:
         ConfigError: a data file cannot be read.
@@ -163,7 +163,7 @@ def binding_of(
         "hotpotqa": [_content(file) for file in options.hotpotqa],
         "squad": None if options.squad is None else _content(options.squad),
         "paragraphs": [_content(file) for file in options.paragraphs],
-        # Run ids hang on the binding: what few folders have is in theirs alone.
+        # Run ids depend on the binding, so rarely used settings appear only in the folders that use them.
         **({} if options.sample_file is None else {"sample_file": _content(options.sample_file)}),
         **({"reread": settings.reread} if settings.reread else {}),
         **({"degenerate": settings.degenerate} if settings.degenerate != "retry" else {}),
@@ -172,16 +172,16 @@ def binding_of(
 
 
 def digest_files(files: Iterable[Path]) -> str:
-    """Files by their contents, in their order. Blocks.
+    """Returns a digest of the contents of files, in their order. Blocks.
 
     Raises:
-        ConfigError: one cannot be read.
+        ConfigError: a file cannot be read.
     """
     return _digest({"files": [_content(file) for file in files]})
 
 
 def _content(file: Path) -> str:
-    """A file by its content: it may lie elsewhere the next time."""
+    """Identifies a file by its content, since it may be moved."""
     try:
         with file.open("rb") as opened:
             return f"sha256:{hashlib.file_digest(opened, 'sha256').hexdigest()[:16]}"
@@ -194,7 +194,7 @@ def _digest(binding: Binding) -> str:
 
 
 def _bind(path: Path, binding: Binding) -> None:
-    """Writes the binding into a new folder, or compares it with that of an old one."""
+    """Writes the binding into a new folder, or compares it with an old folder's."""
     check_folder(path, binding)
     file, results = path / SETTINGS, path / RESULTS
     if file.exists():
@@ -207,7 +207,7 @@ def _bind(path: Path, binding: Binding) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """All of it or nothing."""
+    """Writes all of it or nothing."""
     try:
         with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
             opened.write(text)

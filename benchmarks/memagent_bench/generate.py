@@ -23,8 +23,8 @@ def write_samples(
     if the work ends early, leaving any existing file in place.
 
     Args:
-        task: of any suite.
-        n: how many.
+        task: a task of any suite.
+        n: number of samples.
         out: a file; `-` for standard output. Anything but a regular file (a pipe, say) is written to directly.
         written: called after each sample with their number so far.
 
@@ -43,11 +43,11 @@ def write_samples(
 
 
 def line(sample: Sample, scorer: str, facts: dict[str, str | int | bool]) -> bytes:
-    """One sample as a line of JSON.
+    """Returns a sample as a line of JSON.
 
     `index`, `input`, `outputs`, `length` and `answer_prefix` are RULER's: a model gets `input` and `answer_prefix`,
-    and `length` is what both and the reply take. `context_span` says from where to where in `input` the document
-    stands, in characters.
+    and `length` counts the tokens of both plus the reply. `context_span` is the span of the document in `input`,
+    in characters.
     """
     start = len(sample.before)
     fields = {
@@ -64,7 +64,7 @@ def line(sample: Sample, scorer: str, facts: dict[str, str | int | bool]) -> byt
         "scorer": scorer,
         "facts": facts,
     }
-    # Half a surrogate pair becomes the escape that JSON has for it.
+    # A lone surrogate becomes its JSON escape.
     return (json.dumps(fields, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
@@ -79,7 +79,7 @@ def _open(out: Path) -> Generator[IO[bytes]]:
             raise ConfigError(
                 f"{str(out)!r} is a folder: name a file, such as {str(out / 'samples.jsonl')!r}"
             )
-        out.parent.resolve(strict=True)  # a missing folder isn't made
+        out.parent.resolve(strict=True)  # doesn't create a missing folder
     with ExitStack() as held:
         with _translate_errors(out):
             file = held.enter_context(replacing(out)).open("wb")
@@ -98,7 +98,7 @@ def _translate_errors(out: Path) -> Generator[None]:
     try:
         yield
     except BrokenPipeError:
-        # Whoever reads has had enough: that is for the command line to end quietly.
+        # The reader closed the pipe: the command line ends quietly.
         raise
     except OSError as error:
         raise ConfigError(

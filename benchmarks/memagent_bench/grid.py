@@ -1,4 +1,4 @@
-"""What a benchmark measures, and what is left to do."""
+"""What a benchmark measures, and the remaining work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from memagent_bench.options import DataOptions, MakeTask
 Key: TypeAlias = tuple[str, str, int, str, int]
 """As `Record.key`: suite, task, length, system, index."""
 Cell: TypeAlias = tuple[str, int]
-"""Task and length."""
+"""A task at a length: name, tokens."""
 Facts: TypeAlias = Mapping[str, str | int | bool]
 """As `Task.facts`."""
 _ID_CHARS = 51
-"""Of a run id before its digest: 64 are allowed."""
+"""Characters of a run id before its digest; 64 are allowed in total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,19 @@ class Job:
 
     @property
     def key(self) -> Key:
-        """That of its record."""
+        """Key of its record."""
         return (self.suite, self.task, self.length, self.system, self.index)
 
     @property
     def cell(self) -> Cell:
-        """What it is a sample of."""
+        """Cell that it is a sample of."""
         return (self.task, self.length)
 
     def run_id(self, digest: str) -> str:
-        """The same in every session.
+        """Returns the run id, which is the same in every session.
 
         Args:
-            digest: stands for the settings of the benchmark.
+            digest: digest of the benchmark's settings.
         """
         name = "-".join(map(str, (self.suite, self.task, self.length, self.index, self.system)))
         readable = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:_ID_CHARS]
@@ -62,18 +62,18 @@ class Grid:
     tasks: Mapping[str, MakeTask]
     lengths: Sequence[int]
     samples: int
-    """Of each task at each length."""
+    """Number of samples of each task at each length."""
     systems: Sequence[str]
     options: DataOptions
     longest: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Tasks that are not measured beyond a length."""
+    """Tasks with a maximum length -> that length."""
     first: int = 0
     """Index of the first sample."""
     counts: Mapping[Cell, int] = field(default_factory=dict[Cell, int])
-    """Samples of cells that have another number of them than `samples`."""
+    """Number of samples in cells where it differs from `samples`."""
 
     def jobs(self, done: AbstractSet[Key] = frozenset()) -> Iterator[list[Job]]:
-        """What is not done yet, the jobs of one sample together; short samples first, for early results."""
+        """Yields the jobs that are not done, those of one sample together; short samples first, for early results."""
         for length in sorted(self.lengths):
             for task in self.tasks:
                 if length > self.longest.get(task, length):

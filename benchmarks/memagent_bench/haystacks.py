@@ -1,4 +1,4 @@
-"""Haystacks: sentences of books, one repeated line, or lines that are all different."""
+"""Haystacks: sentences of books, one repeated line, or distinct lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memagent_bench.filler import Filler
 BOOK_NAME = "War and Peace (public domain, for lack of RULER's essays)"
 _PARAGRAPH = regex.compile(r"\n\s*\n")
 _ENDS = regex.compile(r"[.!?…。！？]")
-# After a sign that ends sentences and what closes quotes, before a capital; but not after titles and initials.
+# After a sentence-ending sign and closing quotes, before a capital; but not after titles and initials.
 _BREAK = regex.compile(
     r"""(?<=[.!?…]["'”’)\]]{0,3})(?<!\b(?:Mr|Mrs|Ms|Dr|St|Prof|vs|\p{Lu})\.)[ ](?=["'“‘(\[]*[\p{Lu}\p{N}])"""
     r"|(?<=[。！？][」』”’]?)(?![」』”’。！？])",
@@ -37,26 +37,26 @@ class Haystack(Protocol):
 
     @property
     def filler(self) -> Filler:
-        """How units are counted and joined."""
+        """The units, counted and joined."""
         ...
 
     def lay(self, room: int, rng: Random, without: Sequence[str]) -> tuple[list[str], int]:
-        """Units of one sample, and the sum of their costs, at most `room` tokens.
+        """Returns the units of one sample and the sum of their costs, at most `room` tokens.
 
         Args:
             room: tokens.
-            rng: what decides where units are drawn; haystacks in fixed order leave it alone.
-            without: texts that no drawn unit may hold.
+            rng: draws the units; haystacks in a fixed order don't use it.
+            without: texts that no drawn unit may contain.
         """
         ...
 
     def rounds(self, room: int) -> int:
-        """How often a text of `room` tokens goes through the units; 1 where none comes twice."""
+        """Returns how often a text of `room` tokens goes through the units; 1 if none is repeated."""
         ...
 
 
 class FixedHaystack:
-    """The first units of a filler, the same in every sample, over and over where they do not suffice."""
+    """The first units of a filler, the same in every sample, repeated if there are too few."""
 
     def __init__(self, filler: Filler) -> None:
         self.filler = filler
@@ -72,7 +72,7 @@ class FixedHaystack:
 
 
 class ShuffledHaystack:
-    """A pool of units, each different, counted once; each sample has some of them in an order of its own.
+    """A pool of distinct units, each counted once; each sample has some of them in its own order.
 
     Args:
         filler: the pool.
@@ -83,14 +83,14 @@ class ShuffledHaystack:
     def __init__(self, filler: Filler, *, nested: bool) -> None:
         self.filler = filler
         self._nested = nested
-        # Picked by index, an array of texts is three times as fast as a list.
+        # Indexing an array of texts is three times as fast as a list.
         self._units = np.array(filler.take(0, len(filler)), dtype=object)
         sums = [filler.tokens(n + 1) for n in range(len(filler))]
         self._costs = np.diff(np.array(sums, dtype=np.int64), prepend=filler.edge)
 
     def lay(self, room: int, rng: Random, without: Sequence[str]) -> tuple[list[str], int]:
         """See `Haystack`."""
-        # Each unit has a random key of its own whatever number there are, so a longer order holds a shorter one.
+        # Every unit always has a random key, however many fit, so a longer order contains a shorter one.
         # The bits are those of Python's generator, which no later version will change.
         keys = np.frombuffer(rng.randbytes(8 * len(self._units)), dtype="<u8")
         if self._nested:
@@ -100,7 +100,7 @@ class ShuffledHaystack:
             order = order[: _count_fitting(self._costs[order], room)]
         units: list[str] = self._units[order].tolist()
         cost = int(self._costs[order].sum())
-        # Hardly ever is one to go, and one long text is searched sooner than many short ones.
+        # Rarely does one have to go, and searching one long text is faster than many short ones.
         hay = self.filler.joiner.join(units)
         for text in without:
             for unit in [unit for unit in units if text in unit] if text in hay else []:
@@ -114,12 +114,12 @@ class ShuffledHaystack:
 
 
 def _count_fitting(costs: NDArray[np.int64], room: int) -> int:
-    """How many of the first units fit."""
+    """Counts how many of the first units fit."""
     return int(np.searchsorted(np.cumsum(costs), room, side="right"))
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, on one line each, without paragraphs that hold none (titles, tables of contents)."""
+    """Splits a text into sentences, each on one line; drops paragraphs without any (titles, tables of contents)."""
     parts: list[str] = []
     for paragraph in _PARAGRAPH.split(text):
         if _ENDS.search(paragraph):
@@ -129,13 +129,13 @@ def sentences(text: str) -> list[str]:
 
 @lru_cache(maxsize=2)
 def essays(paths: tuple[Path, ...], counter: TokenCounter) -> Filler:
-    """The sentences of the user's texts, one after another; of the shipped book where there are none.
+    """Returns the sentences of the user's texts, one after another, or of the shipped book if there are no texts.
 
     A path is a text file, gzipped or not, or JSON with the text under `text`, as RULER keeps its essays.
 
     Raises:
         DocumentError: a path cannot be read as text.
-        ConfigError: there is no sentence in them.
+        ConfigError: the texts contain no sentence.
     """
     if not paths:
         return Filler(BOOK_NAME, sentences(book()), " ", counter)

@@ -1,4 +1,4 @@
-"""From an outcome to a record: the scores, and everything needed to judge them again."""
+"""Turns an outcome into a record: the scores, and everything needed to judge them again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from memagent_bench.record import Provenance, Record
 from memagent_bench.systems.base import Outcome, Status
 
 QA_SCORES = ("sub_exact_match", "exact_match", "f1")
-"""Beside the headline score: what publications on question answering report."""
+"""Scores beside the headline score that publications on question answering report."""
 QA_SUITE, QA_TASKS = "qa", "qa_"
-"""The suite, and the beginning of the names of RULER's tasks, that are question answering."""
+"""The suite, and the name prefix of RULER's tasks, that are question answering."""
 
 
 def scores_of(suite: str, task: Task, sample: Sample, answer: str) -> dict[str, float]:
-    """The headline score of an answer, and further ones, by name."""
+    """Returns the headline score of an answer and further ones, by name."""
     names = [task.scorer]
     if suite == QA_SUITE or task.name.startswith(QA_TASKS):
         names += QA_SCORES
@@ -33,27 +33,27 @@ def record_of(
     started: str,
     provenance: Provenance,
 ) -> Record:
-    """The record of one sample under one system. A missing answer has no score.
+    """Returns the record of one sample under one system. A missing answer has no score.
 
     Args:
         job: suite, system and index.
         made: the sample and its task.
-        outcome: what the system made of it.
+        outcome: the system's outcome.
         seconds: wall time of this session's part.
-        resumed: there was an earlier session's part.
+        resumed: whether an earlier session did a part of it.
         started: UTC, ISO 8601.
         provenance: of this session.
     """
     task, sample, scores = made.task, made.sample, dict[str, float]()
     answer, status, detail = outcome.answer, outcome.status, outcome.detail
     if status is not Status.ANSWERED:
-        answer = None  # what was there when it stopped is none
+        answer = None  # a partial answer at a stop isn't an answer
     elif answer is None:
         status, detail = Status.FAILED, "the system returned no answer"
     else:
         try:
             scores = scores_of(job.suite, task, sample, answer)
-        except ConfigError as error:  # of data: a reference that nothing can be compared with
+        except ConfigError as error:  # an error in the data: a reference that can't be compared
             status, detail = Status.FAILED, f"the answer cannot be scored: {error}"
     return Record(
         suite=job.suite,

@@ -20,14 +20,14 @@ _END_OF_TEXT = "<|endoftext|>"
 
 
 def length_counter(spec: str | None) -> TokenCounter:
-    """The counter by which samples are sized.
+    """Returns the counter that sizes samples.
 
     Args:
         spec: what `memagent.tokens.load_counter` accepts; None for GPT-2's encoding, which needs no user
             file, cache or network.
 
     Raises:
-        TokenizerError: there is no such tokenizer.
+        TokenizerError: the tokenizer doesn't exist.
         ConfigError: tiktoken is not installed.
     """
     return _load_shipped() if spec is None else load_counter(spec)
@@ -40,7 +40,7 @@ def _load_shipped() -> Tiktoken:
 
 @cache
 def gpt2() -> Encoding:
-    """GPT-2's encoding, from the merges that this package ships.
+    """Returns GPT-2's encoding, from the merges that this package ships.
 
     Raises:
         ConfigError: tiktoken is not installed.
@@ -66,7 +66,7 @@ def gpt2() -> Encoding:
 
 
 def byte_alphabet() -> dict[str, int]:
-    """The sign that stands for each byte in byte-level vocabularies, in the order of GPT-2's first 256 ids.
+    """Returns the character for each byte in byte-level vocabularies, in the order of GPT-2's first 256 ids.
 
     Printable characters of Latin-1 stand for themselves and come first; the other bytes take the code
     points from 256 on.

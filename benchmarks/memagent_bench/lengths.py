@@ -9,13 +9,13 @@ from memagent.texts import show_length
 
 K, M = 1024, 1024 * 1024
 MAX_LENGTH = 1024 * M
-"""Samples are kept in memory: this many tokens are about 4 GB of text."""
+"""Maximum length: samples are kept in memory, and this many tokens are about 4 GB of text."""
 _UNITS = {"": 1, "k": K, "m": M}
 _DOTS = ("...", "…")
 
 
 def parse_length(text: str) -> int:
-    """Tokens that `8192`, `8k` (1024 each) or `4m` (1024 * 1024 each) stand for.
+    """Parses a length in tokens: `8192`, `8k` (1024 each) or `4m` (1024 * 1024 each).
 
     Raises:
         ConfigError: it isn't a positive length, or is too large for a sample.
@@ -31,7 +31,7 @@ def parse_length(text: str) -> int:
 
 
 def parse_lengths(text: str) -> tuple[int, ...]:
-    """Comma-separated lengths; `...` doubles the one before it until the one after it.
+    """Parses comma-separated lengths; `...` doubles the one before it until the one after it.
 
     Raises:
         ConfigError: a part isn't a length, `...` isn't between a smaller and a larger length, or

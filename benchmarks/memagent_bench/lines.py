@@ -1,4 +1,4 @@
-"""JSON lines of a user's file: samples to measure, and predictions to score."""
+"""JSON lines from a user's file: samples to measure, and predictions to score."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from memagent_bench.suites import one_of
 
 
 class Line(BaseModel):
-    """What both kinds of lines have. Other fields are left alone."""
+    """Fields that both kinds of lines have. Other fields are ignored."""
 
     model_config = ConfigDict(frozen=True)
 
     task: str | None = None
-    """None: the file's name without its suffix, as RULER names files of predictions."""
+    """Task; None: the file's name without its suffix, as RULER names files of predictions."""
     outputs: tuple[str, ...] = Field(
         min_length=1, validation_alias=AliasChoices("outputs", "references", "answers", "answer")
     )
-    """The references; a single one may be a text."""
+    """References; a single one may be a string."""
     scorer: str | None = Field(None, validation_alias=AliasChoices("scorer", "metric"))
-    """In `memagent.tasks.SCORERS`; None: RULER's for its tasks, any scorer of one reference else."""
+    """One of `memagent.tasks.SCORERS`; None: RULER's for its tasks, else any scorer of one reference."""
     max_length: int | None = Field(None, gt=0)
     """Tokens of the task's length, as `memagent-bench generate` writes it."""
 
@@ -45,15 +45,15 @@ class SampleLine(Line):
     question: str
     context: str | None = Field(None, repr=False)
     input: str | None = Field(None, repr=False)
-    """The one-shot prompt."""
+    """One-shot prompt."""
     context_span: tuple[int, int] | None = None
-    """From where to where in `input` the document stands, in characters."""
+    """Span of the document in `input`, in characters."""
     answer_prefix: str = ""
-    """How the reply begins."""
+    """Beginning of the reply."""
     tokens_to_generate: int = Field(128, gt=0)
 
     def model_post_init(self, _: object) -> None:
-        """Checks the span; pydantic reports the error as it reports others."""
+        """Checks the span; pydantic reports errors as validation errors."""
         (start, end), text = self.context_span or (0, 0), self.input
         if self.context_span and text is not None and not 0 <= start < end <= len(text):
             raise ValueError(
@@ -62,7 +62,7 @@ class SampleLine(Line):
 
     @property
     def parts(self) -> tuple[str, str, str] | None:
-        """The one-shot prompt's text before the document, the document, and the text after it; None without one."""
+        """One-shot prompt as the text before the document, the document, and the text after it; None without one."""
         if self.context is not None:
             return "", self.context, f"\n\n{self.question}\nAnswer:"
         if self.input is None or self.context_span is None:
@@ -72,10 +72,10 @@ class SampleLine(Line):
 
 
 class PredictionLine(Line):
-    """An answer that was made elsewhere."""
+    """An answer made elsewhere."""
 
     prediction: str | None = Field(validation_alias=AliasChoices("prediction", "pred"))
-    """None where there is none: it counts as 0, and is told apart."""
+    """None if there is no answer: it counts as 0, and is reported separately."""
 
 
 L = TypeVar("L", bound=Line)
@@ -84,15 +84,15 @@ L = TypeVar("L", bound=Line)
 def read_lines(
     path: Path, kind: type[L], scorer: str | None = None
 ) -> Iterator[tuple[int, L, str, str]]:
-    """The lines of a file, each with the byte that it begins at, its task and its scorer. Empty ones are left out.
+    """Yields the lines of a file, each with its byte offset, its task and its scorer. Skips empty lines.
 
     Args:
         path: a file of JSON lines in UTF-8.
-        kind: of lines.
-        scorer: of all lines; None: each line's own, else that of its task.
+        kind: model of the lines.
+        scorer: scorer of all lines; None: each line's own, else its task's.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is not such an object, or its scorer is unknown or can't use its
+        ConfigError: the file cannot be read, a line isn't such an object, or its scorer is unknown or can't use its
             references; the message has its number.
     """
     at = 0
@@ -126,7 +126,7 @@ def _parse(
         line = kind.model_validate_json(text)
         task = line.task or path.stem
         name = scorer or line.scorer or _scorer_of(line, task)
-        # Now, and not once a model has answered: the scorer may be unable to use a reference.
+        # Now, not after a model has answered: the scorer may be unable to use a reference.
         SCORERS[one_of(name, SCORERS, "scorer")]("", line.outputs)
     except (ValidationError, ConfigError) as error:
         why = describe_problem(error) if isinstance(error, ValidationError) else error

@@ -1,4 +1,4 @@
-"""What calls cost: for each sample by itself, and for the benchmark as a whole."""
+"""What calls cost, per sample and for the whole benchmark."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from memagent.models.base import ChatModel, Wrapper
 
 @dataclass
 class Account:
-    """Calls that were made for one sample in this session, also where nothing came of it."""
+    """Calls made for one sample in this session, including those that led to nothing."""
 
     usage: Usage = field(default_factory=Usage)
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens."""
+        """Prompt plus completion tokens."""
         return self.usage.prompt_tokens + self.usage.completion_tokens
 
 
@@ -27,21 +27,21 @@ _account: ContextVar[Account | None] = ContextVar("account", default=None)
 
 
 class Meter(Wrapper):
-    """Notes what calls cost, and whether a limit was reached.
+    """Records what calls cost, and whether a limit was reached.
 
-    Replies leave it as text that a file can hold, whoever asked for them.
+    It makes all replies text that a file can hold, whoever requested them.
     """
 
     def __init__(self, inner: ChatModel) -> None:
         super().__init__(inner)
         self.total = Account()
-        """Of this session."""
+        """Cost of all calls of this session."""
         self.reached: str | None = None
-        """What the first `LimitReached` said: from then on no call is let through."""
+        """Message of the first `LimitReached`; from then on no call is let through."""
         self._lock = threading.Lock()
 
     def open(self) -> Account:
-        """A new account for the calls of the running task, and of the tasks and threads that it starts."""
+        """Opens a new account for the calls of the running task, and of the tasks and threads that it starts."""
         account = Account()
         _account.set(account)
         return account

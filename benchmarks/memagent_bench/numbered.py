@@ -1,4 +1,4 @@
-"""A numbered list: what its items take, and its text."""
+"""A numbered list: its tokens, and its text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WORD = "\0"
 
 
 class Numbered:
-    """Items such as `1. word`, with something between them.
+    """Items such as `1. word`, with a separator.
 
     Args:
-        item: one item, of its number and its text.
-        between: what parts two items.
-        counter: by which lengths are named.
+        item: formats one item from its number and its text.
+        between: the separator of two items.
+        counter: the counter of lengths.
     """
 
     def __init__(
@@ -29,16 +29,16 @@ class Numbered:
         self.item, self._between, self._count = item, between, counter.count
         self._one = self.cost("word")
         self._sums = [0]
-        """Tokens that the numbers of the first i blocks take on top of as many ones."""
+        """Tokens that the numbers of the first i blocks take beyond as many ones."""
         self._glue: list[str] = []
-        """What stands before each word."""
+        """The text before each word."""
 
     def cost(self, text: str) -> int:
-        """Tokens of one item more, if its number is 1."""
+        """Returns the tokens of one more item, if its number is 1."""
         return self._count(self._between + self.item(1, text))
 
     def more(self, n: int) -> int:
-        """Tokens that the numbers 1 to n take on top of n times the number 1."""
+        """Returns the tokens that the numbers 1 to n take beyond n times the number 1."""
         blocks, remainder = divmod(n, _BLOCK)
         while len(self._sums) <= blocks:
             start = (len(self._sums) - 1) * _BLOCK
@@ -46,7 +46,7 @@ class Numbered:
         return self._sums[blocks] + self._extra(n - remainder, n)
 
     def text(self, words: NDArray[Any]) -> str:
-        """The list of these words (an array of str)."""
+        """Returns the list of these words (an array of str)."""
         if not len(words):
             return ""
         _, end = self.item(len(words), _WORD).split(_WORD)

@@ -1,4 +1,4 @@
-"""What decides which samples there are: the same options, task, length and index give the same sample."""
+"""Options that determine the samples: the same options, task, length and index give the same sample."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from memagent.tasks import Task
 from memagent.tokens import TokenCounter
 
 Positions = Literal["published", "shuffled"]
-"""`published`: where RULER's generator puts things, the same in every sample where it does so; `shuffled`: drawn
-afresh for each sample."""
+"""`published`: RULER's generator decides places, the same in every sample where it does so; `shuffled`: drawn
+for each sample."""
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Everything besides task, length and index that a sample depends on."""
+    """Everything that a sample depends on besides task, length and index."""
 
     counter: TokenCounter
-    """Names lengths: a task of length 8192 has at most that many of its tokens."""
+    """Counter of lengths: a task of length 8192 has at most that many of its tokens."""
     seed: int = 42
     positions: Positions = "published"
     nested: bool = False
-    """Needles and questions do not depend on the length: a longer sample is a shorter one with more filler."""
+    """Whether needles and questions don't depend on the length: a longer sample is a shorter one with more filler."""
     allow_repeats: bool = False
-    """Filler of long QA may come twice; RULER's haystacks repeat in any case, as published, and say so."""
+    """Whether filler of long QA may repeat; RULER's haystacks always repeat, as published, and say so."""
     essays: tuple[Path, ...] = ()
     """Texts of the essay haystack; empty for the shipped book."""
     frames: Path | None = None
-    """Wording of the RULER tasks; None for ours."""
+    """Wording of the RULER tasks; None for memagent's own."""
     hotpotqa: tuple[Path, ...] = ()
     """HotpotQA files (JSON, gzipped or not)."""
     squad: Path | None = None
     paragraphs: tuple[Path, ...] = ()
     """Further paragraphs to hide the gold ones among."""
     sample_file: Path | None = None
-    """A user's own samples."""
+    """The user's own samples."""
 
 
 MakeTask = Callable[[int, DataOptions], Task]

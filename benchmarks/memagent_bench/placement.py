@@ -1,4 +1,4 @@
-"""Texts put among units of filler, before they are one document."""
+"""Texts placed among units of filler, before they are joined into one document."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Placement:
-    """Where each text goes. There are texts and units, at least one of each."""
+    """Where each text goes. At least one text and one unit."""
 
     units: Sequence[str]
     texts: Sequence[str]
     cuts: Sequence[int]
-    """Of each text the units before it, ascending."""
+    """For each text, the number of units before it, ascending."""
 
     @property
     def first(self) -> str:
-        """The unit or text that the document begins with."""
+        """The document's first unit or text."""
         return self.units[0] if self.cuts[0] > 0 else self.texts[0]
 
     @property
     def last(self) -> str:
-        """The unit or text that it ends with."""
+        """The document's last unit or text."""
         return self.units[-1] if self.cuts[-1] < len(self.units) else self.texts[-1]
 
     def join(self, joiner: str) -> tuple[str, list[tuple[int, int]]]:
-        """The document, and first character and one past the last one of each text."""
+        """Returns the document, and the span of each text (first character, one past the last)."""
         parts: list[str] = []
         spans: list[tuple[int, int]] = []
         start = at = 0

@@ -23,18 +23,18 @@ class PredictionScore:
 
     task: str
     length: int | None
-    """None where the lines name none."""
+    """Length in tokens; None if the lines don't name one."""
     scorers: tuple[str, ...]
     estimate: Estimate
 
 
 def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[PredictionScore]:
-    """Scores of files of predictions, by length and task; after several tasks of a length their unweighted mean.
+    """Scores files of predictions, by length and task; several tasks of a length are followed by their unweighted mean.
 
     Args:
         files: JSON lines, each with `prediction` (RULER's `pred`) and `outputs` (the references), maybe with `task`,
-            `scorer` and `max_length`. Without a task a line belongs to one that is named like its file.
-        scorer: of all lines; None: each line's own, else that of its task.
+            `scorer` and `max_length`. A line without a task belongs to one named like its file.
+        scorer: for all lines; None: each line's own, else its task's.
 
     Raises:
         ConfigError: a file can't be read, a line isn't a prediction, or a scorer is unknown.
@@ -67,7 +67,7 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
 
 
 def lines_of(rows: Sequence[PredictionScore]) -> list[str]:
-    """The table, its head first."""
+    """Returns the table's lines, its header first."""
     cells: list[tuple[str, ...]] = [("task", "length", "n", "no answer", "score (95%)", "scorer")]
     for row in rows:
         of = row.estimate

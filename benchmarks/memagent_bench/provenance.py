@@ -33,15 +33,15 @@ PACKAGES = (
     "transformers",
     "wonderwords",
 )
-"""What can change samples, prompts, counts or answers."""
+"""Packages that can change samples, prompts, counts or answers."""
 
 
 async def provenance(model: ChatModel, plan: MemoryPlan) -> Provenance:
-    """What the records of this process say of their origin.
+    """Returns the provenance of the records of this process.
 
     Args:
-        model: as it is called; servers behind it are asked for their kind and version.
-        plan: of a nominal question: window, chunk and memory.
+        model: the model as called; servers behind it are asked for their kind and version.
+        plan: window, chunk and memory for a nominal question.
 
     Raises:
         ModelError: a server cannot be reached.
@@ -66,7 +66,7 @@ async def provenance(model: ChatModel, plan: MemoryPlan) -> Provenance:
 
 
 async def server_of(model: ChatModel) -> str | None:
-    """Kind, version and address of each server behind a model; None for one in this process.
+    """Returns kind, version and address of each server behind a model; None for one in this process.
 
     Raises:
         ModelError: a server cannot be reached.
@@ -75,12 +75,12 @@ async def server_of(model: ChatModel) -> str | None:
 
 
 def servers_of(model: ChatModel) -> list[Server]:
-    """The servers behind a model; none for one in this process."""
+    """Returns the servers behind a model; empty for one in this process."""
     return served.servers if (served := _find_server_model(model)) else []
 
 
 def extra_body_of(model: ChatModel) -> Mapping[str, object]:
-    """Fields that every request of a model has; none for one in this process."""
+    """Returns the extra fields of every request of a model; empty for one in this process."""
     return served.extra_body if (served := _find_server_model(model)) else {}
 
 

@@ -1,4 +1,4 @@
-"""Published figures, to be laid over measured ones where tasks and metric are the same; never data of a run."""
+"""Published figures, shown with measured ones if tasks and metric are the same; never data of a run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _FILE: dict[str, Any] = tomllib.loads(
 RULER_TASKS: tuple[str, ...] = tuple(_FILE["ruler"]["tasks"])
 """RULER's 13 tasks in its order."""
 EFFECTIVE: float = _FILE["ruler"]["threshold"] / 100
-"""Mean score from which on RULER calls a length effective: Llama-2-7B-chat's at 4K (arXiv 2404.06654)."""
+"""Mean score above which RULER calls a length effective: Llama-2-7B-chat's at 4K (arXiv 2404.06654)."""
 ONE_SHOT = "published"
-"""The system that asks as RULER does: its means alone are held against `EFFECTIVE`."""
+"""The system that asks as RULER does: only its means are compared with `EFFECTIVE`."""
 
 
 @dataclass(frozen=True)
@@ -28,31 +28,31 @@ class Published:
     suite: str
     tasks: tuple[str, ...]
     until: Mapping[str, int]
-    """Longest length of the tasks that end before the others."""
+    """Longest length of tasks that end before the others."""
     metrics: tuple[str, ...]
-    """Names of the scorers that measure the same."""
+    """Names of the scorers that measure the same as the figures."""
     samples: int
-    """Of each task and length."""
+    """Number of samples per task and length."""
     source: str
     """Paper, number, version."""
     caveat: str
-    """What a reader has to know before comparing."""
+    """What a reader must know before comparing."""
     scores: Mapping[str, Mapping[int, float]]
     """System -> length in tokens -> mean score in [0, 1]."""
     read_off: Mapping[str, tuple[int, ...]]
-    """System -> lengths whose figure was read off a plot."""
+    """System -> lengths whose figures were read off a plot."""
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """All lengths, rising."""
+        """All lengths, ascending."""
         return tuple(sorted({length for scores in self.scores.values() for length in scores}))
 
     def tasks_at(self, length: int) -> tuple[str, ...]:
-        """Tasks whose mean is comparable with the figures at this length."""
+        """Returns the tasks whose mean is comparable with the figures at this length."""
         return tuple(t for t in self.tasks if length <= self.until.get(t, length))
 
     def metric_of(self, scorer: str, scores: Iterable[str]) -> str | None:
-        """Which of a record's scores is measured as the figures are; None where none is.
+        """Returns the name of the record's score that is measured as the figures are; None if none is.
 
         Args:
             scorer: name of the headline score.
@@ -62,7 +62,7 @@ class Published:
 
 
 def list_published(suite: str) -> list[Published]:
-    """The published tables of a suite; none for a suite of which nothing comparable is published."""
+    """Returns the published tables of a suite; empty if nothing comparable is published."""
     return [_table(table) for table in _FILE["table"] if table["suite"] == suite]
 
 

@@ -20,9 +20,9 @@ MEMORY = ("memory", "memory-gate")
 OTHERS = ("direct", "bm25-model")
 SYSTEMS = (*MEMORY, *OTHERS)
 TASKS = {"ruler": "niah_single_2", "qa": "squad"}
-"""A needle in a book, and a question about one paragraph among many: by suite."""
+"""Suite -> task: a needle in a book, and a question about one paragraph among many."""
 PER = 100_000
-"""Tokens of documents that times and costs are told for."""
+"""Tokens of documents for which times and costs are reported."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class Row:
     length: int
     score: Estimate
     tasks: dict[str, Estimate]
-    """Of each task by itself."""
+    """Estimates of the single tasks."""
     shown: float | None
-    """Mean share of the document that the model saw, of answered samples; None where there is none."""
+    """Mean share of the document that the model saw, over answered samples; None if there are none."""
     prompt_tokens: float
-    """For `PER` tokens of documents."""
+    """Prompt tokens per `PER` tokens of documents."""
     completion_tokens: float
     seconds: float | None
-    """Likewise, of wall time: the median over samples, which may be at work at once. Those that were resumed are left
-    out, as their first part is not timed; None where all were."""
+    """Median wall seconds per `PER` tokens; samples may run concurrently. Excludes resumed samples, whose first part
+        isn't timed; None if all were resumed."""
     cost: float | None
-    """Likewise, where prices are known."""
+    """Cost per `PER` tokens, if prices are known."""
 
 
 def keep_comparable(records: Sequence[Record]) -> list[Record]:
-    """The records of samples that each system has one of: an interrupted round leaves others."""
+    """Returns the records of samples that every system has: an interrupted round leaves others."""
     systems: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for record in records:
         systems[record.task, record.length, record.index].add(record.system)
@@ -55,8 +55,8 @@ def keep_comparable(records: Sequence[Record]) -> list[Record]:
 
 
 def tokens_per_second(records: Sequence[Record]) -> float:
-    """Prompt and completion tokens of records a second of the time in which at least one sample was at work, without
-    samples that were resumed."""
+    """Returns prompt and completion tokens per second of the time in which at least one sample ran, without resumed
+    samples."""
     records = [record for record in records if not record.resumed]
     busy = until = 0.0
     for begun, seconds in sorted(
@@ -69,11 +69,11 @@ def tokens_per_second(records: Sequence[Record]) -> float:
 
 
 def rows(records: Sequence[Record], limits: Limits | None = None) -> list[Row]:
-    """Scores and expense of each system at each length, in the order of the systems.
+    """Returns scores and costs of each system at each length, in the order of the systems.
 
     Args:
         records: the last one of each sample under each system.
-        limits: with the prices, if there are any.
+        limits: the prices, if any.
     """
     cells: dict[tuple[int, str], list[Record]] = defaultdict(list)
     for record in records:
@@ -106,7 +106,7 @@ def _row(records: Sequence[Record], limits: Limits | None) -> Row:
 
 
 def verdict(records: Sequence[Record]) -> str:
-    """One sentence: the length from which a memory pays off, or what to use instead.
+    """Returns one sentence: the length from which a memory pays off, or what to use instead.
 
     A memory pays off at a length if the better of the two beats all others there: the 95% interval of the
     paired difference is above 0.
@@ -157,7 +157,7 @@ def _mean(scores: Mapping[tuple[str, int], float]) -> float:
 def _difference(
     mine: Mapping[tuple[str, int], float], other: Mapping[tuple[str, int], float]
 ) -> tuple[float, float]:
-    """The interval of the mean difference over the samples that both have; all of -1 to 1 where there are none."""
+    """Returns the interval of the mean difference over shared samples; -1 to 1 if there are none."""
     strata: dict[str, list[float]] = defaultdict(list)
     for task, index in mine.keys() & other.keys():
         strata[task].append(mine[task, index] - other[task, index])

@@ -23,42 +23,42 @@ from memagent_bench.longqa.forms import content
 from memagent_bench.perf.measure import markdown, page_parser, show
 
 SHARES = (0.0, 0.2, 0.4)
-"""Of the words, replaced."""
+"""Shares of the words that are replaced."""
 SEED = 0
 
 
 def supporting(questions: list[dict[str, Any]]) -> list[str]:
-    """The supporting sentences, each once."""
+    """Returns the distinct supporting sentences."""
     texts: list[str] = []
     for question in questions:
         paragraphs: dict[str, list[str]] = dict(question["context"])
         for title, number in question["supporting_facts"]:
             sentences: list[str] = paragraphs.get(title) or []
-            texts += sentences[number : number + 1]  # some facts of the data set name no sentence
+            texts += sentences[number : number + 1]  # some facts don't point to a sentence
     return [sentence for sentence in dict.fromkeys(map(str.strip, texts)) if sentence]
 
 
 def document(questions: list[dict[str, Any]]) -> str:
-    """All their paragraphs, each once."""
+    """Returns all their paragraphs, each once."""
     texts = ("".join(sentences) for question in questions for _, sentences in question["context"])
     return "\n\n".join(dict.fromkeys(texts))
 
 
 def reword(sentence: str, share: float, words: list[str], draw: random.Random) -> str:
-    """The sentence with a share of its words replaced."""
+    """Returns the sentence with a share of its words replaced."""
     return " ".join(
         draw.choice(words) if draw.random() < share else word for word in sentence.split()
     )
 
 
 def is_right(quote: Quote, wanted: str) -> bool:
-    """Whether a quote and the sentence it should find contain one another: splitters differ at `Mr.`"""
+    """Returns whether a quote and the sentence it should find contain one another: splitters differ at `Mr.`"""
     passage, wanted = (" ".join(text.split()) for text in (quote.text, wanted))
     return bool(passage) and (passage in wanted or wanted in passage)
 
 
 def measure(questions: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Lines of a table, for the first half of the questions; the second half gives sentences that aren't there."""
+    """Returns the table's lines, for the first half of the questions; the second half provides absent sentences."""
     half = len(questions) // 2
     text = document(questions[:half])
     wanted = supporting(questions[:half])
@@ -85,7 +85,7 @@ def measure(questions: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _quote(text: str, notes: list[str]) -> list[Quote]:
-    """The best quote of each note, which may be split into several sentences."""
+    """Returns the best quote of each note, which may be split into several sentences."""
     quotes = iter(run_sync(align(open_document(text, name="paragraphs"), notes)))
     sizes = [len({part.strip() for part in split(note)} - {""}) for note in notes]
     groups = [list(islice(quotes, size)) for size in sizes]
@@ -93,7 +93,7 @@ def _quote(text: str, notes: list[str]) -> list[Quote]:
 
 
 def main() -> None:
-    """Measures, prints the table, and writes it into a page where asked."""
+    """Measures, prints the table, and writes it into a page if one is given."""
     parser = page_parser(__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--questions", type=int, default=200)

@@ -1,4 +1,4 @@
-"""One line of `results.jsonl`: what a system made of a sample, and everything needed to judge or repeat it."""
+"""One line of `results.jsonl`: a system's outcome for a sample, and everything needed to judge or repeat it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Provenance(Leaf):
     sampling: Sampling
     seed: int
     commit: str | None
-    """Of the source tree, None outside of one."""
+    """Commit of the source tree; None outside of one."""
     dirty: bool | None
-    """True where that tree had changes that were not committed."""
+    """True if that tree had uncommitted changes."""
     packages: dict[str, str]
-    """Names and versions of what computes: memagent, openai, tokenizers, ..."""
+    """Names and versions of the packages that matter: memagent, openai, tokenizers, ..."""
     python: str
     machine: str
     """Processor, cores, system; no host name."""
@@ -42,41 +42,41 @@ class Record(Leaf):
     """`ruler`, `qa`, `tracking` or `notes`."""
     task: str
     length: int
-    """Tokens asked for."""
+    """Length requested, in tokens."""
     index: int
-    """Of the sample; the same index is the same sample for every system."""
+    """Index of the sample; the same index is the same sample for every system."""
     system: str
     score: float | None = Field(ge=0, le=1)
-    """The headline score, None where there is no answer to score: unscored is neither zero nor dropped."""
+    """Headline score; None if there is no answer to score: unscored is neither zero nor dropped."""
     status: Status
     scorer: str
     """Name of the headline score."""
     scores: dict[str, float] = Field(default_factory=dict)
-    """Further scores by name, the headline one among them."""
+    """All scores by name, including the headline one."""
     answer: str | None
     outputs: tuple[str, ...]
     question: str
     detail: str = ""
-    """Why there is no answer: class and message of the error, or the stop's detail. Of the system `published` with an
-    answer: the temperature, and where the answer prefix stood."""
+    """Why there is no answer: class and message of the error, or the stop's detail. For the system `published` with an
+        answer: the temperature, and where the answer prefix was put."""
     tokens: int
-    """Of the sample, by the length tokenizer."""
+    """Tokens of the sample, by the length tokenizer."""
     chars: int
-    """Of the document."""
+    """Characters of the document."""
     bytes: int
-    """Of the document, in UTF-8."""
+    """Size of the document, in UTF-8."""
     evidence: tuple[Evidence, ...] = ()
     competing: tuple[int, ...] | None = None
     """See `memagent.tasks.Sample`."""
     facts: dict[str, str | int | bool] = Field(default_factory=dict)
-    """What the task says of its data."""
+    """Facts that the task reports about its data."""
     run_id: str | None = None
     chunks: int | None = None
     usage: Usage = Usage()
     predicted_calls: int | None = None
     predicted_tokens: int | None = None
     shown: float = 1.0
-    """Share of the document that the model saw, of a record with an answer."""
+    """Share of the document that the model saw, if the record has an answer."""
     seconds: float
     """Wall time of this session's part of the sample; `resumed` says whether there was an earlier one."""
     resumed: bool = False
@@ -88,5 +88,5 @@ class Record(Leaf):
 
     @property
     def key(self) -> tuple[str, str, int, str, int]:
-        """What makes a record unique in a folder: suite, task, length, system, index."""
+        """Identity of a record in a folder: suite, task, length, system, index."""
         return (self.suite, self.task, self.length, self.system, self.index)

@@ -1,4 +1,4 @@
-"""The file of records: one JSON object a line, only ever appended to, by one process at a time."""
+"""The file of records: one JSON object per line, append-only, one writing process at a time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ logger = logging.getLogger("memagent.bench")
 
 RESULTS = "results.jsonl"
 _TAIL = 65536
-"""Bytes looked through at a time for the last line's beginning."""
+"""Bytes searched at a time for the beginning of the last line."""
 R = TypeVar("R", bound=Leaf)
 
 
 def read_records(folder: Path) -> list[Record]:
-    """The records of a folder, the last one of each key, in the order in which keys came first.
+    """Reads the records of a folder, the last one of each key, in the order in which keys first appear.
 
-    Text after the last line end is a line being written, or left by a killed writer, and is ignored.
+    Ignores text after the last line end: it is a line being written, or left by a killed writer.
 
     Raises:
         StoreError: there is no such file, or it cannot be read.
@@ -42,7 +42,7 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def every_record(folder: Path) -> Iterator[Record]:
-    """All records of a folder as they were written, also those that later ones replace.
+    """Yields all records of a folder in the order written, including those that later ones replace.
 
     Raises:
         StoreError, StoreCorrupt: as `read_records`.
@@ -51,7 +51,7 @@ def every_record(folder: Path) -> Iterator[Record]:
 
 
 def lines_of(path: Path, kind: type[R]) -> Iterator[R]:
-    """All records of a file, each of that kind.
+    """Yields all records of a file, each of that kind.
 
     Raises:
         StoreError, StoreCorrupt: as `read_records`.
@@ -69,14 +69,14 @@ def lines_of(path: Path, kind: type[R]) -> Iterator[R]:
 
 
 class RecordFile:
-    """Appends records; each is on the disk when `append` returns. Blocks: some milliseconds a record.
+    """Appends records; each is on disk when `append` returns. Blocks: some milliseconds per record.
 
-    Its user sees to it that no other process writes (`memagent_bench.folder`).
+    The caller makes sure that no other process writes (`memagent_bench.folder`).
 
     Args:
-        folder: where the file is, or is made.
+        folder: the folder of the file, which is created if needed.
         name: of the file.
-        kind: what its lines are.
+        kind: the type of its lines.
 
     Raises:
         StoreReadOnly: the file cannot be written.
@@ -99,7 +99,7 @@ class RecordFile:
         """Adds one record.
 
         Raises:
-            StoreFull: the disk is full; what was there before is intact.
+            StoreFull: the disk is full; earlier records are intact.
             StoreReadOnly: the file cannot be written for another reason.
         """
         line = _line(record)
@@ -110,7 +110,7 @@ class RecordFile:
                 written += self._file.write(line[written:])
             os.fsync(self._file.fileno())
         except OSError as error:
-            # Half a line in the middle of the file would make all of it unreadable.
+            # A partial line in the middle would make the whole file unreadable.
             os.ftruncate(self._file.fileno(), size)
             kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreReadOnly
             raise kind(f"cannot write {str(self.path)!r}: {error.strerror}") from error
@@ -120,7 +120,7 @@ class RecordFile:
         self._file.close()
 
     def _mend(self) -> None:
-        """Cuts off half a line that a killed writer left; a whole one only lacks its end."""
+        """Removes a partial line that a killed writer left; completes a whole one that only lacks its line end."""
         size = os.fstat(self._file.fileno()).st_size
         start, tail = size, b""
         with self.path.open("rb") as file:
@@ -147,9 +147,7 @@ class RecordFile:
 def _line(record: Leaf) -> bytes:
     try:
         return record.model_dump_json().encode() + b"\n"
-    except (
-        PydanticSerializationError
-    ):  # half a surrogate pair, which data files and errors may hold
+    except PydanticSerializationError:  # a lone surrogate, which data files and errors may contain
         return (
             json.dumps(record.model_dump(), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         )

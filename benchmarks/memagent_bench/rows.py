@@ -43,14 +43,14 @@ class Invoice(BaseModel):
 
 @dataclass(frozen=True)
 class Paper:
-    """A document, and the rows that it has."""
+    """A document and its rows."""
 
     text: str
     rows: frozenset[tuple[int, int]]
 
 
 def make_paper(tokens: int, seed: int, counter: TokenCounter) -> Paper:
-    """A document of about `tokens` tokens."""
+    """Makes a document of about `tokens` tokens."""
     draw = random.Random(f"{tokens}-{seed}")
     filler = essays((), counter)
     numbers = draw.sample(range(10_000, 100_000), max(1, tokens // EVERY))
@@ -67,7 +67,7 @@ def make_paper(tokens: int, seed: int, counter: TokenCounter) -> Paper:
 
 
 def play(counter: TokenCounter) -> ScriptedModel:
-    """Finds every invoice of a chunk; a plain memory keeps the newest that fit it, each once."""
+    """Returns a model that finds every invoice of a chunk; a plain memory keeps the newest that fit, each once."""
 
     def reply(request: ChatRequest) -> str:
         parts = request.parts
@@ -89,7 +89,7 @@ def play(counter: TokenCounter) -> ScriptedModel:
 
 @dataclass(frozen=True)
 class ReadingScore:
-    """What one reading of one document brought."""
+    """The result of one reading of one document."""
 
     recall: float
     wrong: int
@@ -102,7 +102,7 @@ def read(model: ChatModel, paper: Paper, *, extracts: bool) -> ReadingScore:
     """Reads a document once."""
     begun, invalid = time.perf_counter(), 0
     if extracts:
-        # One reply of smol's own settings has room for two rows.
+        # With smol's own settings a reply has room for two rows.
         memory = 128 if model.name == "smol" else None
         agent = MemoryAgent(model, store=None, memory_tokens=memory)
         result = agent.extract(paper.text, Invoice, WHAT)
@@ -119,7 +119,7 @@ def read(model: ChatModel, paper: Paper, *, extracts: bool) -> ReadingScore:
 def measure(
     model: ChatModel, tokens: int, documents: int, counter: TokenCounter
 ) -> list[tuple[str, ...]]:
-    """Two lines of the table."""
+    """Measures two lines of the table."""
     papers = [make_paper(tokens, seed, counter) for seed in range(documents)]
     lines: list[tuple[str, ...]] = []
     for extracts in (False, True):
@@ -144,7 +144,7 @@ def measure(
 
 
 def main() -> None:
-    """Measures, prints the table, and writes it into a page where asked."""
+    """Measures, prints the table, and writes it into a page if one is given."""
     parser = page_parser(__doc__)
     parser.add_argument("--documents", type=int, default=3)
     parser.add_argument(

@@ -37,9 +37,9 @@ IN_A_ROW = 5
 """Consecutive samples on which the model fails before the benchmark gives up. Each of these failures comes after all
 the retries of `memagent.models.retry`, so this isn't chance."""
 FATAL = (AuthenticationFailed, ModelNotFound, StoreCorrupt, StoreFull, StoreReadOnly)
-"""Every other sample would fail the same way: nothing is recorded of this one."""
+"""Errors that would recur with every other sample; nothing is recorded for this one."""
 TOO_LONG = (ContextOverflow, PromptTruncated)
-"""A sample doesn't fit the server: that says nothing about the others, which may be shorter or put in parts."""
+"""Errors of a sample that doesn't fit the server; other samples may be shorter, or be split."""
 
 
 @dataclass
@@ -49,25 +49,25 @@ class Summary:
     missing: list[Record] = field(default_factory=list[Record])
     """Samples of this session without an answer."""
     impossible: dict[Cell, dict[int, str]] = field(default_factory=dict[Cell, dict[int, str]])
-    """By cell and index: why samples cannot be made."""
+    """Reasons why samples can't be made, by cell and index."""
     cut: int = 0
     """Samples that a limit ended before they had an answer; they have no record."""
     limit: str | None = None
-    """What the limit said."""
+    """Message of the limit."""
 
 
 class Runner:
     """One session of a benchmark.
 
     Args:
-        grid: what is to be measured.
-        systems: by name, all of the grid's.
-        folder: where records and runs are kept.
-        meter: around the model that the systems have.
+        grid: what to measure.
+        systems: all systems of the grid, by name.
+        folder: folder of records and runs.
+        meter: the meter around the systems' model.
         provenance: of this session's records.
-        watcher: is told of each beginning and end.
-        concurrency: samples at work at once, each under one system.
-        known: what the records that there are say of their data.
+        watcher: called at the beginning and end of each job.
+        concurrency: jobs at once, each a sample under one system.
+        known: facts of the data from existing records.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class Runner:
         self._in_a_row = 0
         self._summary = Summary()
         self._open: dict[str, Account] = {}
-        """By run id: what samples have taken that have no record yet."""
+        """Usage so far of samples without a record, by run id."""
 
     async def run(self, jobs: Sequence[Sequence[Job]]) -> Summary:
-        """Does the jobs, those of one sample together.
+        """Runs the jobs, those of one sample together.
 
         Raises:
-            ModelError: the model failed too often in a row, or in a way that will not pass.
-            RunMismatch: a task's data are not those of the records that there are.
+            ModelError: the model failed too often in a row, or in a way that won't resolve itself.
+            RunMismatch: a task's data differ from those of the existing records.
             StoreError: a record or a run cannot be written.
         """
         try:
@@ -118,7 +118,7 @@ class Runner:
         return self._summary
 
     async def _do(self, job: Job, draft: Draft) -> None:
-        """One job, from the making of its sample to its record."""
+        """Runs one job, from making its sample to its record."""
         try:
             case = await draft.get()
         except (ConfigError, DocumentError) as error:
@@ -145,7 +145,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - whatever a system raises, the other samples go on
             failure, outcome = error, await self._note_failure(error, run_id, account)
         if outcome.status is not Status.ANSWERED and self._meter.reached:
-            # Ended from outside: how it would have ended, nobody knows.
+            # Cancelled from outside: its outcome is unknown.
             self._summary.cut += 1
             return
         record = record_of(
@@ -162,7 +162,7 @@ class Runner:
 
     async def _answer(self, job: Job, case: PreparedSample, run_id: str) -> Outcome:
         outcome = await self._systems[job.system].answer(case.sample, run_id)
-        if not isinstance(cast("object", outcome), Outcome):  # a system may be anybody's
+        if not isinstance(cast("object", outcome), Outcome):  # a system may be third-party code
             raise TypeError(f"{job.system!r} returned {outcome!r:.80}, which is not an Outcome")
         return outcome
 
@@ -178,7 +178,7 @@ class Runner:
         )
 
     def _note(self, record: Record, failure: Exception | None) -> None:
-        """Gives up where the model does nothing but fail."""
+        """Records a job's result; gives up if the model keeps failing."""
         if record.status is not Status.ANSWERED:
             self._summary.missing.append(record)
         if isinstance(failure, TOO_LONG):
@@ -196,7 +196,7 @@ class Runner:
 
 
 def _pick_first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What ended the session: an error of memagent's before one that nobody foresaw."""
+    """Returns the error that ended the session: memagent's errors before unexpected ones."""
     group = errors.subgroup(MemagentError) or errors
     first = group.exceptions[0]
     return _pick_first(first) if isinstance(first, BaseExceptionGroup) else first  # pyright: ignore[reportUnknownArgumentType]

@@ -18,15 +18,15 @@ SUITE = "samples"
 
 
 class SampleFileTask:
-    """The samples of one task and length of a file. A sample is read when it is asked for.
+    """The samples of one task and length of a file. A sample is read when requested.
 
     Args:
         name: of the task.
-        scorer: in `memagent.tasks.SCORERS`.
+        scorer: one of `memagent.tasks.SCORERS`.
         path: the file.
-        starts: by length, the bytes at which the lines of its samples begin.
+        starts: byte offsets of the samples' lines, by length.
         length: tokens.
-        options: the counter names lengths.
+        options: data options; their counter measures lengths.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class SampleFileTask:
 
 
 def grid_of_file(path: Path, systems: Sequence[str], options: DataOptions) -> Grid:
-    """All samples of a file under each system. Blocks: the file is read, and its samples are counted.
+    """Returns all samples of a file under each system. Blocks: reads the file and counts its samples.
 
-    A line's length is its `max_length` if it keeps to it, else the next power of two, at least 1K.
+    A line's length is its `max_length` if it fits that, else the next power of two, at least 1K.
 
     Raises:
         ConfigError: the file can't be read or is empty, or a line isn't a sample; the message has its number.

@@ -1,4 +1,4 @@
-"""Differences of scores: their intervals, tests of them, verdicts.
+"""Differences of scores: intervals, tests, verdicts.
 
 Scores and strata are those of `memagent.tasks.statistics`.
 """
@@ -25,12 +25,12 @@ from memagent.tasks.statistics import (
 )
 
 FLIPS = 9999
-"""Of a permutation test that is not exact; the smallest p it can give is 2/10000."""
+"""Random flips in a permutation test that isn't exact; the smallest p it can give is 2/10000."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean score less another one."""
+    """A mean score minus another one."""
 
     mean: float
     low: float
@@ -43,34 +43,34 @@ class Difference:
 
 @dataclass(frozen=True)
 class PValue:
-    """Two-sided."""
+    """A two-sided p-value."""
 
     p: float
     exact: bool
-    """All sign flips were counted, not a random choice of them."""
+    """Whether all sign flips were counted, not a random sample of them."""
 
 
 class Verdict(StrEnum):
-    """Of a non-inferiority test."""
+    """Result of a non-inferiority test."""
 
     NON_INFERIOR = "non-inferior"
-    """The whole interval of the difference lies above minus the margin."""
+    """The whole interval of the difference is above minus the margin."""
     INFERIOR = "inferior"
-    """The whole interval lies below it."""
+    """The whole interval is below minus the margin."""
     INCONCLUSIVE = "inconclusive"
-    """The interval holds minus the margin: there are too few samples to tell."""
+    """The interval includes minus the margin: there are too few samples to tell."""
 
 
 def paired_difference(strata: Iterable[Values]) -> Difference:
-    """Unweighted mean over tasks of differences of the same samples.
+    """Estimates the unweighted mean over tasks of differences of the same samples.
 
     Differences of one task that are all -1, 0 or 1 have the interval of Agresti and Min (2005, Statistics in Medicine
-    24), which adds two pairs, half a one to each of the four outcomes. Otherwise pairs are drawn again within each
-    task, as in `estimate`; where that will not do, the first interval stands in, with the mean square of the
-    differences in the place of the share of pairs that differ.
+    24), which adds two pairs, half a one to each of the four outcomes. Otherwise pairs are resampled within each
+    task, as in `estimate`; if that isn't possible, the first interval is used, with the mean square of the
+    differences instead of the share of pairs that differ.
 
     Raises:
-        ConfigError: there is no pair.
+        ConfigError: there are no pairs.
     """
     arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
     if not arrays:
@@ -90,7 +90,7 @@ def paired_difference(strata: Iterable[Values]) -> Difference:
 
 
 def unpaired_difference(a: Estimate, b: Estimate) -> Difference:
-    """`a` less `b`, of different samples: the square-and-add interval of Newcombe (1998, method 10).
+    """Estimates `a` minus `b`, of different samples, with the square-and-add interval of Newcombe (1998, method 10).
 
     low = d - sqrt((a - a.low)^2 + (b.high - b)^2), high = d + sqrt((a.high - a)^2 + (b - b.low)^2). It holds for any
     two independent estimates with intervals (Zou and Donner 2008), so for bootstrap ones too.
@@ -103,11 +103,11 @@ def unpaired_difference(a: Estimate, b: Estimate) -> Difference:
 
 
 def sign_flip_test(strata: Iterable[Values]) -> PValue:
-    """Whether the mean of paired differences is 0: sign-flip permutation test (Fisher 1935), two-sided.
+    """Tests whether the mean of paired differences is 0: sign-flip permutation test (Fisher 1935), two-sided.
 
-    Under the hypothesis each difference might as well have the other sign. Differences of 0 change nothing and are left
-    out. Where all others weigh the same this is the sign test (McNemar's, exact), a binomial one; else up to 13
-    differences are flipped in all ways, and more of them at random.
+    Under the null hypothesis each difference could as well have the other sign. Differences of 0 are left out, as they
+    change nothing. If all others have the same weight, this is the sign test (McNemar's, exact), a binomial one;
+    otherwise up to 13 differences are flipped in all ways, more at random.
     """
     arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
     weighed = np.concatenate([values / len(values) for values in arrays] or [np.empty(0)])
@@ -130,10 +130,10 @@ def sign_flip_test(strata: Iterable[Values]) -> PValue:
 
 
 def holm(p_values: Values) -> list[float]:
-    """Adjusted p-values, in the order given (Holm 1979).
+    """Returns adjusted p-values, in the order given (Holm 1979).
 
-    The i-th smallest of m, from 0, is multiplied by m - i, and is at least the one before: below alpha, it may be
-    called significant with a chance of at most alpha that any one of the family is so wrongly.
+    The i-th smallest of m, from 0, is multiplied by m - i, and is at least the one before. Calling those below alpha
+    significant gives a chance of at most alpha that any one of the family is so wrongly.
     """
     m = len(p_values)
     adjusted = [0.0] * m
@@ -145,13 +145,13 @@ def holm(p_values: Values) -> list[float]:
 
 
 def non_inferiority(difference: Difference, margin: float) -> Verdict:
-    """Whether a score is lower by less than the margin, from the interval of the difference.
+    """Decides whether a score is lower by less than the margin, from the interval of the difference.
 
-    Of a 95% interval the lower end alone is a one-sided test at 2.5%.
+    The lower end of a 95% interval is a one-sided test at 2.5%.
 
     Args:
-        difference: new less old.
-        margin: as a fraction, more than 0.
+        difference: new minus old.
+        margin: as a fraction, above 0.
 
     Raises:
         ConfigError: the margin is not in (0, 1].
@@ -164,5 +164,5 @@ def non_inferiority(difference: Difference, margin: float) -> Verdict:
 
 
 def _scipy() -> Any:
-    """scipy.stats, which has no types, loaded when it is first used."""
+    """Returns scipy.stats, which has no types, loaded on first use."""
     return import_module("scipy.stats")

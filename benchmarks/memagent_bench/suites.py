@@ -15,7 +15,7 @@ SUITES = {
     "tracking": "memagent_bench.tracking.tasks",
     "notes": "memagent_bench.notes.tasks",
 }
-"""Name -> the module that has its `TASKS`, imported when it is asked for."""
+"""Name -> module with its `TASKS`, imported on demand."""
 ABOUT = {
     "niah_single_1": "a number among lines of noise",
     "niah_single_2": "a number in essays",
@@ -65,12 +65,12 @@ CONTROL = "_no_context"
 
 
 def name_row(system: str, task: str) -> str:
-    """The row for a system's scores at a task: controls, which don't count in its mean, have a row of their own."""
+    """Returns the row for a system's scores at a task: controls, which don't count in its mean, have a separate row."""
     return f"{system} (no context)" if task.endswith(CONTROL) else system
 
 
 def tasks_of(suite: str) -> dict[str, MakeTask]:
-    """The tasks of a suite by name.
+    """Returns the tasks of a suite by name.
 
     Raises:
         ConfigError: there is no such suite, or a package that it needs is not installed.
@@ -84,7 +84,7 @@ def tasks_of(suite: str) -> dict[str, MakeTask]:
 
 
 def choose_tasks(suite: str, text: str, *, controls: bool = False) -> dict[str, MakeTask]:
-    """The tasks named in a text; `all` means all except the controls.
+    """Returns the tasks named in a text; `all` means all except the controls.
 
     Args:
         suite: its name.
@@ -103,7 +103,7 @@ def choose_tasks(suite: str, text: str, *, controls: bool = False) -> dict[str, 
 
 
 def one_of(name: str, known: Collection[str], what: str) -> str:
-    """The name, if it is known.
+    """Returns the name, if it is known.
 
     Raises:
         ConfigError: it is unknown; the message lists the known names.
@@ -116,10 +116,10 @@ def one_of(name: str, known: Collection[str], what: str) -> str:
 
 
 def several_of(text: str, known: Collection[str], what: str) -> list[str]:
-    """Comma-separated names, or `all`.
+    """Parses comma-separated names, or `all`.
 
     Raises:
-        ConfigError: one is unknown, or there is none.
+        ConfigError: a name is unknown, or the list is empty.
     """
     if text.strip() == ALL:
         return list(known)

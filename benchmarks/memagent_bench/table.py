@@ -1,4 +1,4 @@
-"""Mean scores on a terminal: systems down, lengths across."""
+"""Mean scores on a terminal: systems as rows, lengths as columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memagent_bench.suites import CONTROL, name_row
 
 @dataclass(frozen=True)
 class Mean:
-    """Of one system at one length: the mean over tasks, each counting the same."""
+    """A system's mean over tasks, with equal weights, at one length."""
 
     system: str
     """Its name; the controls, which have nothing to read, get a separate row."""
@@ -24,9 +24,9 @@ class Mean:
     missing: int
     """Samples without an answer."""
     tasks: int
-    """Tasks that have records."""
+    """Number of tasks with records."""
     asked: int
-    """These, and what else was asked for."""
+    """Number of tasks requested, or with records."""
 
     def __str__(self) -> str:
         missing = f", {self.missing} missing" if self.missing else ""
@@ -36,7 +36,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class TaskMean:
-    """Of one system, task and length."""
+    """A system's mean for one task and length."""
 
     system: str
     task: str
@@ -48,7 +48,7 @@ class TaskMean:
 
 
 def task_means(records: Sequence[Record]) -> list[TaskMean]:
-    """Every system's mean of every task and length that it has records of."""
+    """Returns every system's mean for every task and length with records."""
     cells: dict[tuple[str, str, int], list[float | None]] = defaultdict(list)
     for record in records:
         cells[record.system, record.task, record.length].append(record.score)
@@ -64,11 +64,11 @@ def task_means(records: Sequence[Record]) -> list[TaskMean]:
 
 
 def means(records: Sequence[Record], asked: Mapping[int, Collection[str]]) -> list[Mean]:
-    """Every system's mean at every length that it has records of.
+    """Returns every system's mean at every length with records.
 
     Args:
-        records: of one suite.
-        asked: tasks that were asked for, by length.
+        records: records of one suite.
+        asked: tasks requested, by length.
     """
     by_task: dict[tuple[str, int], dict[str, list[float | None]]] = defaultdict(
         lambda: defaultdict(list)
@@ -92,13 +92,13 @@ def means(records: Sequence[Record], asked: Mapping[int, Collection[str]]) -> li
 
 
 def _keep_alike(candidates: Collection[str], tasks: Collection[str]) -> set[str]:
-    """Of the tasks that were asked for, the controls where these are controls, and else the others."""
+    """Returns those of the requested tasks that are controls if `tasks` are, otherwise the others."""
     controls = any(task.endswith(CONTROL) for task in tasks)
     return {task for task in candidates if task.endswith(CONTROL) is controls}
 
 
 def lines(found: Sequence[Mean]) -> list[str]:
-    """The table, its head first; empty where there is nothing."""
+    """Returns the table's lines, its header first; empty if there are no means."""
     lengths = sorted({mean.length for mean in found})
     systems = list(dict.fromkeys(mean.system for mean in found))
     cells = {(mean.system, mean.length): str(mean) for mean in found}
@@ -110,6 +110,6 @@ def lines(found: Sequence[Mean]) -> list[str]:
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines, their columns of one width."""
+    """Formats rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""Shows the progress of a benchmark: what is done, its cost, and the time left."""
+"""Shows the progress of a benchmark: finished work, cost, and time left."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from memagent_bench.systems.base import Status
 NEARLY = 0.98
 """Maximum progress of an unfinished job: predictions are rough."""
 DETAIL = 120
-"""Characters shown of the reason for a missing answer."""
+"""Maximum characters shown of the reason for a missing answer."""
 
 
 @dataclass
 class Pace:
-    """Per system: systems without model calls finish at once, and don't predict those with calls."""
+    """Pace of one system: systems without model calls finish at once, and don't predict those with calls."""
 
     left: float = 0.0
-    """Tokens of the jobs that have not ended."""
+    """Tokens of the jobs that haven't ended."""
     done: float = 0.0
-    """Of those that have."""
+    """Tokens of the jobs that have ended."""
     seconds: float = 0.0
-    """That these took, one after another."""
+    """Total seconds of the ended jobs."""
 
 
 class Board:
-    """Adds up what is known of a session.
+    """Adds up the progress of a session.
 
     Args:
         weights: tokens that each job will take, roughly.
-        before: records that were there already.
-        meter: counts what calls take.
+        before: number of existing records.
+        meter: counts the usage of calls.
         clock: seconds, monotonic.
     """
 
@@ -66,23 +66,23 @@ class Board:
 
     @property
     def total(self) -> int:
-        """Records that there will be, those of earlier sessions among them."""
+        """Number of records at the end, including those of earlier sessions."""
         return self.before + len(self.weights)
 
     @property
     def done(self) -> int:
-        """Records that there are."""
+        """Number of records so far."""
         return self.before + self.answered + self.failed + self.stopped
 
     def begin(self, job: Job, account: Account) -> None:
-        """Takes note of a beginning."""
+        """Records that a job has begun."""
         now = self._clock()
         if not self._open:
             self._busy_since = now
         self._open[job] = (account, now)
 
     def end(self, job: Job, record: Record | None) -> None:
-        """Takes note of an end; without a record the sample could not be made."""
+        """Records that a job has ended; without a record, its sample couldn't be made."""
         now, tokens = self._clock(), self.weights.get(job, 0.0)
         pace = self._paces[job.system]
         pace.left -= tokens
@@ -100,7 +100,7 @@ class Board:
 
     @property
     def fraction(self) -> float:
-        """How much of this session's work is done, 0 to 1, by tokens."""
+        """Share of this session's work that is done, 0 to 1, by tokens."""
         if self.ended == len(self.weights):
             return 1.0
         total = sum(self.weights.values())
@@ -114,15 +114,15 @@ class Board:
 
     @property
     def speed(self) -> float:
-        """Prompt and completion tokens a second."""
+        """Prompt plus completion tokens per second."""
         return self.meter.total.tokens / self.elapsed if self.elapsed > 0 else 0.0
 
     @property
     def left(self) -> float | None:
         """Seconds until everything is done, each system at its pace in this session; None if unknown.
 
-        Jobs beside each other take as many seconds as there are of them: what is left is divided by how many were at
-        work at once on average.
+        The seconds of concurrent jobs add up, so the remaining seconds are divided by the average number of jobs that
+        ran at once.
         """
         if self.ended == len(self.weights):
             return 0.0
@@ -135,7 +135,7 @@ class Board:
         return ahead * busy / spent if spent else 0.0
 
     def _count_open(self) -> dict[str, Pace]:
-        """The paces, with what jobs under way have done."""
+        """Returns the paces, including what running jobs have done."""
         paces = {system: replace(pace) for system, pace in self._paces.items()}
         now = self._clock()
         for job, (account, begun) in list(self._open.items()):  # drawn by another thread
@@ -146,7 +146,7 @@ class Board:
         return paces
 
     def facts(self) -> list[str]:
-        """Counts for one line."""
+        """Returns the counts for one line."""
         usage = self.meter.total.usage
         facts = [
             f"{self.done:,} of {plural(self.total, 'record')}",
@@ -160,7 +160,7 @@ class Board:
 
 
 def line_of(record: Record) -> str:
-    """A record on one line: the sample, and its outcome."""
+    """Formats a record on one line: the sample, and its outcome."""
     where = (
         f"{show_length(record.length):>6} {record.task:<19} {record.index:>4}  {record.system:<17}"
     )
@@ -174,22 +174,22 @@ class SilentWatcher:
     """Receives a runner's progress; counts, and prints only what can't be measured."""
 
     screen: AbstractContextManager[Any] = nullcontext()
-    """Entered while the work lasts: it takes and releases the terminal, if there is one."""
+    """Entered during the work: it takes and releases the terminal, if there is one."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
         self._said: set[Cell | tuple[str, str]] = set()
 
     def begin(self, job: Job, account: Account) -> None:
-        """A sample is there, and a system goes to work on it."""
+        """Called when a sample is made and a system starts on it."""
         self.board.begin(job, account)
 
     def end(self, job: Job, record: Record) -> None:
-        """It has its record."""
+        """Called when it has its record."""
         self.board.end(job, record)
 
     def drop(self, job: Job, why: str) -> None:
-        """Its sample can't be made. Reported at once, not after hours, and once per cell or reason."""
+        """Called when its sample can't be made. Reports at once, not after hours, and once per cell or reason."""
         self.board.end(job, None)
         keys: set[Cell | tuple[str, str]] = {job.cell, (job.task, why)}
         if not keys & self._said:
@@ -202,7 +202,7 @@ class PlainWatcher(SilentWatcher):
     """Prints a line for each record, without control codes."""
 
     def end(self, job: Job, record: Record) -> None:
-        """Counts, and prints."""
+        """Counts and prints."""
         super().end(job, record)
         board = self.board
         ahead = (

@@ -4,8 +4,8 @@ description: Reads attached files of any length through `memagent serve`.
 requirements: httpx
 """
 
-# Paste this file into Open WebUI (Admin Panel, Functions), switch it on, and set its valves to the address of
-# `memagent serve` and one of its keys. The endpoint's model then stands in the list of models.
+# Paste this file into Open WebUI (Admin Panel, Functions), enable it, and set its valves to the address of
+# `memagent serve` and one of its keys. The endpoint's model then appears in the list of models.
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -41,17 +41,17 @@ class Pipe:
         __task__: str | None = None,
         __event_emitter__: Emitter | None = None,
     ) -> AsyncGenerator[str] | dict[str, Any]:
-        # The function's own id stands before the first dot.
+        # Open WebUI puts the function's own id before the first dot.
         request = {**body, "model": body["model"].partition(".")[2]}
         files = [item for item in __files__ or () if item.get("type") == "file"]
-        # Titles, tags and searches (`__task__`) are made of the chat alone.
+        # Titles, tags and searches (`__task__`) are generated from the chat alone.
         if files and not __task__:
             *history, last = body["messages"]
             texts = [await read_file(item, __user__ or {}) for item in files]
-            # Open WebUI has put what it found in the files into the last message; this is what the user wrote.
+            # Open WebUI has added its excerpts of the files to the last message; this is what the user wrote.
             question = (__metadata__ or {}).get("base_user_prompt")
             request["messages"] = [*history, with_documents(last, texts, question)]
-            # Open WebUI's own tools would fill most of a small window, and a reading calls none.
+            # Open WebUI's own tools would fill most of a small window, and a reading doesn't call any.
             request.pop("tools", None)
         async with AsyncExitStack() as stack:
             reply = await self._send(stack, request)
@@ -76,13 +76,13 @@ class Pipe:
 
     def _client(self) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {self.valves.key}"} if self.valves.key else {}
-        # Without a limit on silence: answers that don't stream come when the whole document is read.
+        # No read timeout: answers that aren't streamed arrive only after the whole document is read.
         timeout = httpx.Timeout(None, connect=10)
         return httpx.AsyncClient(base_url=self.valves.url, headers=headers, timeout=timeout)
 
 
 async def read_file(item: dict[str, Any], user: dict[str, Any]) -> str:
-    """The text of an attached file, if the user may read it."""
+    """Returns the text of an attached file, if the user may read it."""
     from open_webui.models.files import Files
     from open_webui.models.users import UserModel
     from open_webui.utils.access_control.files import has_access_to_file
@@ -101,7 +101,7 @@ async def read_file(item: dict[str, Any], user: dict[str, Any]) -> str:
 
 
 def with_documents(message: dict[str, Any], texts: list[str], asked: str | None) -> dict[str, Any]:
-    """The message as `memagent serve` takes documents: a part each, and the question last."""
+    """Returns the message in the form that `memagent serve` takes: each document a part, the question last."""
     content = message["content"]
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     question = asked or "\n".join(part["text"] for part in parts if part["type"] == "text")
@@ -113,7 +113,7 @@ def with_documents(message: dict[str, Any], texts: list[str], asked: str | None)
 async def forward(
     reply: httpx.Response, stack: AsyncExitStack, emit: Emitter | None
 ) -> AsyncGenerator[str]:
-    """The events of the answer as they come; the comments between them are shown as its status."""
+    """Yields the events of the answer as they arrive; shows the comments between them as its status."""
     status = ""
 
     async def show(done: bool) -> None:

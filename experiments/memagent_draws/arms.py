@@ -21,9 +21,9 @@ from memagent_train.runs.target import Target
 
 WARM, MORE = "warm", "more"
 LONG, LANGUAGE = "long", "language"
-"""Starts with a folder of their own: a window that holds a game, and a language model."""
+"""Starts with their own folder: a window that holds a whole game, and a language model."""
 ANOTHER = 10**3
-"""Added to a seed: games that the warm start didn't imitate."""
+"""Added to a seed for games that the warm start didn't imitate."""
 
 
 SMOL: dict[str, Any] = {
@@ -32,7 +32,7 @@ SMOL: dict[str, Any] = {
     "play": (
         "model.dtype=bfloat16",
         "lora={rank=16,alpha=32}",
-        # Four draws again: a message takes five tokens more than the toy's.
+        # Four draws again: a message takes five tokens more than with the toy model.
         "agent.tools.working_context=340",
         "agent.tools.summary_tokens=6",
         "agent.tools.reply_tokens=6",
@@ -58,7 +58,7 @@ SMOL: dict[str, Any] = {
         "checkpoints.every=20",
     ),
 }
-"""Of the start with a language model: fewer and smaller steps, since each takes 100 times as long."""
+"""Settings for the start with a language model: fewer and smaller steps, since each takes 100 times as long."""
 
 
 LARGE: dict[str, Any] = {
@@ -67,8 +67,8 @@ LARGE: dict[str, Any] = {
     "play": ("optimizer.steps=24", "optimizer.learning_rate=3e-4"),
     "imitate": ("optimizer.learning_rate=1e-3", "checkpoints.every=150"),
 }
-"""0.5M weights, whose steps take longer. At the rates of the small model the imitation stops at a loss of 0.053 (seed
-0); both are a third of those."""
+"""Settings of the model with 0.5M weights, whose steps take longer. At the small model's rates the imitation stops at a
+loss of 0.053 (seed 0); both are a third of those."""
 
 
 class Arm(NamedTuple):
@@ -76,10 +76,10 @@ class Arm(NamedTuple):
 
     says: str
     settings: tuple[str, ...] = ()
-    """What differs from the file."""
+    """Settings that differ from the file."""
     file: str = GRPO
     start: str = ""
-    """Its start, if it has another."""
+    """Name of its start, if it has a different one."""
 
 
 ARMS = {
@@ -91,24 +91,24 @@ ARMS = {
     MORE: Arm("more imitation"),
     "whole": Arm("whole history, window of 1,024", WHOLE, start=LONG),
     "smol": Arm("SUPO, a language model of 135M weights", start=LANGUAGE),
-    # Where every session is overlong a mask would leave nothing to train.
+    # If every session is overlong, a mask would leave nothing to train on.
     "none": Arm(
         "whole history, same window",
         ("agent.tools.max_summaries=0", "algorithm.overlong_mask=false"),
     ),
 }
-"""By name."""
+"""Arms by name."""
 FIGURES = "figures.json"
-"""In an arm's folder: what the table shows of it."""
+"""File in an arm's folder with the figures for the table."""
 
 
 def perform(folder: Path, name: str, *, seed: int, large: bool = False) -> None:
     """Trains one arm from its start and measures it, or resumes; does nothing if it is measured.
 
     Args:
-        folder: of all arms of a seed.
-        name: of the arm.
-        seed: of the training and its games.
+        folder: folder of all arms of a seed.
+        name: name of the arm.
+        seed: seed of the training and its games.
         large: whether the model has 0.5M weights.
 
     Raises:
@@ -134,14 +134,14 @@ def perform(folder: Path, name: str, *, seed: int, large: bool = False) -> None:
 
 
 def make_start(name: str, *, large: bool = False) -> Start:
-    """A start by its name.
+    """Returns a start by its name.
 
     Raises:
-        ConfigError: the language model has not been fetched, or it is to be large.
+        ConfigError: the language model has not been fetched, or a large one was requested.
     """
     start = Start(**LARGE) if large else Start()
     if name == LONG:
-        # As many tokens: a row has the four conversations of a game in one.
+        # The same tokens: a row has a game's four conversations in one.
         imitate = (*start.imitate, f"traces.window={WIDE}", "batch.rows=16")
         return start._replace(window=WIDE, play=(*start.play, *WHOLE), imitate=imitate)
     if name == LANGUAGE:
@@ -154,7 +154,7 @@ def make_start(name: str, *, large: bool = False) -> Start:
 
 
 def _prepare(base: Path, start: Start, *, seed: int) -> None:
-    """Makes the start: the material and a warm start on it, exported to `warm`."""
+    """Makes the start: the material and a warm start from it, exported to `warm`."""
     if (base / WARM).exists():
         return
     if not (base / SFT).exists():
@@ -165,7 +165,7 @@ def _prepare(base: Path, start: Start, *, seed: int) -> None:
 
 
 def _reinforce(base: Path, out: Path, arm: Arm, start: Start, seed: int) -> dict[str, Any]:
-    """Evaluations by step: mean reward, ends of the 95% interval, n."""
+    """Trains with rewards; returns evaluations by step: mean reward, ends of the 95% interval, n."""
     overrides = [f"optimizer.seed={seed}", f"data.seed={seed}", *start.play, *arm.settings]
     config = load_train(base / arm.file, overrides)
     trained = train(config, out, watch=PlainWatcher)
@@ -174,7 +174,7 @@ def _reinforce(base: Path, out: Path, arm: Arm, start: Start, seed: int) -> dict
 
 
 def _imitate(folder: Path, start: Start, seed: int) -> dict[str, Any]:
-    """Continues to imitate, other games of the same expert, and evaluates as `_reinforce` does."""
+    """Continues to imitate other games of the same expert; returns evaluations as `_reinforce` does."""
     traces = folder / "more.parquet"
     if not traces.exists():
         record(folder, traces.name, start, seed=ANOTHER + seed)

@@ -14,7 +14,7 @@ from memagent.errors import ConfigError
 from memagent_train.cli.going import Going, training
 
 SIZE = "-large"
-"""Ends the name of a folder whose model has 0.5M weights."""
+"""Suffix of a folder whose model has 0.5M weights."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -48,11 +48,11 @@ def command(
 
 
 def table(out: Path) -> list[str]:
-    """The table of everything measured in a folder, in Markdown: a row for each arm and size of the model.
+    """Returns the table of everything measured in a folder, in Markdown: a row for each arm and size of the model.
 
-    Only the figures are read, `SEED/ARM/figures.json`.
+    Reads only the figures, `SEED/ARM/figures.json`.
 
-    Of one seed, shares of right answers have their 95% intervals; of several, the lowest and the highest seed.
+    With one seed, shares of right answers have their 95% intervals; with several, the lowest and the highest seed.
     `Value kept`: of the summaries whose context showed the value, the share that says it, at each logged step;
     `Overlong`: the share of overlong sessions in the last ten steps. Both are means over seeds.
     """
@@ -70,7 +70,7 @@ def table(out: Path) -> list[str]:
 
 
 def _cells(files: Sequence[Path]) -> Iterator[str]:
-    """Of an arm's row.
+    """Yields the cells of an arm's row.
 
     Args:
         files: figures of each seed.

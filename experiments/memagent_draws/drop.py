@@ -15,18 +15,18 @@ from memagent_train.rollouts import Outcome
 from memagent_train.sessions import SessionFunction, SessionSettings
 
 HEAD = 2
-"""Messages that stay: the system's and the task."""
+"""Messages that always stay: the system prompt and the task."""
 
 
 class Sliding(Wrapper):
-    """Takes prompts of a whole game, and shows the policy what fits: the task and the newest draws."""
+    """Accepts prompts of a whole game, and shows the policy what fits: the task and the newest draws."""
 
     async def window(self) -> int:
-        """Tokens of a whole game."""
+        """Returns the tokens of a whole game."""
         return WIDE
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """The wrapped model's reply to the request without its oldest calls and results."""
+        """Returns the wrapped model's reply to the request without its oldest calls and results."""
         counter = await self.inner.counter()
         messages = request.messages
         room = WINDOW - request.max_tokens
@@ -39,7 +39,7 @@ async def play(model: ChatModel, sample: Sample) -> Outcome:
     """Plays a game as the tool agent of grpo.toml does, but drops the oldest draws instead of summarising them.
 
     Raises:
-        ConfigError: the sample is not a game.
+        ConfigError: the sample isn't a game.
     """
     agent = await in_thread(_agent)
     return await agent(Sliding(model), sample)

@@ -1,4 +1,4 @@
-"""The expert that the policy imitates: it plays perfectly, but for summaries that sometimes forget."""
+"""The expert that the policy imitates: plays perfectly, except that its summaries sometimes forget."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Expert:
     async def sample(
         self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Sampled:
-        """The expert's reply in ids, with log-probabilities of 0."""
+        """Returns the expert's reply as ids, with log-probabilities of 0."""
         text = self._tokenizer.decode(list(prompt_ids))
         reply: list[int] = self._tokenizer.encode(self.reply(text), add_special_tokens=False)
         ids = [*reply, self._tokenizer.eos_token_id]
         return Sampled(tuple(ids), (0.0,) * len(ids), FinishReason.STOP)
 
     def reply(self, prompt: str) -> str:
-        """A call, the answer, or a summary: one word."""
+        """Returns a call, the answer, or a summary: one word."""
         messages = [message.split() for message in prompt.split(self._tokenizer.eos_token)]
         task = next(words for words in messages if "ask" in words)
         values = KINDS[task[task.index("ask") + 1]]
@@ -59,7 +59,7 @@ class Expert:
 
 
 def _list_seen(messages: Sequence[Sequence[str]], task: Sequence[str]) -> Iterator[str]:
-    """The words of results and of the last summary."""
+    """Yields the words of results and of the last summary."""
     if NOTE in task:
         yield task[task.index(NOTE) + 1]
     for words in messages:

@@ -1,4 +1,4 @@
-"""A game of draws: one of them shows the value that is asked for, and draws don't come back."""
+"""A game of draws: one of them shows the value asked for, and draws don't come back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memagent.tools import Tool, tool
 from memagent_train.smoke.tokenizer import FILLER, KINDS
 
 WORDS = 50
-"""Words of a draw: in a window of 256 tokens the context holds four."""
+"""Words per draw: with a window of 256 tokens the context holds four draws."""
 OTHERS = 3
 """Values of other kinds in each draw."""
 LAST = "answer"
@@ -51,18 +51,18 @@ class Draws:
 
     @property
     def over(self) -> bool:
-        """Whether an answer was handed in."""
+        """Whether an answer was submitted."""
         return self._right is not None
 
     def finish(self, answer: str) -> bool:
-        """Hands in an answer; only the first one counts, and it is wrong before the last draw.
+        """Submits an answer; only the first one counts, and it is wrong before the last draw.
 
-        Else a policy could answer as soon as it sees the value, and remember nothing.
+        Otherwise a policy could answer as soon as it sees the value, and remember nothing.
         """
         if self._right is None:
             self._right = self.steps >= len(self._cards) and answer.strip() == self.value
         return self._right
 
     def verdict(self) -> float:
-        """1 for the right answer, else 0."""
+        """Returns 1 for the right answer, else 0."""
         return float(self._right is True)

@@ -1,4 +1,4 @@
-"""How often summaries keep the value that is asked for, from the logs of a training."""
+"""Counts how often summaries keep the value asked for, from the logs of a training."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from memagent_train.runs.rollout_log import read_rollouts
 from memagent_train.smoke.tokenizer import KINDS
 
 LAST = 10
-"""Steps at the end whose overlong sessions are counted."""
+"""Number of last steps whose overlong sessions are counted."""
 
 
 class KeptCount(NamedTuple):
     """Summaries of one logged step whose context showed the value."""
 
     kept: int
-    """Those that say it."""
+    """Number of summaries that contain the value."""
     all: int
 
 
@@ -36,11 +36,11 @@ def count_kept(file: Path, tokenizer: PreTrainedTokenizerBase) -> KeptCount:
 
 
 def kept_shares(folder: Path, policy: Path) -> list[float | None]:
-    """The share of kept values at each logged step of a run; None for a step without a summary to count.
+    """Returns the share of kept values at each logged step of a run; None for a step without a summary to count.
 
     Args:
-        folder: of the run.
-        policy: that it began with.
+        folder: folder of the run.
+        policy: policy that it began with.
     """
     tokenizer = AutoTokenizer.from_pretrained(policy)
     files = sorted((folder / "rollouts").glob("*.parquet"))
@@ -49,14 +49,14 @@ def kept_shares(folder: Path, policy: Path) -> list[float | None]:
 
 
 def overlong_share(folder: Path) -> float | None:
-    """The share of overlong sessions in the last steps of a run; None if it has no rollouts."""
+    """Returns the share of overlong sessions in the last steps of a run; None if it has no rollouts."""
     lines = [line for line in metrics.read(folder / "metrics.jsonl") if "rollouts/overlong" in line]
     shares = [float(line["rollouts/overlong"]) for line in lines[-LAST:]]
     return sum(shares) / len(shares) if shares else None
 
 
 def _summaries(row: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> Iterator[bool]:
-    """For each summary of a conversation behind the value: whether it says it."""
+    """Yields, for each summary of a conversation after the value, whether it contains the value."""
     values = KINDS[row["question"].removeprefix("ask ")]
     ids = [*row["prompt_ids"], *row["response_ids"]]
 

@@ -1,4 +1,4 @@
-"""The folder of the experiment: settings, a model with random weights, and what an expert did."""
+"""The folder of the experiment: settings, a model with random weights, and the expert's play."""
 
 from __future__ import annotations
 
@@ -32,48 +32,49 @@ DROP = "drop.toml"
 GAMES = 2000
 """Games that the expert plays: about 8,000 conversations."""
 FORGETS = 0.13
-"""A value has to survive one to three summaries, each equally often: the expert is right in 0.76 of the games."""
+"""Probability that a summary forgets. A value must survive one to three summaries, each equally often: the expert is
+right in 0.76 of the games."""
 UNTRAINED = 10**6
-"""Added to the seed of the expert's games: training has none of them."""
+"""Added to the seed of the expert's games, so that training has none of them."""
 WINDOW = 256
 """Positions of the model."""
 WIDE = 1024
 """Positions that hold a whole game."""
 WHOLE = (f"agent.tools.working_context={WIDE}", "agent.tools.max_summaries=0")
-"""Settings of sessions without summaries in such a window."""
+"""Settings for sessions without summaries in such a window."""
 
 
 class Start(NamedTuple):
-    """What arms begin with: a model, and an expert that it imitates."""
+    """What arms start from: a model, and an expert that it imitates."""
 
     games: int = GAMES
     """Games that the expert plays."""
     window: int = WINDOW
     """Tokens of prompt plus reply."""
     play: tuple[str, ...] = ()
-    """What differs from grpo.toml, for the expert too."""
+    """Settings that differ from grpo.toml, also for the expert."""
     imitate: tuple[str, ...] = ()
-    """What differs from sft.toml."""
+    """Settings that differ from sft.toml."""
     model: Path | None = None
-    """A folder with a language model; None for a small one with random weights."""
+    """Folder of a language model; None for a small one with random weights."""
     layers: int = 2
     width: int = 64
-    """Size of the small one: 100,000 weights."""
+    """Width of the small model: 100,000 weights."""
 
 
 def lay_out(folder: Path, start: Start, *, seed: int) -> list[Rollout]:
     """Writes the settings, the wording, a model, and the rollouts of an expert.
 
     Args:
-        folder: without the settings of the imitation, which are written last: what was interrupted is begun anew.
-        start: what is written.
-        seed: seed of random weights, and of what the expert plays and forgets.
+        folder: must lack the settings of the imitation, which are written last, so an interrupted layout is redone.
+        start: the start to write.
+        seed: seed of the random weights, the expert's games, and what it forgets.
 
     Returns:
         The expert's rollouts.
 
     Raises:
-        ConfigError: the folder has them.
+        ConfigError: the folder has these settings.
     """
     if (folder / SFT).exists():
         raise ConfigError(f"--out {str(folder)!r} has a {SFT} already: give a new folder")
@@ -111,7 +112,7 @@ def record(folder: Path, name: str, start: Start, *, seed: int) -> list[Rollout]
 
 
 def _play(folder: Path, start: Start, tokenizer: Any, seed: int) -> list[Rollout]:
-    """The expert's rollouts, by the training's own agent and reward."""
+    """Returns the expert's rollouts, made with the training's own agent and reward."""
     config = load_train(folder / GRPO, [f"data.seed={UNTRAINED + seed}", *start.play])
     expert = Expert(tokenizer, window=start.window, forgets=FORGETS, seed=seed)
     data = open_data(config.data, counter=load_counter(folder / START))

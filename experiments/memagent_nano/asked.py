@@ -1,4 +1,4 @@
-"""What the commands of a course have in common: options, places, and how they end."""
+"""Shared by the commands of a course: options, places, and how they end."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of all that is ma
 
 @dataclass
 class Course(Going):
-    """How to resume a command here."""
+    """How to resume a command of the course."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The command line again."""
+        """Returns the same command line."""
         return shlex.join(["python", "-m", Path(sys.argv[0]).parent.name, *sys.argv[1:]])
 
 
 @contextmanager
 def report_end() -> Generator[None]:
-    """Turns whatever ends a command into words on standard error and an exit code."""
+    """Turns any outcome of a command into a message on standard error and an exit code."""
     with training(Course()), stop_on_signals():
         yield
 
 
 def places_of(size: str, out: Path, seeds: str) -> list[Place]:
-    """Where the courses of the seeds lie, each once.
+    """Returns the places of the seeds' courses, each once.
 
     Raises:
-        ConfigError: these aren't numbers, or there is no such size.
+        ConfigError: the seeds aren't numbers, or there is no such size.
     """
     parts = [part.strip() for part in seeds.split(",")]
     if not all(part.isascii() and part.isdecimal() for part in parts):
@@ -53,11 +53,11 @@ def places_of(size: str, out: Path, seeds: str) -> list[Place]:
 
 
 def place_of(size: str, out: Path, seed: int) -> Place:
-    """Where the course of one seed lies."""
-    # Relative paths in settings are taken to be relative to the file of settings.
+    """Returns the place of one seed's course."""
+    # Relative paths in settings are relative to the settings file.
     return Place(out.resolve(), size_of(size), seed)
 
 
 def title_of(place: Place, stage: str) -> str:
-    """What people are told."""
+    """Returns the title of a stage, for people."""
     return f"trunk {stage}" if stage in TRUNK else f"seed {place.seed} {stage}"

@@ -1,4 +1,4 @@
-"""Which books the policies are trained on, and which they are measured on."""
+"""The books that policies are trained on, and those they are measured on."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ TRAINING = tuple(
     _FOLDER / f"{name}.txt.gz"
     for name in ("anna_karenina", "bleak_house", "brothers_karamazov", "les_miserables")
 )
-"""Excerpts, as the others; public domain."""
+"""Excerpts, like the other books; public domain."""
 MEASURING = tuple(
     _FOLDER / f"{name}.txt.gz"
     for name in ("david_copperfield", "don_quixote", "middlemarch", "moby_dick", "war_and_peace")
 )
-"""No training shows these."""
+"""Books never used in training."""
 
 
 @lru_cache(maxsize=2)
 def sentences_of(books: tuple[Path, ...]) -> list[str]:
-    """All sentences of the books."""
+    """Returns all sentences of the books."""
     filler = essays(books, length_counter(None))
     return filler.take(0, len(filler))

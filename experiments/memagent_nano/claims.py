@@ -1,4 +1,4 @@
-"""Commands that put claims to the test, and ship what has stood it."""
+"""Commands that test claims, and ship what passed."""
 
 from __future__ import annotations
 

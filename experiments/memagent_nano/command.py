@@ -154,12 +154,12 @@ def gate_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
 
 
 def _of(places: list[Place], stage: str) -> list[Place]:
-    """Where a stage is trained: once for all seeds, or for each."""
+    """Returns the places where a stage is trained: once for all seeds, or for each."""
     return places[:1] if stage in TRUNK else places
 
 
 def _choose(stages: dict[str, Stage], only: str) -> list[str]:
-    """The names that were asked for, in the order of the course."""
+    """Returns the requested names, in the order of the course."""
     wanted = {part.strip() for part in only.split(",")} if only else set(stages)
     if unknown := wanted - set(stages):
         raise ConfigError(
@@ -171,7 +171,7 @@ def _choose(stages: dict[str, Stage], only: str) -> list[str]:
 def _with_earlier(
     places: list[Place], stages: dict[str, Stage], wanted: Sequence[str]
 ) -> list[tuple[Place, Stage]]:
-    """The stages and those before them, up to ones that are there, in an order in which they can be done."""
+    """Returns the stages and their missing predecessors, in an order in which they can be run."""
     keys: set[tuple[int, str]] = set()
     for name in wanted:
         for place in _of(places, name):

@@ -1,4 +1,4 @@
-"""Whether answers come from memories: the same questions again, with no memory and with another sample's."""
+"""Tests whether answers come from memories: asks the same questions with no memory, and with another sample's."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from memagent_nano.lessons import GREEDY, PROMPTS
 SYSTEM = "memory"
 OWN, BLANK, SWAPPED = "own", "blank", "swapped"
 ROOM = 32
-"""Tokens of an answer: two names and a number take fewer."""
+"""Maximum tokens of an answer: two names and a number take fewer."""
 Cell = tuple[str, int]
 """Task and length."""
 
 
 @dataclass(frozen=True)
 class ControlQuestion:
-    """A question, and what a right answer is."""
+    """A question and its right answer."""
 
     question: str
     outputs: tuple[str, ...]
     scorer: str
-    """In `memagent.tasks.SCORERS`."""
+    """One of `memagent.tasks.SCORERS`."""
 
 
 @dataclass(frozen=True)
 class SampleMemory:
-    """A sample's record, and what its last memory held."""
+    """A sample's record and its last memory."""
 
     record: Record
     memory: str
 
 
 def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float]]]:
-    """Asks the questions of a benchmark's folder once more, greedily. Blocks.
+    """Asks the questions of a benchmark's folder again, greedily. Blocks.
 
     Args:
         folder: what `memagent-bench notes --systems memory` wrote.
-        policy: the folder of the one that answered; it is asked in the words of the course.
+        policy: folder of the policy that answered; its prompts are worded as in the course.
 
     Returns:
         By task and length, then by memory (`own`: the last of its run; `blank`: none; `swapped`: the last one of
-        another sample of the cell): mean score, its 95% interval, how many there were.
+        another sample of the cell): mean score, its 95% interval, and n.
 
     Raises:
         ConfigError: the folder has fewer than two answered samples of a cell.
@@ -83,7 +83,7 @@ def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float
 
 
 def _read_held(folder: Path) -> dict[Cell, list[SampleMemory]]:
-    """The answered samples of each cell, in order."""
+    """Reads the answered samples of each cell, in order."""
     answered = [
         record
         for record in read_records(folder)
@@ -102,7 +102,7 @@ def _read_held(folder: Path) -> dict[Cell, list[SampleMemory]]:
 async def score_memories(
     policy: Path, questions: Sequence[ControlQuestion], memories: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """Mean score of the answers from each list of memories, one for each question, greedily; 95% interval, and n."""
+    """Returns the mean score of greedy answers from each list of memories, one per question; 95% interval, and n."""
     model, prompts = TransformersModel(policy), PromptSet.load(PROMPTS)
 
     async def score_answer(sample: ControlQuestion, memory: str) -> float:

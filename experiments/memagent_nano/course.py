@@ -1,4 +1,4 @@
-"""What `pico` and `nano` go through, and the arms that are compared."""
+"""The training courses of `pico` and `nano`, and the arms that are compared."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from memagent_nano.stages import DOCUMENTS, GATED, ROLLOUTS, TRUNK, Stage
 
 CONSTANT = "optimizer.schedule=constant"
 FINE = "optimizer.learning_rate=1.5e-3"
-"""After the trunk: from 3e-3 the loss stayed at four times what half of it reached."""
+"""Learning rate after the trunk: at 3e-3 the loss plateaued at four times the loss reached with half that rate."""
 TOSS = (
     "reward.use=memagent_train.smoke.control:toss",
     "evaluation.lengths=[]",
     "evaluation.every=0",
 )
-"""Arm (f). An evaluation while it trains would be tosses too."""
+"""Arm (f). Evaluations during training would be tosses too."""
 ROUNDS = 3
-"""Of rejection sampling: half of the updates of `more`, and rollouts for the rest of the computing. Reinforcement
+"""Rounds of rejection sampling: half of the updates of `more`, and rollouts for the rest of the compute. Reinforcement
 learning makes more rollouts (41,000 in 300 steps of `pico`, of which it trains on 12,000), and fewer updates."""
 LONG = "shown-long"
-"""Arm: whether longer documents, and fewer notes in half of them, lower the hazard."""
+"""Arm: do longer documents, and fewer notes in half of them, lower the hazard?"""
 DENSE = "shown-dense"
-"""After that: whether notes that stand closer teach what not to note. It is what is shipped."""
+"""The arm after that: do denser notes teach what not to note? It is the one shipped."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Updates of each stage, and conversations an update; (0, 0): this size has no such stage."""
+    """Updates of each stage, and conversations per update; (0, 0): this size has no such stage."""
 
     echo: tuple[int, int]
     copy: tuple[int, int]
     settle: tuple[int, int]
-    """Of each round of more copies, at half the rate."""
+    """Each round of more copies, at half the rate."""
     imitation: tuple[int, int]
     more: tuple[int, int]
-    """As much computing as `reward` takes; likewise of `shown-long`."""
+    """As much compute as `reward` takes; also for `shown-long`."""
     reward: int
     """Steps of reinforcement learning."""
     direct: tuple[int, int] = (0, 0)
-    """As much computing as imitation and `reward` take."""
+    """As much compute as imitation and `reward` take."""
     dense: tuple[int, int] = (0, 0)
-    """Only for what is shipped, and so is `gated`."""
+    """Only for what is shipped, as is `gated`."""
     gated: tuple[int, int] = (0, 0)
 
 
@@ -71,16 +71,16 @@ LENGTHS = {
 
 
 def arms(size: str) -> dict[str, Stage]:
-    """The stages of a size by name; each stands behind the one that it begins with.
+    """Returns the stages of a size by name; each follows the one that it starts from.
 
-    `new`, `echo`, `copy` and the rounds of `settle` are what all others begin with: copying and format,
-    nothing of what is worth keeping. They are trained once for all seeds.
+    `new`, `echo`, `copy` and the rounds of `settle` are the common start of all others: copying and format,
+    but nothing about what is worth keeping. They are trained once for all seeds.
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
     question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead;
     `shown-long`: likewise, of longer documents. (e) `-right`: rejection sampling instead. (f) `-toss`: random
-    rewards. (g) `direct`: no memory; the window holds all of a training's document. `shown-dense`:
-    behind `shown-long`, more of documents whose notes stand closer. `gated`: behind that, the same memories with the
-    update gate.
+    rewards. (g) `direct`: no memory; the window holds a whole training document. `shown-dense`:
+    after `shown-long`, more documents with denser notes. `gated`: after that, the same memories with the update
+    gate.
 
     Raises:
         ConfigError: there is no such size.
@@ -116,7 +116,7 @@ def arms(size: str) -> dict[str, Stage]:
 
 
 def _rejection(start: str, length: tuple[int, int]) -> list[Stage]:
-    """Rounds of rejection sampling, each from the policy of the one before, on documents of its own."""
+    """Returns rounds of rejection sampling, each from the policy of the one before, on its own documents."""
     steps, rows = length
     stages: list[Stage] = []
     for number in range(1, ROUNDS + 1):

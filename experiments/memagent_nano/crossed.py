@@ -1,4 +1,4 @@
-"""One policy reads and another answers: is it the memories that got better, or how they are answered from?"""
+"""One policy reads and another answers: did the memories get better, or the answers from them?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memagent_nano.lessons import documents, reader
 from memagent_nano.sizes import Size
 
 N = 240
-"""Documents: as many of each family and length."""
+"""Number of documents, equally many of each family and length."""
 ELSE = "read for another question"
 
 
@@ -22,14 +22,14 @@ def cross(size: Size, writer: Path, answerer: Path, *, n: int = N) -> dict[str, 
     """Has held-out documents read by one policy, and their questions answered by another. Greedy. Blocks.
 
     Args:
-        size: of both.
+        size: of both policies.
         writer: the folder of the policy that writes memories.
-        answerer: of the one that answers from them.
-        n: documents, as training has them.
+        answerer: folder of the policy that answers from them.
+        n: number of documents like those of the training.
 
     Returns:
         Mean score, its 95% interval and n, by memory: `own`; `read for another question`: of the same document, read
-        for a question about somebody who is not in it; `swapped`: another document's; `blank`.
+        for a question about somebody not in it; `swapped`: another document's; `blank`.
     """
     samples = list(documents(size, n, SEED))
     questions = [sample.question for sample in samples]

@@ -1,4 +1,4 @@
-"""Arm (g): a model of equal size that has all of a training's document in its window, and answers at once."""
+"""Arm (g): a model of equal size that has a whole training document in its window, and answers at once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from memagent_nano.sizes import Size
 from memagent_nano.task import UNTRAINED
 
 DIRECT = "direct"
-"""The stage."""
+"""Name of the stage."""
 WINDOW = 1536
-"""Tokens: documents of pico that are four times as long as its training's take about 1,100."""
+"""Tokens of the window: `pico`'s documents of four times the training's length take about 1,100."""
 ANSWER = 16
-"""Tokens of a reply."""
+"""Maximum tokens of a reply."""
 MOST = 8
-"""Maximum characters per token, on average: text more than this many per window token back is out of reach."""
+"""Maximum characters per token, on average: text further back than this per window token can't fit."""
 
 
 def prompt(document: str, question: str) -> str:
-    """What the model is asked."""
+    """Returns the model's prompt."""
     return f"Text: {document}\nQuestion: {question}\nAnswer:"
 
 
@@ -54,14 +54,14 @@ async def agent(model: ChatModel, sample: Sample) -> str:
                 f"the question {sample.question!r:.80} takes {over} tokens more than the window of {window}: ask a "
                 f"shorter one"
             )
-        # A token has a character or more: cutting as many characters as tokens never cuts too much.
+        # A token has at least one character: cutting as many characters as tokens never cuts too much.
         document = document[max(over, len(document) - MOST * window) :]
 
 
 def lessons(size: Size, count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Documents as they come in the training, and answers in the form in which they are given from a memory.
+    """Yields documents as in the training, and answers in the form of those given from a memory.
 
-    There are longer ones too, as long as any that the window holds of those it is measured on: it has to see them.
+    Includes longer ones, up to the longest measured documents that fit the window: the model must have seen them.
     """
     expert = Expert("relevant", entries=size.entries, syllables=size.syllables)
     lengths = (*size.lengths, *size.longer, 4 * size.lengths[-1])

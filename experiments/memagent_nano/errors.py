@@ -1,4 +1,4 @@
-"""What may go wrong here only. It stands below `memagent_train.errors.TrainingError`."""
+"""Errors of this package only. They derive from `memagent_train.errors.TrainingError`."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from memagent_train.errors import TrainingError
 
 
 class StageFailed(TrainingError):
-    """A process of a stage failed; the message has the end of its log. The same command resumes the stage."""
+    """Raised if a process of a stage failed; the message has the end of its log. The same command resumes the stage."""

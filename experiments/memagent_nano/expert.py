@@ -1,4 +1,4 @@
-"""Who shows how a memory is written: it reads the notes of a chunk as a person would, and keeps some of them."""
+"""The expert that shows how to write a memory: it reads a chunk's notes as a person would, and keeps some of them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from memagent_bench.tracking.names import CONSONANTS, VOWELS
 
 Keep = Literal["relevant", "random"]
 Entry = tuple[str, str]
-"""Who, and a number or a master."""
+"""A person, and a number or a master."""
 NOTHING = "none"
-"""An empty memory, and the answer where a memory does not hold it."""
+"""An empty memory, and the answer if a memory doesn't contain it."""
 
 
 class Expert:
     """Replies to a memory agent's calls; `ScriptedModel` makes a model of it.
 
     Args:
-        keep: `relevant`: what the question asks for, without what is outdated; `random`: whatever the question, all of
-            it in the order in which it was said, and where that is more than `entries`, some.
-        entries: most entries of a memory.
+        keep: `relevant`: what the question asks for, without what is outdated; `random`: whatever the question,
+            everything in the order in which it was said, or some of it if that exceeds `entries`.
+        entries: maximum entries of a memory.
         syllables: of names.
-        seed: of what is dropped.
+        seed: seed of what is dropped.
     """
 
     def __init__(self, keep: Keep, *, entries: int, syllables: int, seed: int = 0) -> None:
@@ -44,10 +44,10 @@ class Expert:
         }
 
     def __call__(self, request: ChatRequest) -> str:
-        """The new memory, or the answer.
+        """Returns the new memory, or the answer.
 
         Raises:
-            ConfigError: the question is of no family that is trained on.
+            ConfigError: the question belongs to none of the trained families.
         """
         question, memory = request.parts["question"], read_memory(request.parts["memory"])
         if request.kind == "answer":
@@ -55,7 +55,7 @@ class Expert:
         return self.update(question, memory, request.parts["chunk"])
 
     def update(self, question: str, memory: Sequence[Entry], chunk: str) -> str:
-        """The memory after a chunk."""
+        """Returns the memory after a chunk."""
         entries = list(memory)
         for note in self.notes(chunk):
             if self._keep == "random":
@@ -68,9 +68,9 @@ class Expert:
         return write_memory(entries)
 
     def answer(self, question: str, memory: Sequence[Entry]) -> str:
-        """Whose number it is, by way of whom, and the number, as the memory has them; or `none`.
+        """Returns whose number it is, via whom, and the number, from the memory; or `none`.
 
-        What stands in the question comes first, so that each word of the answer follows from the one before it.
+        The words of the question come first, so that each word of the answer follows from the one before it.
         """
         kind, who = self._parse_question(question)
         numbers = {name: what for name, what in memory if what.isdigit()}
@@ -80,7 +80,7 @@ class Expert:
         return NOTHING if number is None else " ".join([*chain, number])
 
     def list_needed(self, question: str, entries: Sequence[Entry]) -> list[Entry]:
-        """The entries that the answer to a question may hang on, as far as they all tell."""
+        """Returns the entries that the answer may depend on, as far as all entries together tell."""
         kind, who = self._parse_question(question)
         if kind == COINS:
             return [entry for entry in entries if entry[0] == who and entry[1].isdigit()]
@@ -93,7 +93,7 @@ class Expert:
         ]
 
     def notes(self, chunk: str) -> list[Entry]:
-        """The notes of a chunk in order."""
+        """Returns the notes of a chunk in order."""
         matches = [
             (match.start(), (match["who"], match["what"]))
             for pattern in self._notes
@@ -102,7 +102,7 @@ class Expert:
         return [note for _, note in sorted(matches)]
 
     def _parse_question(self, question: str) -> tuple[str, str]:
-        """Kind of the question, and the one whom it names."""
+        """Returns the kind of the question, and the person that it names."""
         for kind, patterns in self._questions.items():
             for pattern in patterns:
                 if match := pattern.fullmatch(question):
@@ -114,7 +114,7 @@ class Expert:
 
 
 def _patterns(sentences: Sequence[str], who: str, what: str = "") -> list[re.Pattern[str]]:
-    """What finds the sentences, with the groups `who` and, where they have it, `what`."""
+    """Returns patterns that match the sentences, with the groups `who` and, if present, `what`."""
     patterns: list[re.Pattern[str]] = []
     for sentence in sentences:
         text = re.escape(sentence).replace(r"\{who\}", f"(?P<who>{who})")
@@ -123,18 +123,18 @@ def _patterns(sentences: Sequence[str], who: str, what: str = "") -> list[re.Pat
 
 
 def with_entry(entries: Sequence[Entry], new: Entry) -> list[Entry]:
-    """The entries and a new one at the end, without what it makes outdated."""
+    """Returns the entries with a new one at the end, without those that it makes outdated."""
     who, what = new
     others = [entry for entry in entries if (entry[0], entry[1].isdigit()) != (who, what.isdigit())]
     return [*others, new]
 
 
 def read_memory(memory: str) -> list[Entry]:
-    """The entries of a memory: words side by side. A line of three, which rewards may teach, has two entries."""
+    """Parses the entries of a memory: adjacent words. A line of three, which rewards may teach, has two entries."""
     lines = [line.removeprefix("- ").split() for line in memory.splitlines()]
     return [entry for words in lines for entry in pairwise(words)]
 
 
 def write_memory(entries: Sequence[Entry]) -> str:
-    """A memory: a line an entry."""
+    """Formats a memory: one line per entry."""
     return "\n".join(f"- {who} {what}" for who, what in entries) or NOTHING

@@ -1,4 +1,4 @@
-"""The first gate: how many replies to one chunk are exactly right, on lessons that no training has."""
+"""The first gate: the share of replies to one chunk that are exactly right, on lessons that no training has."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from memagent_nano.sizes import Size
 HELD_OUT = 5 * 10**6
 """Seed of the lessons."""
 N = 1000
-"""Copies, and conversations of the expert."""
+"""Number of copies, and of conversations of the expert."""
 FEWEST = 2
-"""Conversations of a document on average, at the least."""
+"""Minimum of the average conversations per document."""
 
 
 def gate(size: Size, policy: Path, *, n: int = N) -> dict[str, dict[str, float]]:
     """Has lessons answered greedily.
 
     Args:
-        size: of the policy.
+        size: size of the policy.
         policy: its folder.
         n: lessons of each kind.
 
     Returns:
-        Kind -> share that is exactly right, with its 95% interval, and how many there were. `copy`: the memory stays as
-        it is; `change`: it does not; `answer`. With `read-` in front: of an expert that keeps what is relevant, in
-        documents as training has them.
+        Kind -> share that is exactly right, with its 95% interval, and n. `copy`: the memory is unchanged; `change`: it
+        changes; `answer`. With the prefix `read-`: from an expert that keeps what is relevant, in documents like
+        those of the training.
     """
     read = traces(size, "relevant", policy, -(-n // FEWEST), HELD_OUT)
     lessons = [("", lesson) for lesson in copies(size, n, HELD_OUT)]
@@ -46,7 +46,7 @@ def gate(size: Size, policy: Path, *, n: int = N) -> dict[str, dict[str, float]]
 
 
 async def reply_to(policy: Path, prompts: Sequence[str], max_tokens: int) -> list[str]:
-    """What a policy replies greedily."""
+    """Returns the policy's greedy replies."""
     model = TransformersModel(policy)
 
     async def complete(prompt: str) -> str:
@@ -61,7 +61,7 @@ async def reply_to(policy: Path, prompts: Sequence[str], max_tokens: int) -> lis
 
 
 def share_of(found: Sequence[bool]) -> dict[str, float]:
-    """The share that is true, with its 95% interval, and of how many."""
+    """Returns the share that is true, with its 95% interval and n."""
     n = len(found)
     share = sum(found) / n if n else 0.0
     low, high = wilson(share, n) if n else (0.0, 1.0)
@@ -69,7 +69,7 @@ def share_of(found: Sequence[bool]) -> dict[str, float]:
 
 
 def _kind(prompt: str, wanted: str) -> str:
-    """What a lesson asks for."""
+    """Returns the kind of a lesson."""
     if prompt.rstrip().endswith("Answer:"):
         return "answer"
     return "copy" if memory_of(prompt) == wanted else "change"

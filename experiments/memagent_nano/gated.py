@@ -1,4 +1,4 @@
-"""Stage `gated`: a policy learns to say in a word that its memory stays as it is. What it keeps stays the same."""
+"""Stage `gated`: a policy learns to say with one word that its memory is unchanged. What it keeps stays the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memagent_nano.sizes import Size
 from memagent_nano.stages import GATED, Place
 
 SEED = 2 * 10**6
-"""Of the documents: no other training has them."""
+"""Seed of the documents: no other training has them."""
 DOCUMENTS = 800
 MARK = "..."
 
@@ -32,7 +32,7 @@ def make(place: Place, stage: str) -> None:
     """Writes the lessons that the policy of a stage gives, if they are not there yet. Blocks for minutes.
 
     Raises:
-        RunBusy: another process is at it.
+        RunBusy: another process is writing them.
     """
     file = place.of(stage) / f"{GATED}.jsonl"
     with hold_folder(place.of(stage)):
@@ -41,12 +41,12 @@ def make(place: Place, stage: str) -> None:
 
 
 def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:
-    """What a policy makes of documents, each update twice: original, and as with the update gate. Blocks.
+    """Yields a policy's replies to documents, each update twice: original, and as with the update gate. Blocks.
 
     Args:
         size: of the policy.
-        policy: reads greedily.
-        count: of documents: longer ones, half of them with few notes.
+        policy: the policy, which reads greedily.
+        count: number of documents: longer ones, half of them with few notes.
     """
     with reader(size, TransformersModel(policy)) as agent:
         samples = documents(size, count, SEED, lengths=size.longer, spread=SPREAD)
@@ -58,13 +58,13 @@ def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:
 
 
 def gate_lesson(said: str, reply: str) -> Lesson:
-    """An update in the words of the update gate: if the memory is unchanged, the reply is the keep word."""
+    """Rewords an update for the update gate: if the memory is unchanged, the reply is the keep word."""
     prompts = PromptSet.load(PROMPTS)
     plain, offered = (_tail(prompts, gate) for gate in ("off", "update"))
     return said.removesuffix(plain) + offered, prompts.keep if reply == memory_of(said) else reply
 
 
 def _tail(prompts: PromptSet, gate: Gate) -> str:
-    """What stands behind a chunk."""
+    """Returns the text after a chunk."""
     (message,) = prompts.render("update", question="", memory="", chunk=MARK, gate=gate)
     return message.content.split(MARK)[1]

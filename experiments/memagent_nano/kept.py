@@ -1,4 +1,4 @@
-"""What a policy keeps of memories and chunks that hold more than an expert keeps: the same ones for every policy."""
+"""What a policy keeps of memories and chunks that have more than an expert keeps, the same ones for every policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memagent_nano.sizes import Size
 
 DOCUMENTS = 600
 SEED = 10**7
-"""Of all documents that are measured on: no training has it."""
+"""Seed of all measured documents: no training has it."""
 ASKED, OTHER, MADE_UP, AGAIN = "asked", "other", "made up", "again"
 CHANCE = "asked, by chance", "other, by chance"
 """What the expert that keeps anything keeps of the same."""
@@ -26,16 +26,16 @@ def measure_kept(
     """Shows a policy what the expert that keeps anything was shown in held-out documents, and reads its new memories.
 
     Args:
-        size: of the policy.
+        size: size of the policy.
         policy: its folder. It replies greedily.
-        documents: that the expert reads, as training has them.
+        documents: number of documents that the expert reads, like those of the training.
 
     Returns:
-        Kind -> share, its 95% interval as if notes were independent, and of how many. `asked`: of the notes that the
+        Kind -> share, its 95% interval as if notes were independent, and n. `asked`: of the notes that the
         question may need, as far as memory and chunk tell, those that the new memory holds; `other`: likewise, of all
-        other notes; what a later note makes outdated counts for neither. A memory holds a note where a line has who and
-        what side by side. Of the links of all lines, `made up` are in neither memory nor chunk, and `again` stood in a
-        line before.
+        other notes; notes made outdated by a later one count for neither. A memory holds a note if a line has who and
+        what side by side. Of the links of all lines, `made up` are in neither memory nor chunk, and `again` repeat an
+        earlier line.
     """
     expert = teacher(size, "random", 0)
     lessons: list[tuple[str, str]] = []
@@ -65,7 +65,7 @@ def _question(prompt: str) -> str:
 
 
 def _drop_outdated(notes: Sequence[Entry]) -> list[Entry]:
-    """Without what is outdated."""
+    """Drops the notes that are outdated."""
     entries: list[Entry] = []
     for entry in notes:
         entries = with_entry(entries, entry)

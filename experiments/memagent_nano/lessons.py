@@ -1,4 +1,4 @@
-"""What a policy imitates before it is rewarded: conversations, a JSON line each."""
+"""What a policy imitates before it is rewarded: conversations, one JSON line each."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from memagent_nano.task import FAMILIES, UNTRAINED, notes
 PROMPTS = Path(__file__).with_name("prompts.toml")
 GREEDY = Sampling(temperature=0.0)
 Lesson = tuple[str, str]
-"""What is said to the policy, and what it has to reply."""
+"""The prompt, and the reply that the policy should give."""
 
 
 PEOPLE = 7
-"""In a copy."""
+"""People in a copy."""
 AT_ONCE = 64
-"""Documents that are read side by side."""
+"""Documents that are read concurrently."""
 LONG = 100
-"""Characters of a sentence of a book, at most, in a copy."""
+"""Maximum characters of a book's sentence in a copy."""
 ANSWERS = 0.3
 """Share of answers among the copies."""
 ANSWERABLE = 0.9
-"""Share of those that the memory holds."""
+"""Share of these answers that the memory contains."""
 MASTERS = 1 / 3
 """Share of masters among the entries of copies; the others are numbers."""
 SPREAD = (1, 10)
-"""Of notes in longer documents: every other document has few."""
+"""Spacing of notes in longer documents: every other document has few."""
 CLOSE = (0.25, 10)
-"""Likewise, where every other document has many."""
+"""Likewise, with every other document having many."""
 
 
 def echoes(size: Size, tokens: Sequence[str], count: int, seed: int) -> Iterator[Lesson]:
-    """Texts of random tokens that are to be said again: in these, copying is learnt soonest.
+    """Yields texts of random tokens to repeat: the fastest way to learn copying.
 
     Args:
-        size: whose memories are as long.
-        tokens: what the texts are made of.
-        count: of texts; the few that are white space only are left out.
-        seed: of all texts.
+        size: the size whose memories are as long.
+        tokens: the vocabulary of the texts.
+        count: number of texts; the few that are only white space are left out.
+        seed: seed of all texts.
     """
     rng = Random(f"{seed} echoes")
     for _ in range(count):
@@ -66,14 +66,14 @@ def echoes(size: Size, tokens: Sequence[str], count: int, seed: int) -> Iterator
 
 
 def copies(size: Size, count: int, seed: int) -> Iterator[Lesson]:
-    """Memories of anything and texts, mostly notes, all of which are noted: most of a reply is copied.
+    """Yields arbitrary memories with texts, mostly notes, all to be kept: most of a reply is copied.
 
-    What would not fit a memory is not said, so that every reply is the only right one.
+    Texts leave out what wouldn't fit a memory, so that exactly one reply is right.
 
     Args:
         size: of memories, names and numbers.
-        count: of lessons.
-        seed: of all of them.
+        count: number of lessons.
+        seed: seed of all of them.
     """
     rng, words = Random(f"{seed} copies"), size.words()
     expert = teacher(size, "random", seed)
@@ -97,14 +97,14 @@ def traces(
     lengths: Sequence[int] = (),
     spread: Sequence[float] = (1,),
 ) -> Iterator[Lesson]:
-    """What an expert says who reads documents.
+    """Yields the conversations of an expert that reads documents.
 
     Args:
         size: of documents and memories.
         keep: what the expert keeps.
-        tokenizer: a file or folder, which measures chunks.
-        count: of documents.
-        seed: of documents, and of what the expert drops.
+        tokenizer: file or folder of the tokenizer that measures chunks.
+        count: number of documents.
+        seed: seed of documents, and of what the expert drops.
         lengths: see `documents`.
         spread: likewise.
     """
@@ -118,14 +118,14 @@ def traces(
 
 
 def conversations(agent: MemoryAgent, samples: Iterator[Sample]) -> Iterator[Conversation]:
-    """What an agent and its model say while it reads documents, some side by side. Blocks."""
+    """Returns the conversations of an agent and its model about documents, some read concurrently. Blocks."""
     while batch := list(islice(samples, AT_ONCE)):
         for result in asyncio.run(_read(agent, batch)):
             yield from result.trajectory.conversations
 
 
 def memory_of(said: str) -> str:
-    """The memory that the prompt of an update shows."""
+    """Returns the memory in the prompt of an update."""
     return said.split("Memory:\n", 1)[1].split("\nText:", 1)[0]
 
 
@@ -137,14 +137,14 @@ def documents(
     lengths: Sequence[int] = (),
     spread: Sequence[float] = (1,),
 ) -> Iterator[Sample]:
-    """Documents of all kinds and lengths in turn.
+    """Yields documents of all kinds and lengths in turn.
 
     Args:
         size: of names and numbers.
         count: of documents.
         seed: of all of them.
         lengths: in GPT-2 tokens; default: those of the training.
-        spread: times as far as in the training that notes are from each other, in turn.
+        spread: factors of the distance between notes in the training, used in turn.
     """
     tasks = [
         notes(family=family, size=size.name, length=length, seed=seed, every=int(far * size.every))
@@ -156,7 +156,7 @@ def documents(
 
 
 def reader(size: Size, model: ChatModel) -> MemoryAgent:
-    """A memory agent as it reads in the training, greedily. Close it."""
+    """Returns a memory agent that reads as in the training, greedily. Close it."""
     return MemoryAgent(
         model,
         prompts=PROMPTS,
@@ -169,12 +169,12 @@ def reader(size: Size, model: ChatModel) -> MemoryAgent:
 
 
 def teacher(size: Size, keep: Keep, seed: int) -> Expert:
-    """The expert of a size."""
+    """Returns the expert of a size."""
     return Expert(keep, entries=size.kept, syllables=size.syllables, seed=seed)
 
 
 def write(lessons: Iterable[Lesson], file: Path) -> None:
-    """Writes them as `memagent-train sft` reads them, all or nothing."""
+    """Writes lessons in the form that `memagent-train sft` reads, all or nothing."""
     with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
         for prompt, reply in lessons:
             messages = [
@@ -198,7 +198,7 @@ async def _read(agent: MemoryAgent, samples: Sequence[Sample]) -> list[Result]:
 def _make_answer(
     rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, expert: Expert
 ) -> Lesson:
-    """A question about the first of the people, and its answer from a memory that mostly holds it."""
+    """Makes a question about the first of the people, and its answer from a memory that mostly contains it."""
     kind, entries = _answerable(rng, people, memory, size)
     question = rng.choice(TRAINED.questions[kind]).format(who=people[0])
     message = _prompts().render("answer", question=question, memory=write_memory(entries))[0]
@@ -208,7 +208,7 @@ def _make_answer(
 def _make_update(
     rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, question: str
 ) -> Lesson:
-    """A text of notes that fit the memory, or of a sentence of a book, and the memory after it."""
+    """Makes a text of notes that fit the memory, or of a book's sentence, and the memory after it."""
     entries = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
     entries = entries[: size.entries - len(memory)]
     parts = [_say(rng, note) for note in entries]
@@ -222,7 +222,7 @@ def _make_update(
 def _answerable(
     rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size
 ) -> tuple[str, list[Entry]]:
-    """A kind of question about the first of the people, and a memory that mostly holds its answer."""
+    """Returns a kind of question about the first of the people, and a memory that mostly contains its answer."""
     kind, (who, master) = rng.choice((COINS, MASTER)), people[:2]
     if rng.random() < ANSWERABLE:
         number = size.words().number(rng)

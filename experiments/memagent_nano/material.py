@@ -1,4 +1,4 @@
-"""What is imitated: files of lessons, made once for all seeds and arms."""
+"""Training data for imitation: files of lessons, made once for all seeds and arms."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from memagent_nano.lessons import Lesson
 from memagent_nano.stages import GATED, ROLLOUTS, SETTLING, Place
 
 DOCUMENTS = 6000
-"""That an expert reads: 16,000 conversations of `pico`, 19,000 of `nano`."""
+"""Documents that an expert reads: 16,000 conversations of `pico`, 19,000 of `nano`."""
 MORE = 24_000
-"""That it reads for the arm that imitates more of the same."""
+"""Documents that it reads for the arm that imitates more of the same."""
 LONG = 8000
-"""Longer ones, for `shown-long`."""
+"""Longer documents, for `shown-long`."""
 DENSE = 3000
-"""Likewise, for `shown-dense`."""
+"""Documents for `shown-dense`."""
 DIRECT = 20_000
-"""That are answered at once."""
+"""Documents that are answered at once."""
 ECHOES, COPIES = 40_000, 100_000
-"""Texts, and conversations."""
+"""Number of texts, and of conversations."""
 
 
 def make(
@@ -36,14 +36,14 @@ def make(
     """Writes the files that are not there yet. Blocks for minutes.
 
     Args:
-        place: of a course of any seed.
-        names: of lessons; what stands for no file is passed over.
+        place: place of a course of any seed.
+        names: names of lessons; those without a file are ignored.
         say: prints progress, a line at a time.
 
     Raises:
         ConfigError: the folder cannot be made.
-        RunBusy: another process is at it.
-        StoreReadOnly: it cannot be written.
+        RunBusy: another process is writing them.
+        StoreReadOnly: the folder cannot be written.
     """
     files = {
         name: place.lessons / f"{name}.jsonl" for name in sorted({*names} - {"", ROLLOUTS, GATED})
@@ -67,7 +67,7 @@ def make(
 
 
 def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator[Lesson]]]:
-    """Name -> makes the lessons."""
+    """Returns name -> maker of the lessons."""
     size = place.size
     return {
         "echoes": lambda: lessons.echoes(size, pieces(tokenizer), ECHOES, 0),
@@ -91,7 +91,7 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
 
 
 def _tokenizer(place: Place) -> Path:
-    """The folder of the size's tokenizer; made where it is missing."""
+    """Returns the folder of the size's tokenizer; creates it if missing."""
     from memagent_nano.tokenizer import new_tokenizer
 
     folder = place.root / "tokenizer"
@@ -103,7 +103,7 @@ def _tokenizer(place: Place) -> Path:
 
 
 def pieces(tokenizer: Path) -> list[str]:
-    """What tokens say, those left out that are part of a character."""
+    """Returns the texts of tokens, without those that are part of a character."""
     from tokenizers import Tokenizer
 
     backend = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))

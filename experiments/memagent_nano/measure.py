@@ -1,4 +1,4 @@
-"""What a policy can do: held-out documents, cell by cell, a file of answers each."""
+"""Measures a policy on held-out documents, cell by cell, with a file of answers for each."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from memagent_train.runs.evaluate import evaluate
 from memagent_train.runs.target import Target
 
 MANY = 4096
-"""Samples of a cell that could be asked for; some are, the same ones always."""
+"""Available samples of a cell; always the same ones are used."""
 TRAINED = ("once", "last", "hop")
 NEW = ("count", "pair", "sign")
 ROLLOUTS = 0.7
-"""Temperature of those that are rewarded."""
+"""Temperature of the rollouts that are rewarded."""
 LONGER = {4: 100, 16: 60}
-"""Times as long as the longest documents of the training -> samples. The longest do not fit the window of `direct`."""
+"""Multiple of the longest training documents -> samples. The longest don't fit the window of `direct`."""
 FEW = (8, 32)
-"""Notes of the longest documents, where they have fewer than usual (128): what length alone costs."""
+"""Notes of the longest documents if they have fewer than usual (128): shows the cost of length alone."""
 
 
 @dataclass(frozen=True)
@@ -34,24 +34,24 @@ class Cell:
 
     family: str
     length: int
-    """GPT-2 tokens."""
+    """Length in GPT-2 tokens."""
     n: int
     new: str = ""
-    """What of the documents no training shows: `names` (and numbers), `wording`, `books`; nothing else."""
+    """Part of the documents that training never shows: `names` (and numbers), `wording`, `books`; empty for none."""
     temperature: float = 0.0
-    """0: greedy. Otherwise as rollouts are drawn."""
+    """0: greedy. Otherwise as for rollouts."""
     notes: int = 0
-    """Of a document; 0: as many as the size has at this length."""
+    """Notes in a document; 0: as many as the size has at this length."""
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """Name of the file."""
         drawn = "" if self.temperature == 0 else "-drawn"
         special = self.new or (f"{self.notes}notes" if self.notes else "")
         return f"{self.family}-{self.length}{f'-{special}' if special else ''}{drawn}"
 
     def source(self, size: Size) -> str:
-        """As a setting."""
+        """Returns the source as a setting."""
         arguments = {"family": json.dumps(self.family), "size": json.dumps(size.name)}
         arguments |= {"seed": str(SEED), "nested": "true"}
         if self.new:
@@ -66,7 +66,7 @@ class Cell:
 
 
 def cells(size: Size) -> Iterator[Cell]:
-    """What every arm is measured on."""
+    """Yields the cells that every arm is measured on."""
     length = size.lengths[-1]
     for family in TRAINED:
         yield Cell(family, length, 200)
@@ -83,12 +83,12 @@ def cells(size: Size) -> Iterator[Cell]:
 
 
 def answers(place: Place, stage: str, cell: Cell) -> Path:
-    """The file of a cell's answers; see `measure`."""
+    """Returns the file of a cell's answers; see `measure`."""
     return place.of(stage) / MEASURED / f"{cell.name}.jsonl"
 
 
 def is_measured(place: Place, stage: str) -> bool:
-    """Whether a stage's policy has answered all cells, and its gate and what it keeps are known."""
+    """Returns whether a stage's policy has answered all cells, and its gate and kept notes are measured."""
     files = [answers(place, stage, cell) for cell in cells(place.size)]
     if stage != DIRECT:
         files += [gate_file(place, stage), kept_file(place, stage)]
@@ -96,21 +96,21 @@ def is_measured(place: Place, stage: str) -> bool:
 
 
 def gate_file(place: Place, stage: str) -> Path:
-    """Where `gate` is kept."""
+    """Returns the file with the result of `gate`."""
     return place.of(stage) / GATE
 
 
 def kept_file(place: Place, stage: str) -> Path:
-    """Where the result of `measure_kept` is."""
+    """Returns the file with the result of `measure_kept`."""
     return place.of(stage) / KEPT
 
 
 def measure(place: Place, stage: str, cell: Cell) -> Path:
-    """Has the samples of a cell answered, if they are not yet. Blocks.
+    """Has the policy answer the samples of a cell, unless it already has. Blocks.
 
     Args:
-        place: of the course.
-        stage: whose policy answers.
+        place: place of the course.
+        stage: stage whose policy answers.
         cell: the samples.
 
     Returns:

@@ -9,11 +9,11 @@ from memagent_nano.sizes import HEAD, Size
 from memagent_nano.tokenizer import END, PAD
 
 INITIAL = 0.06
-"""Standard deviation of the weights at first; see the log: the usual 0.02 learns to copy several times as slowly."""
+"""Initial standard deviation of the weights; see the log: the usual 0.02 learns to copy several times more slowly."""
 
 
 def new_model(size: Size, tokenizer: PreTrainedTokenizerFast, *, seed: int) -> Qwen3ForCausalLM:
-    """Makes a Qwen3 of a size: vLLM, SGLang and transformers serve it."""
+    """Makes a Qwen3 of a size, which vLLM, SGLang and transformers can serve."""
     torch.manual_seed(seed)
     ids = tokenizer.get_vocab()
     heads = size.hidden // HEAD

@@ -1,4 +1,4 @@
-"""The page that shows the committed results: its tables and pictures are made here, its sentences are not."""
+"""The page with the committed results: its tables and pictures are generated, its text isn't."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from memagent_nano.sizes import PICO
 from memagent_nano.survival import Forecast
 
 PLACE = re.compile(r"(<!-- table: (.+) -->\n)((?:\|.*\n)*)")
-"""Where a table stands: behind its name."""
+"""A named table."""
 CURVE = "nano-shown-dense"
-"""Of what is shipped: the one that there are pictures of."""
+"""Curve of the shipped policy, the only one with pictures."""
 HAZARDS = {
     CURVE: "hazards",
     "nano-fresh": "hazards of other documents",
     "nano-gated": "hazards with the gate",
 }
-"""Tables by the curve that they are of."""
+"""Curve -> name of its table of hazards."""
 
 
 def tables_of(folder: Path) -> dict[str, str]:
-    """The tables by name: those of `pico.json`, and of each curve under its file's name. See `renew`.
+    """Returns the tables by name: those of `pico.json`, and of each curve under its file's name. See `renew`.
 
-    That of competing notes is of `pico-trunks.json`, whose seeds have trunks of their own.
+    The table of competing notes is from `pico-trunks.json`, whose seeds have their own trunks.
 
     Raises:
-        ConfigError: a file cannot be read, or holds something else.
+        ConfigError: a file cannot be read, or has another form.
     """
     texts = tables.make_tables(results.read(folder / "pico.json"), PICO)
     of_trunks = tables.make_tables(results.read(folder / "pico-trunks.json"), PICO)
@@ -43,14 +43,14 @@ def tables_of(folder: Path) -> dict[str, str]:
 
 
 def renew(text: str, found: Mapping[str, str]) -> str:
-    """A page with its tables as they are now.
+    """Returns a page with updated tables.
 
     Args:
         text: Markdown, with a comment `<!-- table: NAME -->` above each table.
         found: tables by name.
 
     Raises:
-        ConfigError: the page has no place for one of them, or one for another.
+        ConfigError: the page lacks a place for one of them, or has a place for another.
     """
     places = [place[1] for place in PLACE.findall(text)]
     if sorted(places) != sorted(found):
@@ -62,7 +62,7 @@ def renew(text: str, found: Mapping[str, str]) -> str:
 
 
 def draw(folder: Path, images: Path) -> None:
-    """Learning curves, and answers by length and by depth. Blocks.
+    """Draws learning curves, and answers by length and by depth. Blocks.
 
     Raises:
         ConfigError: as `tables_of`.
@@ -75,6 +75,6 @@ def draw(folder: Path, images: Path) -> None:
 
 
 def _read_said(curve: Path) -> list[Forecast]:
-    """What was said of a curve before it was measured, if anything was."""
+    """Reads the forecasts made for a curve before it was measured, if any."""
     file = curve.with_suffix(".said.json")
     return survival.read(file) if file.is_file() else []

@@ -1,4 +1,4 @@
-"""Learning curves, and answers by length and by depth."""
+"""Plots of learning curves, and of answers by length and by depth."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NAMES = {
     "unshown-grpo": "(b) then GRPO",
 }
 ASIDE = 1.07
-"""Times: what belongs to one length stands side by side."""
+"""Factor by which the points of one length are set side by side."""
 PARTS = 4
-"""Of a document, in which the one note stands that an answer hangs on."""
+"""Parts of a document, by the place of the one note that an answer depends on."""
 
 
 def learning(results: Results, file: Path) -> None:
-    """Reward of held-out samples by step, a line a seed."""
+    """Plots the reward of held-out samples by step, a line per seed."""
     with style():
         figure = new_figure(7.2, 3.6)
         axes = figure.add_subplot()
@@ -52,7 +52,7 @@ def learning(results: Results, file: Path) -> None:
 
 
 def survival(points: Sequence[Point], forecasts: Sequence[Forecast], file: Path) -> None:
-    """Right answers by length with their intervals: what was measured, and hollow beside it what was said before."""
+    """Plots right answers by length with their intervals: measurements, and next to them, hollow, the forecasts."""
     with style():
         figure = new_figure(7.2, 3.6)
         axes = figure.add_subplot()
@@ -86,7 +86,7 @@ def survival(points: Sequence[Point], forecasts: Sequence[Forecast], file: Path)
 
 
 def _bars(cells: Sequence[Point] | Sequence[Forecast]) -> dict[str, list[Any]]:
-    """Means, and what lies below and above them."""
+    """Returns means, and the extents below and above them."""
     below, above = (
         [cell.mean - cell.low for cell in cells],
         [cell.high - cell.mean for cell in cells],
@@ -95,7 +95,7 @@ def _bars(cells: Sequence[Point] | Sequence[Forecast]) -> dict[str, list[Any]]:
 
 
 def depths(readings: Sequence[Trial], file: Path) -> None:
-    """Right answers by length and by where the note stands; nested documents have it at about the same share."""
+    """Plots right answers by length and by the note's depth; nested documents have it at about the same share."""
     trials = [trial for trial in readings if trial.system == SYSTEM and trial.behind is not None]
     lengths = tuple(sorted({trial.length for trial in trials}))
     rows: list[tuple[str, tuple[Estimate | None, ...]]] = []
@@ -111,7 +111,7 @@ def depths(readings: Sequence[Trial], file: Path) -> None:
     }
     shared = [
         trial for trial in trials if trial.task in tasks
-    ]  # others would change the mean by their absence
+    ]  # documents missing at some lengths would change the mean
     rows.append(("all that have every length", tuple(_estimate_right(shared, n) for n in lengths)))
     file.parent.mkdir(parents=True, exist_ok=True)
     heat = HeatMap("right answers in 100, by depth of the note", lengths, tuple(rows))

@@ -1,4 +1,4 @@
-"""Python processes that do a stage's work, one core each. They end when this process is interrupted."""
+"""Python processes that do a stage's work, one core each. They are ended when this process is interrupted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from memagent_nano.errors import StageFailed
 
 EXPERIMENTS = str(Path(__file__).parents[1])
 TOLD = 12
-"""Lines of a log that an error shows."""
+"""Lines of a log shown in an error."""
 PATIENCE = 30.0
-"""Seconds that interrupted processes have to end. A training ends at once; what it has to close may take a while."""
+"""Seconds that interrupted processes have to end. A training ends at once; closing its resources may take a while."""
 
 _children: set[subprocess.Popen[bytes]] = set()
 _lock = threading.Lock()
@@ -25,15 +25,15 @@ _ending = threading.Event()
 
 
 def python(log: Path, module: str, *arguments: str) -> None:
-    """Runs a module in a process of its own, on one core. Blocks until it ends.
+    """Runs a module in its own process, on one core. Blocks until it ends.
 
     Args:
-        log: what it says is added to this file.
+        log: its output is appended to this file.
         module: such as `memagent_train`.
-        arguments: of its command line.
+        arguments: arguments of its command line.
 
     Raises:
-        StageFailed: it failed, or was ended.
+        StageFailed: the process failed, or was ended.
     """
     with log.open("ab") as opened:
         begun = opened.tell()
@@ -54,7 +54,7 @@ def python(log: Path, module: str, *arguments: str) -> None:
 
 @contextmanager
 def stop_children_on_signals() -> Generator[None]:
-    """Ends what still runs when an interruption (`KeyboardInterrupt`) ends the block; nothing more is begun then.
+    """Ends running processes when an interruption (`KeyboardInterrupt`) ends the block, and starts no more.
 
     An error of another kind leaves other processes alone.
     """
@@ -67,7 +67,7 @@ def stop_children_on_signals() -> Generator[None]:
 
 
 def _start(command: Sequence[str], output: int) -> subprocess.Popen[bytes]:
-    """A process in a group of its own: a terminal's Ctrl-C reaches it through this process, and once."""
+    """Starts a process in its own group: a terminal's Ctrl-C reaches it only through this process, and once."""
     path = [EXPERIMENTS, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
     with _lock:
@@ -81,7 +81,7 @@ def _start(command: Sequence[str], output: int) -> subprocess.Popen[bytes]:
 
 
 def _end_all() -> None:
-    """Ends all processes, and waits for them; those that do not end in time are killed."""
+    """Ends all processes and waits for them; kills those that don't end in time."""
     with _lock:
         _ending.set()
         children = list(_children)
@@ -98,7 +98,7 @@ def _end_all() -> None:
 
 
 def _end(log: Path, begun: int) -> str:
-    """The last lines that were written from a place on."""
+    """Returns the last lines written after an offset."""
     with log.open("rb") as opened:
         opened.seek(begun)
         lines = opened.read().decode("utf-8", "replace").rstrip().splitlines()

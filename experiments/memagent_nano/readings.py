@@ -1,4 +1,4 @@
-"""What came of each document of a long curve: a line each, kept where the runs themselves are too large to keep."""
+"""The outcome of each document of a long curve: one line each, kept since the runs themselves are too large to keep."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ class Trial:
     """One document and question."""
 
     system: str
-    """Of `memagent-bench`: `memory`, `memory-gate`, ..."""
+    """System of `memagent-bench`: `memory`, `memory-gate`, ..."""
     task: str
     length: int
-    """Tokens asked for, by the length tokenizer."""
+    """Requested length in tokens of the length tokenizer."""
     seed: int
-    """Of the documents."""
+    """Seed of the documents."""
     index: int
     """Nested documents of the same task, seed and index ask the same at every length."""
     tokens: int
     chars: int
     bytes: int
-    """Of the document, in UTF-8."""
+    """Size of the document, in UTF-8."""
     chunks: int
-    """0 where the system reads none."""
+    """Number of chunks; 0 if the system doesn't read in chunks."""
     score: float
-    """0 where there was no answer."""
+    """0 if there was no answer."""
     fate: str
-    """In `memagent_bench.diagnose.Fate`; empty where there was no answer, or several things were wanted."""
+    """One of `memagent_bench.diagnose.Fate`; empty if there was no answer, or several things were wanted."""
     risk: int
-    """Chunk steps that began with a memory that held what was wanted."""
+    """Chunk steps that began with a memory containing what was wanted."""
     behind: float | None
-    """Share of the document behind the one note that the answer hangs on; None where there are several."""
+    """Share of the document after the one note that the answer depends on; None if there are several."""
     policy: str = ""
-    """Of the weights that read it, the first digits of their SHA-256."""
+    """First digits of the SHA-256 of the weights that read it."""
 
     @property
     def key(self) -> tuple[str, str, int, int, int]:
-        """No two have the same."""
+        """Unique key."""
         return self.system, self.task, self.length, self.seed, self.index
 
     @property
     def lost(self) -> bool:
-        """A memory held what was wanted, and a later one did not."""
+        """Whether a memory contained what was wanted, and a later one didn't."""
         return self.fate == Fate.LOST
 
 
@@ -67,11 +67,11 @@ def follow(folder: Path, policy: Path) -> list[Trial]:
 
     Args:
         folder: what `memagent-bench notes` wrote.
-        policy: the folder of the weights that read.
+        policy: the folder of the weights that read the documents.
 
     Raises:
         ConfigError: there are no weights, or a run of a record cannot be read.
-        StoreError: the folder has no records, or they name runs and there is no run store.
+        StoreError: the folder has no records, or they name runs but there is no run store.
     """
     name = digest(policy)
     records = read_records(folder)
@@ -89,7 +89,7 @@ def follow(folder: Path, policy: Path) -> list[Trial]:
 
 
 def digest(policy: Path) -> str:
-    """The name of a policy's weights.
+    """Returns the name of a policy's weights.
 
     Raises:
         ConfigError: there are none.
@@ -103,7 +103,7 @@ def digest(policy: Path) -> str:
 
 
 def keep(new: Iterable[Trial], file: Path) -> list[Trial]:
-    """Adds readings to a file, in order; a document that was read before is replaced. Returns all of the file's.
+    """Adds readings to a file, in order; replaces documents read before. Returns all readings in the file.
 
     Raises:
         ConfigError: another policy's readings are in the file; nothing is written then.
@@ -127,7 +127,7 @@ def keep(new: Iterable[Trial], file: Path) -> list[Trial]:
 
 
 def read(file: Path) -> list[Trial]:
-    """What `keep` wrote.
+    """Reads what `keep` wrote.
 
     Raises:
         ConfigError: there is no such file, or a line isn't a reading.
@@ -147,7 +147,7 @@ def read(file: Path) -> list[Trial]:
 
 
 def _reading(record: Record, traces: Sequence[Trace], policy: str) -> Trial:
-    """A record, and the trace of the one thing that it wants."""
+    """Returns the reading of a record, given the trace of the one thing that it wants."""
     fate, risk = (traces[0].fate.value, traces[0].risk) if len(traces) == 1 else ("", 0)
     needed = [place for place in record.evidence if place.supports]
     return Trial(

@@ -1,4 +1,4 @@
-"""What was measured, gathered from the folders of a course into one file that is kept."""
+"""The measurements of a course, gathered from its folders into one file that is kept."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class CellResult:
     stage: str
     cell: str
     rewards: tuple[float, ...]
-    """In the order of the samples, which are the same for every policy."""
+    """Rewards in the order of the samples, which are the same for every policy."""
 
     @property
     def mean(self) -> float:
-        """Of the rewards."""
+        """Mean of the rewards."""
         return sum(self.rewards) / len(self.rewards)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How the reward of held-out samples went on in a training by reinforcement learning.
+    """Reward of held-out samples over a training by reinforcement learning.
 
-    A training with random rewards has none: its evaluations give random rewards too.
+    A training with random rewards has no curve: its evaluations give random rewards too.
     """
 
     seed: int
@@ -49,10 +49,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Results:
-    """All of a course."""
+    """All measurements of a course."""
 
     size: str
-    """Of the policies, by its name."""
+    """Name of the policies' size."""
     measured: tuple[CellResult, ...]
     curves: tuple[Curve, ...]
     gates: dict[str, dict[str, dict[str, float]]]
@@ -60,11 +60,11 @@ class Results:
     kept: dict[str, dict[str, dict[str, float]]]
     """`seed-0/shown` -> kind of entry -> share that is kept, or made up."""
     hours: dict[str, float]
-    """`seed-0/shown` -> hours that its training took, on one core beside others."""
+    """`seed-0/shown` -> hours of its training, on one core beside others."""
 
 
 def gather(places: Sequence[Place]) -> Results:
-    """Reads what there is of the courses of all seeds: of stages that are done, and wholly measured.
+    """Reads the courses of all seeds, as far as their stages are done and completely measured.
 
     Args:
         places: one or more, of one size.
@@ -93,7 +93,7 @@ def gather(places: Sequence[Place]) -> Results:
 
 
 def write(results: Results, file: Path) -> None:
-    """As JSON, a policy and cell a line."""
+    """Writes the results as JSON, one policy and cell per line."""
     plain = asdict(results)
     parts = {
         key: "[\n" + ",\n".join(json.dumps(row) for row in value) + "\n]"
@@ -107,10 +107,10 @@ def write(results: Results, file: Path) -> None:
 
 
 def merge(parts: Sequence[Results]) -> Results:
-    """What several folders hold; where two of them have the same policy, the later one's counts.
+    """Merges the results of several folders; if two have the same policy, the later one wins.
 
     Raises:
-        ConfigError: they are of several sizes.
+        ConfigError: their sizes differ.
     """
     sizes = {part.size for part in parts}
     if len(sizes) > 1:
@@ -139,15 +139,15 @@ def merge(parts: Sequence[Results]) -> Results:
 
 
 def _by_name(parts: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """All of them in order of their names; of those of one name the last."""
+    """Merges them, sorted by name; the last one of a name wins."""
     return dict(sorted({name: value for part in parts for name, value in part.items()}.items()))
 
 
 def read(file: Path) -> Results:
-    """What `write` wrote.
+    """Reads what `write` wrote.
 
     Raises:
-        ConfigError: there is no such file, or it holds something else.
+        ConfigError: there is no such file, or it has another form.
     """
     try:
         return _read(json.loads(file.read_text(encoding="utf-8")))
@@ -186,7 +186,7 @@ def _read_measured(place: Place, stage: str) -> Iterator[CellResult]:
 
 
 def _curves(seed: int, stage: str, lines: Sequence[dict[str, Any]]) -> Iterator[Curve]:
-    """The curve of a training, if it has one."""
+    """Yields the curve of a training, if it has one."""
     evaluations = [line for line in lines if metrics.EVALUATION in line]
     if evaluations:
         means = tuple(next(iter(line[metrics.EVALUATION].values()))["mean"] for line in evaluations)
@@ -194,5 +194,5 @@ def _curves(seed: int, stage: str, lines: Sequence[dict[str, Any]]) -> Iterator[
 
 
 def _reward(line: dict[str, Any]) -> float:
-    """An answer without a reward counts as wrong; none did in what is published."""
+    """Returns the reward; an answer without one counts as wrong, which never happened in the published results."""
     return float(line["reward"] or 0.0)

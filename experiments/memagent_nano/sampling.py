@@ -1,4 +1,4 @@
-"""Arm (e), rejection sampling: a policy's own rollouts, of which the right ones are imitated."""
+"""Arm (e), rejection sampling: a policy imitates the right ones of its own rollouts."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from memagent_train.runs.rollout_log import log_path, write_rollouts
 from memagent_train.runs.target import Target
 
 GROUP = 64
-"""Documents that are rolled out before they are written down."""
+"""Documents rolled out before they are written."""
 
 
 def sample(place: Place, stage: str, first: int, documents: int) -> None:
-    """Rolls documents of the training out, a rollout each, and writes them down. Resumes if it was stopped. Blocks.
+    """Makes one rollout per training document, and writes them. Resumes if it was stopped. Blocks.
 
     Args:
-        place: of the course.
-        stage: whose policy answers.
-        first: the first of them, a multiple of `GROUP`.
-        documents: how many, rounded down to one.
+        place: place of the course.
+        stage: stage whose policy answers.
+        first: index of the first document, a multiple of `GROUP`.
+        documents: number of documents, rounded down to a multiple of `GROUP`.
     """
     policy = str(place.policy(stage))
     config = load_train(

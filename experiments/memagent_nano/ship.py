@@ -1,4 +1,4 @@
-"""What the wheel carries: a policy in half precision, its wording, how it reads, and a card."""
+"""Package data of the wheel: a policy in half precision, its wording, its reading settings, and a card."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def ship(place: Place, stage: str, out: Path) -> None:
     """Writes the policy of a stage as package data. Blocks.
 
     Args:
-        place: of the course.
-        stage: that left it.
+        place: place of the course.
+        stage: stage that left the policy.
         out: a folder that is new or empty.
 
     Raises:
-        ConfigError: the stage is not done, or `out` holds something.
-        DiskFull: it cannot be written.
+        ConfigError: the stage is not done, or `out` isn't empty.
+        DiskFull: the data cannot be written.
     """
     place.find_trained(stage)
     export(place.run(stage), out, dtype="bfloat16")
@@ -43,7 +43,7 @@ def ship(place: Place, stage: str, out: Path) -> None:
 
 
 def _reading(size: Size, stage: str) -> str:
-    """How it was trained and measured."""
+    """Returns how it was trained and measured."""
     return f"""\
 # memagent's default settings for reading with this policy.
 prompts = "{PROMPTS.name}"

@@ -14,7 +14,7 @@ class Size:
 
     name: str
     vocabulary: int
-    """Tokens, all bytes among them."""
+    """Number of tokens, including all bytes."""
     hidden: int
     feed_forward: int
     layers: int
@@ -23,21 +23,21 @@ class Size:
     chunk_tokens: int
     memory_tokens: int
     entries: int
-    """Most entries of a memory: with more it might be cut."""
+    """Maximum entries of a memory: with more it might be cut."""
     kept: int
-    """Most that an expert keeps: fewer than there are notes in all but the shortest documents of the training, so that
-    what is worth keeping matters."""
+    """Maximum entries that an expert keeps: fewer than the notes in all but the shortest training documents, so that
+        it matters what is worth keeping."""
     syllables: int
     digits: int
     lengths: tuple[int, ...]
-    """GPT-2 tokens of the documents that it is trained on: `pico`'s have one to three chunks, `nano`'s three to six."""
+    """Lengths of the training documents in GPT-2 tokens: `pico`'s have one to three chunks, `nano`'s three to six."""
     longer: tuple[int, ...]
-    """Of those of stage `shown-long`: up to eight chunks, `nano`'s up to 17."""
+    """Lengths in stage `shown-long`: up to eight chunks, `nano`'s up to 17."""
     every: int
-    """GPT-2 tokens of a document for each note in it: about four in a chunk of `pico`'s, two in one of `nano`'s."""
+    """GPT-2 tokens of document per note: about four notes in a chunk of `pico`'s, two in one of `nano`'s."""
 
     def words(self, *, held_out: bool = False) -> Vocabulary:
-        """Names and numbers."""
+        """Returns names and numbers."""
         return Vocabulary(self.syllables, self.digits, held_out=held_out)
 
 
@@ -76,16 +76,16 @@ NANO = Size(
     every=100,
 )
 SIZES = {size.name: size for size in (PICO, NANO)}
-"""By name."""
+"""Sizes by name."""
 HEAD = 32
 """Dimensions of an attention head: the fewest that vLLM serves on a CPU."""
 
 
 def size_of(name: str) -> Size:
-    """The size of that name.
+    """Returns the size of that name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such size.
     """
     if name not in SIZES:
         raise ConfigError(f"there is no size {name!r}: give one of {', '.join(SIZES)}")

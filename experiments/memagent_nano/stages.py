@@ -1,4 +1,4 @@
-"""Stages of a course: each begins with the policy of another one, and leaves one of its own."""
+"""Stages of a course: each starts from the policy of another one, and leaves its own."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from memagent_nano.sizes import Size
 HERE = Path(__file__).parent
 POLICY, RUN, TRACES, LOG = "policy", "run", "traces", "log.txt"
 MEASURED, GATE, KEPT = "measured", "gate.json", "kept.json"
-"""What was measured of a policy."""
+"""Measurements of a policy."""
 MADE = "made"
-"""A policy that may not be whole yet."""
+"""Folder of a policy that may be incomplete."""
 ROLLOUTS = "rollouts"
-"""Lessons that aren't a file: the right ones among rollouts of the policy that a stage begins with."""
+"""Lessons that aren't a file: the right rollouts of the policy that a stage starts from."""
 GATED = "gated"
-"""The stage whose lessons the policy before it gives, and the name of these."""
+"""The stage whose lessons come from the policy before it, and the name of these lessons."""
 DOCUMENTS = 8192
-"""That it rolls out for them, a round."""
+"""Documents rolled out for them per round."""
 SETTLING = 2
-"""Rounds of more copies, each with lessons of its own."""
+"""Rounds of more copies, each with its own lessons."""
 TRUNK_END = f"settle-{SETTLING}"
 TRUNK = ("new", "echo", "copy", *(f"settle-{number}" for number in range(1, SETTLING + 1)))
-"""Stages that all arms of all seeds begin with, trained once, with the first seed: what seeds differ in comes after."""
+"""Common first stages of all arms and seeds, trained once, with the first seed: seeds differ only after them."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One training, or the making of what others need."""
+    """One training, or the creation of what others need."""
 
     name: str
-    """Its folder, within that of its seed."""
+    """Name of its folder, within that of its seed."""
     command: Literal["new", "sft", "grpo"]
     after: str = ""
-    """The stage whose policy it begins with."""
+    """The stage whose policy it starts from."""
     lessons: str = ""
     """What is imitated: the name of a file of lessons, or `ROLLOUTS`."""
     steps: int = 0
     settings: tuple[str, ...] = field(default=())
-    """Further ones, as `--set` takes them."""
+    """Additional settings, as `--set` takes them."""
     window: int = 0
-    """Tokens that its conversations may have, where that is not the size's."""
+    """Maximum tokens of its conversations, if different from the size's."""
     first: int = 0
-    """Of the documents that are rolled out for `ROLLOUTS`."""
+    """Index of the first document rolled out for `ROLLOUTS`."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a course of one seed lies."""
+    """The location of one seed's course."""
 
     root: Path
     size: Size
@@ -61,27 +61,27 @@ class Place:
 
     @property
     def folder(self) -> Path:
-        """Of the seed."""
+        """Folder of the seed."""
         return self.root / f"seed-{self.seed}"
 
     @property
     def lessons(self) -> Path:
-        """Of all seeds: arms and seeds have the same samples."""
+        """Folder for all seeds: arms and seeds have the same samples."""
         return self.root / "lessons"
 
     def of(self, stage: str) -> Path:
-        """The folder of a stage."""
+        """Returns the folder of a stage."""
         return (self.root / "trunk" if stage in TRUNK else self.folder) / stage
 
     def policy(self, stage: str) -> Path:
-        """The weights that a stage leaves."""
+        """Returns the folder of the weights that a stage leaves."""
         return self.of(stage) / POLICY
 
     def find_trained(self, stage: str) -> Path:
-        """The same, of a stage that is done.
+        """Returns the same for a finished stage.
 
         Raises:
-            ConfigError: it has left none.
+            ConfigError: the stage has left no policy.
         """
         if not (self.policy(stage) / "config.json").is_file():
             raise ConfigError(
@@ -90,28 +90,28 @@ class Place:
         return self.policy(stage)
 
     def run(self, stage: str) -> Path:
-        """The folder of a stage's training."""
+        """Returns the folder of a stage's training."""
         return self.of(stage) / RUN
 
     def log(self, stage: str) -> Path:
-        """What a stage's commands said."""
+        """Returns the log of a stage's commands."""
         return self.of(stage) / LOG
 
 
 def is_done(place: Place, stage: Stage) -> bool:
-    """Whether a stage has left its policy."""
+    """Returns whether a stage has left its policy."""
     return (place.policy(stage.name) / "config.json").is_file()
 
 
 def perform(place: Place, stage: Stage) -> None:
-    """Trains, from the newest checkpoint on where there is one, and exports. Blocks.
+    """Trains, from the newest checkpoint if there is one, and exports. Blocks.
 
     Args:
-        place: of the course.
-        stage: the one that it begins with is done.
+        place: place of the course.
+        stage: a stage whose predecessor is done.
 
     Raises:
-        StageFailed: a command failed; what it said went to `log.txt` in the stage's folder.
+        StageFailed: a command failed; its output is in `log.txt` in the stage's folder.
     """
     if is_done(place, stage):
         return
@@ -141,7 +141,7 @@ def _write_new(place: Place, folder: Path) -> None:
     from memagent_nano.model import new_model
     from memagent_nano.tokenizer import new_tokenizer
 
-    logging.disable_progress_bar()  # a line for a file of a megabyte
+    logging.disable_progress_bar()  # one line for a file of a megabyte
     tokenizer = new_tokenizer(place.size)
     model = new_model(place.size, tokenizer, seed=place.seed)
     tokenizer.save_pretrained(folder)
@@ -149,7 +149,7 @@ def _write_new(place: Place, folder: Path) -> None:
 
 
 def _train(place: Place, stage: Stage) -> None:
-    """Leaves the checkpoints of a training in the stage's run."""
+    """Leaves the checkpoints of a training in the stage's run folder."""
     run, log = str(place.run(stage.name)), place.log(stage.name)
     arguments = ("--out", str(place.root), place.size.name, str(place.seed), stage.after)
     if stage.lessons == ROLLOUTS:
@@ -170,7 +170,7 @@ def _train(place: Place, stage: Stage) -> None:
 
 
 def _widen(folder: Path, stage: Stage) -> None:
-    """Says in a policy's config that it takes the window that it was trained with, where that is a longer one."""
+    """Sets the window in a policy's config to the one that it was trained with, if that is longer."""
     if stage.window:
         file = folder / "config.json"
         config = {**json.loads(file.read_text()), "max_position_embeddings": stage.window}
@@ -178,7 +178,7 @@ def _widen(folder: Path, stage: Stage) -> None:
 
 
 def sft_settings(place: Place, stage: Stage) -> list[str]:
-    """Where the lessons are."""
+    """Returns the settings for the lessons' location."""
     if stage.lessons == ROLLOUTS:
         path = json.dumps(str(place.of(stage.after) / TRACES))
         source = f'{{ kind = "rollouts", path = {path}, min_reward = 1.0 }}'
@@ -190,7 +190,7 @@ def sft_settings(place: Place, stage: Stage) -> list[str]:
 
 
 def grpo_settings(place: Place) -> list[str]:
-    """What documents there are, and how much an agent of the size takes at once."""
+    """Returns the settings for the documents, and for how much an agent of the size takes at once."""
     size = place.size
     sources = [
         f'{{ kind = "task", use = "memagent_nano.task:notes", name = "{family}", count = 100000, '
@@ -206,7 +206,7 @@ def grpo_settings(place: Place) -> list[str]:
 
 
 def agent_settings(size: Size) -> list[str]:
-    """How much a memory agent of the size takes at once."""
+    """Returns the settings for how much a memory agent of the size takes at once."""
     return [
         f"agent.window={size.window}",
         f"agent.chunk_tokens={size.chunk_tokens}",

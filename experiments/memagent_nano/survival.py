@@ -1,4 +1,4 @@
-"""How many answers a constant hazard leaves right in longer documents: said before they are read, compared after."""
+"""Forecasts how many answers a constant hazard leaves right in longer documents: made before they are read."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from memagent_nano.readings import Trial
 
 SYSTEM = "memory"
 LOSS = 0.05
-"""Share of answers that a hazard may cost."""
+"""Share of answers that a bearable hazard costs."""
 RESAMPLES = 4000
 SEED = 20261122
-"""Of them."""
+"""Seed of the draws."""
 
 
 @dataclass(frozen=True)
 class Hazard:
-    """What was read says of a kind of question."""
+    """The hazard of a kind of question, from readings."""
 
     system: str
     task: str
     lengths: tuple[int, ...]
-    """That were read."""
+    """Lengths that were read."""
     losses: int
     steps: int
     """Chunk steps at risk."""
@@ -42,38 +42,38 @@ class Hazard:
     rate: float
     """Losses / steps."""
     high: float
-    """With `low`, the exact interval at 95%, as if steps were independent."""
+    """Upper end, with `low`, of the exact 95% interval, as if steps were independent."""
     sound: float
-    """What would be right if nothing were ever lost: the share of documents whose memory held what was wanted, times
-    the share of right answers among those that did not lose it. A forecast takes it to be the same at all lengths; the
-    hazards of single lengths show whether it is."""
+    """Share right if nothing were ever lost: the share of documents whose memory held what was wanted, times the share
+    of right answers among those that didn't lose it. A forecast assumes that it is the same at all lengths; the hazards
+    of single lengths show whether it is."""
     bearable: float
-    """The hazard that costs `LOSS` of the answers at the longest of the lengths: -ln(1 - LOSS) / chunks behind the
-    note on average. It is a little less than what does, as notes do not all stand at the average."""
+    """The hazard that costs `LOSS` of the answers at the longest of the lengths: -ln(1 - LOSS) / chunks after the note
+    on average. It is slightly less than the true one, as not all notes are at the average depth."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Share of right answers at a length."""
+    """Forecast of the share of right answers at a length."""
 
     task: str
     length: int
-    """Tokens of the length tokenizer."""
+    """Length in tokens of the length tokenizer."""
     chunks: float
-    """Of a document, on average."""
+    """Average chunks of a document."""
     n: int
-    """Samples that are to be measured."""
+    """Samples to be measured."""
     low: float
-    """With `high`: the 95% interval of the mean."""
+    """Lower end, with `high`, of the 95% interval of the mean."""
     mean: float
     high: float
 
 
 def fit(readings: Sequence[Trial]) -> Hazard:
-    """The hazard of one task under one system, all lengths together.
+    """Fits the hazard of one task under one system, all lengths together.
 
     Raises:
-        ConfigError: no memory held anything.
+        ConfigError: no memory held what was wanted.
     """
     task = readings[0].task
     risk = diagnose.Hazard(
@@ -101,19 +101,19 @@ def fit(readings: Sequence[Trial]) -> Hazard:
 
 
 def forecast(readings: Sequence[Trial], length: int, n: int) -> Forecast:
-    """What a constant hazard h leaves: sound x mean over samples of (1 - h) ** steps.
+    """Forecasts what a constant hazard h leaves: sound x mean over samples of (1 - h) ** steps.
 
-    Steps are the chunks behind the note that a sample needs; nested samples have it at the same share of every length.
+    Steps are the chunks after the note that a sample needs; nested samples have it at the same share of every length.
     The interval is that of a bootstrap over samples (all lengths of one together) with h drawn from Jeffreys' gamma
-    posterior, so that no losses do not mean no hazard, and with the chance of n samples on top.
+    posterior, so that no losses don't mean no hazard, plus the sampling error of n samples.
 
     Args:
-        readings: of one task, each with one note for an answer, at the lengths that were read.
+        readings: readings of one task, each with one note for an answer, at the lengths that were read.
         length: in tokens.
-        n: samples that are to be read.
+        n: number of samples to be read.
 
     Raises:
-        ConfigError: no memory held anything.
+        ConfigError: no memory held what was wanted.
     """
     hazard = fit(readings)
     longest = [trial for trial in readings if trial.length == hazard.lengths[-1]]
@@ -138,16 +138,16 @@ def forecast(readings: Sequence[Trial], length: int, n: int) -> Forecast:
         )
     low, high = (float(end) for end in np.quantile(drawn, (0.025, 0.975)))
     middle = average_left(hazard.rate, hazard.sound, rows[:, 6])
-    # Of many samples and a rare loss no draw may be as low as the mean.
+    # With many samples and a rare loss, no draw may be as low as the mean.
     return Forecast(hazard.task, length, each, n, min(low, middle), middle, max(high, middle))
 
 
 def hazards(readings: Sequence[Trial], *, longest: int | None = None) -> list[Hazard]:
-    """Of each task and length, and of each task with several; of those at which a memory held what was wanted.
+    """Returns the hazards per task and length, and per task with several lengths, if a memory held what was wanted.
 
     Args:
-        readings: of any systems.
-        longest: what is longer is left out; None leaves nothing out.
+        readings: readings of any systems.
+        longest: longer documents are left out; None leaves nothing out.
     """
     fits: list[Hazard] = []
     for group in _select_followed(readings, longest).values():
@@ -161,15 +161,15 @@ def hazards(readings: Sequence[Trial], *, longest: int | None = None) -> list[Ha
 def predict(
     readings: Sequence[Trial], wanted: Mapping[int, int], *, longest: int
 ) -> tuple[list[Hazard], list[Forecast]]:
-    """`hazards`, and what those of the tasks say of longer documents.
+    """Returns `hazards`, and the forecasts of the tasks' hazards for longer documents.
 
-    A task whose answers hang on several notes is left out: only the answer is followed through the memories, so what
-    became of the other notes is not known.
+    Leaves out tasks whose answers depend on several notes: only the answer is followed through the memories, so
+    the fate of the other notes is unknown.
 
     Args:
-        readings: those of system `memory` are taken.
-        wanted: lengths to be predicted, in tokens, and how many samples of each are to be read.
-        longest: what is longer is left out of the hazard.
+        readings: readings; only those of system `memory` are used.
+        wanted: lengths to predict, in tokens -> number of samples to be read.
+        longest: longer documents are left out of the hazard.
 
     Raises:
         ConfigError: no samples, no memory ever held anything, or no task has one note for an answer.
@@ -189,23 +189,23 @@ def predict(
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured."""
+    """A measurement at one length."""
 
     system: str
     task: str
     length: int
     chunks: float
-    """Of a document, on average."""
+    """Average chunks of a document."""
     low: float
     mean: float
     high: float
     n: int
     less: Difference | None
-    """Than at the shortest length, over the questions that were asked at both; None there, and where there are none."""
+    """Difference to the shortest length, over the questions asked at both; None there, and if there are none."""
 
 
 def points(readings: Sequence[Trial]) -> list[Point]:
-    """Share of right answers by system, task and length, with Wilson's interval at 95%. No answer is a wrong one."""
+    """Returns right answers by system, task and length, with Wilson's interval at 95%. No answer counts as wrong."""
     cells: defaultdict[tuple[str, str], defaultdict[int, list[Trial]]]
     cells = defaultdict(lambda: defaultdict(list))
     for trial in readings:
@@ -234,7 +234,7 @@ def points(readings: Sequence[Trial]) -> list[Point]:
 
 
 def write(hazards: Sequence[Hazard], forecasts: Sequence[Forecast], file: Path) -> None:
-    """As JSON: what is committed before the long documents are read."""
+    """Writes JSON that is committed before the long documents are read."""
     plain = {
         "hazards": [asdict(entry) for entry in hazards],
         "forecasts": [asdict(entry) for entry in forecasts],
@@ -243,7 +243,7 @@ def write(hazards: Sequence[Hazard], forecasts: Sequence[Forecast], file: Path) 
 
 
 def read(file: Path) -> list[Forecast]:
-    """The forecasts that `write` wrote."""
+    """Reads the forecasts that `write` wrote."""
     return [
         Forecast(**entry) for entry in json.loads(file.read_text(encoding="utf-8"))["forecasts"]
     ]
@@ -252,7 +252,7 @@ def read(file: Path) -> list[Forecast]:
 def _select_followed(
     readings: Sequence[Trial], longest: int | None
 ) -> dict[tuple[str, str], list[Trial]]:
-    """What can be followed, of each system and task with one note for an answer."""
+    """Returns the readings that can be followed, by system and task with one note for an answer."""
     groups: defaultdict[tuple[str, str], list[Trial]] = defaultdict(list)
     for trial in readings:
         if trial.fate and (longest is None or trial.length <= longest):
@@ -267,11 +267,11 @@ def _select_followed(
 def _count(
     readings: Sequence[Trial],
 ) -> tuple[float, float, float, float, float, float, float]:
-    """A sample at all lengths.
+    """Counts a sample at all lengths.
 
     Returns:
-        Losses, chunk steps at risk, right answers where what was wanted was held to the end, how often it was, how
-        often it was held at all, readings, and the share of the longest document that is behind the note.
+        Losses, chunk steps at risk, sum of scores where what was wanted was held to the end, number of these readings,
+        number that ever held it, number of all readings, and the share of the longest document after the note.
     """
     held = [trial.score for trial in readings if trial.fate == Fate.HELD]
     losses = sum(trial.lost for trial in readings)
@@ -283,5 +283,5 @@ def _count(
 
 
 def _sound(right: float, held: float, wrote: float, readings: float) -> float:
-    """See `Hazard.sound`; the numbers are those of `_count`."""
+    """Computes `Hazard.sound` from the numbers of `_count`."""
     return wrote / readings * right / held if held else 0.0

@@ -1,4 +1,4 @@
-"""Tables of what was measured, as Markdown."""
+"""Markdown tables of the measurements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ABOUT = {
     "unshown-toss": "f",
     DIRECT: "g",
 }
-"""The arms, in the order of the tables, and what `course.arms` calls them."""
+"""The arms, in the order of the tables -> their letter in `course.arms`."""
 PAIRS = (
     *(
         (f"{start}-grpo", f"{start}{other}")
@@ -50,15 +50,15 @@ PAIRS = (
     ("unshown-grpo", "shown"),
     *((arm, DIRECT) for arm in ("unshown-grpo", "shown", "shown-grpo", "shown-more")),
 )
-"""Arms that are compared."""
+"""Pairs of arms that are compared."""
 MARGIN = 0.05
-"""Of non-inferiority: what a longer document may cost."""
+"""Margin of non-inferiority: the loss that a longer document may cost."""
 
 
 def make_tables(results: Results, size: Size) -> dict[str, str]:
-    """All tables of a course by name, in the order in which they are read.
+    """Returns all tables of a course by name, in reading order.
 
-    That of competing notes is missing where documents with few notes weren't measured.
+    The table of competing notes is missing if documents with few notes weren't measured.
     """
     tables = {
         "gates": gates(results),
@@ -72,7 +72,7 @@ def make_tables(results: Results, size: Size) -> dict[str, str]:
 
 
 def compare_notes(results: Results, size: Size) -> str:
-    """Right answers at the longest length by the number of notes that compete."""
+    """Returns right answers at the longest length, by the number of competing notes."""
     length = size.lengths[-1]
     longest = max(LONGER) * length
     columns = {"as long as in training, 8 notes": [f"{family}-{length}" for family in TRAINED]}
@@ -85,7 +85,7 @@ def compare_notes(results: Results, size: Size) -> str:
 
 
 def arms(results: Results, size: Size) -> str:
-    """Means over seeds of the share of right answers, with the lowest and the highest seed."""
+    """Returns means over seeds of the share of right answers, with the lowest and the highest seed."""
     length = size.lengths[-1]
     columns: dict[str, list[str]] = {
         "drawn": [f"{family}-{length}-drawn" for family in TRAINED],
@@ -96,9 +96,9 @@ def arms(results: Results, size: Size) -> str:
 
 
 def differences(results: Results, size: Size) -> str:
-    """What arms differ in from others, seed by seed, on the same samples: means, and all seeds.
+    """Returns differences between arms, seed by seed, on the same samples: means, and all seeds.
 
-    What all seeds begin with is one policy, which is compared with each.
+    The common start of all seeds is one policy, which is compared with each.
     """
     length = size.lengths[-1]
     columns = {
@@ -126,7 +126,7 @@ def differences(results: Results, size: Size) -> str:
 
 
 def list_held_out(results: Results, size: Size) -> str:
-    """The same for what no training shows."""
+    """Returns the same for what training never shows."""
     length = size.lengths[-1]
     columns = {
         f"new {new}": [f"{family}-{length}-{new}" for family in TRAINED]
@@ -137,7 +137,7 @@ def list_held_out(results: Results, size: Size) -> str:
 
 
 def gates(results: Results) -> str:
-    """The share of exact replies to one chunk, of the worst seed, of what was shown no other way to keep."""
+    """Returns the worst seed's share of exact replies to one chunk, leaving out policies shown to keep other notes."""
     kinds = ("copy", "change", "answer", "read-copy", "read-change", "read-answer")
     lines = [_row(("policy", *kinds)), _row(["---"] * (1 + len(kinds)))]
     for stage, seeds in _by_stage(results.gates):
@@ -152,7 +152,7 @@ def gates(results: Results) -> str:
 
 
 def list_kept(results: Results) -> str:
-    """The share of notes that are kept where there are more than an expert keeps, and of entries that are wrong."""
+    """Returns the share of notes kept if there are more than an expert keeps, and of wrong entries."""
     lines = [_row(("policy", "seeds", *KINDS)), _row(["---"] * (2 + len(KINDS)))]
     for stage, seeds in _by_stage(results.kept):
         shares = [
@@ -164,7 +164,7 @@ def list_kept(results: Results) -> str:
 
 
 def hazards(found: Sequence[Hazard]) -> str:
-    """What was read says of a chunk: by length, and of all lengths from the shortest to the longest."""
+    """Returns the hazards per chunk: by length, and for all lengths from the shortest to the longest."""
     lines = [
         _row(("task", "lengths", "losses", "steps", "hazard", "5% takes", "right but for losses")),
         _row(["---"] * 7),
@@ -194,7 +194,7 @@ def _format_rate(rate: float) -> str:
 
 
 def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
-    """What was said, and what came of it, by task and length; how much less that is than at the shortest length."""
+    """Returns forecasts and measurements by task and length, with the difference to the shortest length."""
     points = {(point.system, point.task, point.length): point for point in measured}
     wanted = {(SYSTEM, forecast.task, forecast.length): forecast for forecast in said}
     head = ("task", "length", "chunks", "said", "measured", "n", "less the shortest", "")
@@ -219,7 +219,7 @@ def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
 
 
 def _format_point(point: Point | None) -> tuple[str, str, str, str]:
-    """Share, samples, difference (of how many, where some were not asked at both), whether it is at most `MARGIN`."""
+    """Formats share, samples, difference (and its n, if some weren't asked at both), whether it is at most `MARGIN`."""
     if point is None:
         return "", "", "", ""
     share, less, verdict = f"{point.mean:.2f} [{point.low:.2f}, {point.high:.2f}]", "", ""
@@ -231,7 +231,7 @@ def _format_point(point: Point | None) -> tuple[str, str, str, str]:
 
 
 def _list_longer(length: int) -> dict[str, list[str]]:
-    """Columns."""
+    """Returns the columns of longer documents."""
     return {
         f"{times} times that": [f"{family}-{times * length}" for family in TRAINED]
         for times in LONGER
@@ -252,7 +252,7 @@ def _table(results: Results, columns: dict[str, list[str]]) -> str:
 
 
 def _seeds(results: Results, stage: str, cells: Sequence[str]) -> dict[int, dict[str, CellResult]]:
-    """The seeds of a stage that have all of the cells; seed -> cell -> what was measured."""
+    """Returns the seeds of a stage that have all of the cells; seed -> cell -> measurement."""
     seeds: dict[int, dict[str, CellResult]] = {}
     for entry in results.measured:
         if entry.stage == stage:
@@ -261,7 +261,7 @@ def _seeds(results: Results, stage: str, cells: Sequence[str]) -> dict[int, dict
 
 
 def _share(seeds: Mapping[int, Mapping[str, CellResult]], cells: Sequence[str]) -> str:
-    """Mean of the seeds, each the mean of its cells; of one seed alone with the interval of its samples."""
+    """Returns the mean of the seeds, each the mean of its cells; for one seed, with the interval of its samples."""
     if len(seeds) > 1:
         return _spread([_mean(entries, cells) for entries in seeds.values()])
     (entries,) = seeds.values()
@@ -274,7 +274,7 @@ def _mean(entries: Mapping[str, CellResult], cells: Sequence[str]) -> float:
 
 
 def _spread(shares: Sequence[float]) -> str:
-    """Mean, and the lowest and the highest where there are several; nothing of nothing."""
+    """Formats the mean, with the lowest and the highest if there are several; empty for none."""
     if not shares:
         return ""
     return f"{mean(shares):.2f}" + (
@@ -283,7 +283,7 @@ def _spread(shares: Sequence[float]) -> str:
 
 
 def _by_stage(entries: Mapping[str, T]) -> Iterator[tuple[str, list[T]]]:
-    """Stages in the order of the tables, and what was found of their seeds."""
+    """Yields stages in the order of the tables, with the entries of their seeds."""
     for stage in ABOUT:
         of_stage = [entry for name, entry in entries.items() if name.split("/")[1] == stage]
         if of_stage:

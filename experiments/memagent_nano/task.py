@@ -1,4 +1,4 @@
-"""The notes as a task of a training: `kind = "task"`, `use = "memagent_nano.task:notes"`."""
+"""The notes as a training task: `kind = "task"`, `use = "memagent_nano.task:notes"`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from memagent_nano.books import MEASURING, TRAINING
 from memagent_nano.sizes import size_of
 
 FAMILIES = ("once", "last", "hop")
-"""Whose samples are trained on."""
+"""Families that are trained on."""
 UNTRAINED = 10**6
-"""Added to the seed of what is imitated: reinforcement learning has other documents."""
+"""Added to the imitation's seed, so that reinforcement learning has other documents."""
 
 
 def notes(
@@ -27,18 +27,18 @@ def notes(
     nested: bool = False,
     every: int = 0,
 ) -> NotesTask:
-    """Notes of a family, for a size.
+    """Makes the task with the notes of a family, for a size.
 
     Args:
-        family: in `memagent_bench.notes.families.FAMILIES`.
+        family: one of `memagent_bench.notes.families.FAMILIES`.
         size: `pico` or `nano`.
-        length: of documents, in GPT-2 tokens.
-        seed: of all samples.
-        new_names: names and numbers that no training shows.
-        new_wording: sentences that no training shows.
-        new_books: five books that no training shows, instead of the four of the training.
-        nested: samples of an index have the same notes that matter at all lengths.
-        every: tokens of a document for each note; default: the size's.
+        length: length of documents, in GPT-2 tokens.
+        seed: seed of all samples.
+        new_names: use names and numbers that no training shows.
+        new_wording: use sentences that no training shows.
+        new_books: use five books that no training shows, instead of the four of the training.
+        nested: use the same relevant notes for an index at all lengths.
+        every: tokens of document per note; default: the size's.
 
     Raises:
         ConfigError: there is no such family or size.

@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer, learnt from the books and notes that the policy is trained on."""
+"""A byte-level BPE tokenizer, learnt from the policy's training books and notes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTES = 8000
 
 
 def new_tokenizer(size: Size) -> PreTrainedTokenizerFast:
-    """Learns the tokenizer of a size. Digits are tokens of their own, so that numbers are copied digit by digit."""
+    """Learns the tokenizer of a size. Each digit is a token, so that numbers are copied digit by digit."""
     backend = Tokenizer(models.BPE())
     split = [
         pre_tokenizers.Digits(individual_digits=True),
@@ -50,7 +50,7 @@ def new_tokenizer(size: Size) -> PreTrainedTokenizerFast:
 
 
 def _texts(size: Size) -> Iterator[str]:
-    """Sentences of the training's books, and notes, questions and memories in its words."""
+    """Yields sentences of the training's books, and notes, questions and memories in its words."""
     rng = Random(0)
     sentences = sentences_of(TRAINING)
     yield from rng.sample(sentences, min(SENTENCES, len(sentences)))

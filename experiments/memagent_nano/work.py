@@ -1,4 +1,4 @@
-"""Pieces of work, a few at a time, each as soon as it can be begun."""
+"""Runs pieces of work, a few at a time, each as soon as it can start."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ Say = Callable[[str], object]
 
 
 def always() -> bool:
-    """Of work that needs nothing before it."""
+    """Ready check of work without prerequisites."""
     return True
 
 
 @dataclass(frozen=True)
 class Work:
-    """One piece."""
+    """One piece of work."""
 
     name: str
     do: Callable[[], object]
     log: Path | None = None
-    """Where it can be looked at while it is done."""
+    """File to follow while it runs."""
     ready: Callable[[], bool] = always
-    """Whether it can be begun."""
+    """Returns whether it can start."""
 
 
 def perform_all(work: Sequence[Work], *, jobs: int, say: Say) -> None:
-    """Does all of it. Where one fails, nothing more is begun, and what has been begun is waited for. Blocks.
+    """Runs all pieces. If one fails, no more are started, and running ones are awaited. Blocks.
 
     Args:
-        work: in an order in which it can be done.
-        jobs: how many pieces at once.
+        work: pieces in an order in which they can be run.
+        jobs: number of pieces at once.
         say: prints progress, a line at a time.
 
     Raises:
-        MemagentError: what a piece of work raised.
-        StageFailed: a piece could never be begun.
+        MemagentError: raised by a piece of work.
+        StageFailed: a piece could never start.
     """
     todo, total = list(work), len(work)
     running: dict[Future[float], Work] = {}
@@ -63,7 +63,7 @@ def perform_all(work: Sequence[Work], *, jobs: int, say: Say) -> None:
 
 
 def _look(piece: Work, future: Future[float], others: dict[Future[float], Work], say: Say) -> None:
-    """Raises what a piece of work raised, when the others have come to an end."""
+    """Raises what a piece of work raised, once the others have ended."""
     if future.exception() is not None:
         names = ", ".join(other.name for other in others.values())
         say(f"{piece.name}: failed" + (f"; waiting for {names}" if names else ""))
@@ -72,7 +72,7 @@ def _look(piece: Work, future: Future[float], others: dict[Future[float], Work],
 
 
 def _time(piece: Work) -> float:
-    """Does it. Returns the seconds that it took."""
+    """Runs a piece. Returns its seconds."""
     begun = time.monotonic()
     piece.do()
     return time.monotonic() - begun

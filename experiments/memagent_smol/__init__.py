@@ -1,4 +1,4 @@
-"""Trains `smol`, a language model of 135M weights, to keep a memory, and measures what that is worth.
+"""Trains `smol`, a language model of 135M weights, to keep a memory, and measures the benefit.
 
-What training shows and what it never shows is divided by rules in `vocabulary.py` and `sources.py`.
+Rules in `vocabulary.py` and `sources.py` separate training data from held-out data.
 """

@@ -1,4 +1,4 @@
-"""What answers to `changes` say: the last value, one that no longer holds, or somebody else's."""
+"""Classifies answers to `changes`: the last value, an outdated one, or somebody else's."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KINDS = ("right", "right, outdated too", "outdated", "another statement", "in no
 
 
 def answers(folders: Sequence[Path]) -> list[str]:
-    """A table in Markdown: the share of each kind of answer, for each arm, system, task and length.
+    """Returns a Markdown table: the share of each kind of answer, for each arm, system, task and length.
 
     Args:
-        folders: one an arm, as `measure` wrote them; its name stands in the table.
+        folders: one per arm, as `measure` wrote them; the table has its name.
 
     Raises:
         StoreError: a folder has no records.
@@ -48,7 +48,7 @@ def answers(folders: Sequence[Path]) -> list[str]:
 
 
 def sort_answer(answer: str, story: Story) -> str:
-    """The kind of an answer, one of `KINDS`; one without text is in no statement."""
+    """Returns the kind of an answer, one of `KINDS`; an empty answer matches no statement."""
     reply = answer.lower()
     outdated = any(value.lower() in reply for value in story.outdated)
     if all(value.lower() in reply for value in story.outputs):

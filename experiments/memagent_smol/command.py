@@ -1,4 +1,4 @@
-"""`python -m memagent_smol`: makes what `smol` imitates, and measures what it learnt."""
+"""`python -m memagent_smol`: makes the lessons that `smol` imitates, and measures what it learnt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many replies of lessons a policy gives word for word, greedily; read off one pass over prompt and reply."""
+"""Counts replies to lessons that a policy gives word for word, greedily; read off one pass over prompt and reply."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from memagent_smol.expert import KEEP
 
 Messages = list[dict[str, str]]
 ANSWERS = "Answer in a few words."
-"""How the prompt of an answer ends, in `prompts.toml`."""
+"""End of an answer's prompt, in `prompts.toml`."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Of lessons of one kind."""
+    """Counts for lessons of one kind."""
 
     kind: str
     """`keep`, `write` or `answer`."""
@@ -35,12 +35,12 @@ class Exact:
 
 
 def measure_exact(lessons: Path, adapter: Path | None, *, limit: int | None = None) -> list[Exact]:
-    """Counts them by kind. Blocks, a minute for 150 lessons.
+    """Counts exact replies by kind. Blocks: a minute for 150 lessons.
 
     Args:
         lessons: what `memagent_smol.lessons.write` wrote.
-        adapter: of the policy; None for the untrained model.
-        limit: most lessons, the first ones.
+        adapter: the policy's adapter; None for the untrained model.
+        limit: maximum lessons, from the first.
 
     Raises:
         ConfigError: the model or the adapter cannot be loaded.
@@ -70,7 +70,7 @@ def _read(file: Path, limit: int | None) -> Iterator[Messages]:
 
 
 def _draw_greedily(model: Any, ids: list[int], start: int) -> list[int]:
-    """The likeliest id at each place from `start` on, each given all ids before it."""
+    """Returns the likeliest id at each place from `start` on, each given all ids before it."""
     with torch.inference_mode():
         logits = model(
             torch.tensor([ids]), use_cache=False, logits_to_keep=len(ids) - start + 1

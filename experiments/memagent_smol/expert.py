@@ -1,4 +1,4 @@
-"""Shows how a memory is kept: it knows which sentences a question needs, writes them down, and keeps the rest out."""
+"""The expert that shows how to keep a memory: knows which sentences a question needs, and writes down only these."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from memagent.messages import ChatRequest
 from memagent_smol.story import UNKNOWN, Lesson, Note
 
 KEEP = "[keep]"
-"""The gate's literal in the prompt set."""
+"""The keep word of the gate in the prompt set."""
 NOTHING = "none"
-"""That set's empty memory."""
+"""The empty memory of that set."""
 
 
 class Expert:
     """Replies to a memory agent's calls about one document; `ScriptedModel` makes a model of it.
 
-    A memory is the sentences themselves, a line each, with their titles; so each word of it is copied. Lines begin with
-    a dash: so one token tells whether there is anything to write down.
+    A memory is the sentences themselves, a line each, with their titles, so every word is copied. Lines begin with a
+    dash, so one token tells whether there is anything to write down.
     """
 
     def __init__(self, lesson: Lesson) -> None:
         self._lesson = lesson
         self._notes: list[Note] = []
         self.missed = len(lesson.notes)
-        """Notes that no chunk has shown yet; a sentence that chunks cut in two never is."""
+        """Notes that no chunk has shown yet; a sentence that is cut between two chunks never is."""
 
     def __call__(self, request: ChatRequest) -> str:
-        """The new memory, or the answer."""
+        """Returns the new memory, or the answer."""
         if request.kind == "answer":
             return self._lesson.answer if self._notes else UNKNOWN
         return self._update(request.parts["memory"], request.parts["chunk"])

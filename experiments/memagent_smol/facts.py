@@ -1,4 +1,4 @@
-"""Facts scattered over books, as tasks of a training: `kind = "task"`, `use = "memagent_smol.facts:facts"`."""
+"""Facts scattered over books, as training tasks: `kind = "task"`, `use = "memagent_smol.facts:facts"`."""
 
 from __future__ import annotations
 
@@ -27,45 +27,46 @@ from memagent_smol.vocabulary import (
 
 SCORER = "string_match_all"
 GENERATE = 48
-"""Tokens that an answer may have: four values of a UUID's length would take more, so there are two of these at most."""
+"""Maximum tokens of an answer: four values of a UUID's length would take more, so there are at most two of these."""
 MANY = (4, 32)
-"""Competing facts of a document, where their number is not given."""
+"""Range of the competing facts in a document, if their number isn't given."""
 TRIES = 64
-"""Where the first sentence is too long for a short document, it begins with one of so many after it."""
+"""If the first sentence is too long for a short document, it begins with one of this many sentences after it."""
 NEAR = 0.6
-"""Share of competing facts that look like those asked for: the same place, role, or part of a key."""
+"""Share of competing facts that resemble those asked for: the same place, role, or part of a key."""
 OTHER = 1.25
-"""Times as many are about the same person and another attribute too, among `changes`."""
+"""Factor on `near`: beyond it, up to this multiple, competing facts of `changes` are about the same person but another
+attribute."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """What a document says that is no filler, and what is asked."""
+    """A document's content besides its filler, and the question."""
 
     facts: tuple[Fact, ...]
-    """In the order of the document. Those without `supports` compete with the others."""
+    """Facts in document order. Those without `supports` are distractors."""
     notes: tuple[Note, ...]
-    """Likewise."""
+    """Notes in document order."""
     question: str
     outputs: tuple[str, ...]
     outdated: tuple[str, ...] = ()
-    """What used to be the answer."""
+    """Former answers."""
 
 
 class FactsTask(ScatteredTask):
     """Facts of a family among the sentences of books.
 
     Args:
-        family: in `FAMILIES`.
+        family: one of `FAMILIES`.
         length: tokens of a sample, reply included.
         options: the essays are the filler.
-        words: of the part that training shows, or of the other one.
-        many: competing facts; 0: a number within `MANY`, drawn for each sample.
-        near: share of them that look like those asked for.
-        answered: whether the document has the answer; else the next sample's question is asked.
+        words: words that training shows, or held-out ones.
+        many: number of competing facts; 0: drawn from `MANY` for each sample.
+        near: share of them that resemble those asked for.
+        answered: whether the document has the answer; otherwise the next sample's question is asked.
 
     Raises:
-        ConfigError: there is no such family, or `many` is negative; or see `essays`.
+        ConfigError: there is no such family, or `many` is negative; and see `essays`.
         DocumentError: see `essays`.
     """
 
@@ -96,7 +97,7 @@ class FactsTask(ScatteredTask):
         return super().facts | details | ({} if self._answered else {"answered": False})
 
     def story(self, index: int) -> Story:
-        """What the sample at `index` says."""
+        """Returns the story of the sample at `index`."""
         story = self._story(index)
         if self._answered:
             return story
@@ -134,15 +135,15 @@ def facts(
     near: float = NEAR,
     answered: bool = True,
 ) -> FactsTask:
-    """A task of a family; see `FactsTask`.
+    """Makes a task of a family; see `FactsTask`.
 
     Args:
-        family: in `FAMILIES`.
-        length: tokens of a document, by GPT-2's tokenizer.
-        seed: of all samples.
-        held_out: words, templates and books that no training shows.
-        many: competing facts of a document; 0: 4 to 32.
-        near: share of them that look like those asked for.
+        family: one of `FAMILIES`.
+        length: length of a document in tokens, by GPT-2's tokenizer.
+        seed: seed of all samples.
+        held_out: use words, templates and books that no training shows.
+        many: number of competing facts in a document; 0: 4 to 32.
+        near: share of them that resemble those asked for.
         answered: see `FactsTask`.
     """
     options = DataOptions(
@@ -156,10 +157,10 @@ def facts(
 
 
 def changes(words: Words, many: int, near: float, rng: Random) -> Story:
-    """An attribute of somebody changes two to four times; the last value counts.
+    """Makes an attribute of somebody that changes two to four times; the last value counts.
 
-    Statements and question name the person by different words that mean the same; others have the same place or the
-    same role. So neither the place, nor the role, nor the words of the question find the statement.
+    Statements and question refer to the person in different words with the same meaning; others share the place or
+    the role. So searching for the place, the role, or the question's words doesn't find the statement.
     """
     place, *elsewhere = _draw_different(lambda: words.place(rng), 6)
     role, *others = rng.sample(words.roles, 8)
@@ -193,7 +194,7 @@ def changes(words: Words, many: int, near: float, rng: Random) -> Story:
 
 
 def needles(words: Words, many: int, near: float, rng: Random) -> Story:
-    """Entries under keys that are words, numbers, names or UUIDs: one, all of one key, or those of two keys."""
+    """Makes entries under keys that are words, numbers, names or UUIDs: one, all of one key, or those of two keys."""
     wording = HELD_OUT_NEEDLES if words.held_out else NEEDLES
     key, near_key = rng.choice(_KEYS)
     value = rng.choice((Words.number, Words.pair, Words.surname, Words.uuid, Words.street))
@@ -225,7 +226,7 @@ def needles(words: Words, many: int, near: float, rng: Random) -> Story:
 
 
 def trace(words: Words, many: int, near: float, rng: Random) -> Story:
-    """Variables that take each other's values; asked is which have a number. Other chains compete."""
+    """Makes variables that take each other's values; asks which have a number. Other chains compete."""
     chains = max(2, 1 + many // 4)
     names = _draw_different(
         lambda: f"{words.thing(rng).upper()}{rng.randrange(10, 100)}", chains * 4
@@ -251,7 +252,7 @@ def trace(words: Words, many: int, near: float, rng: Random) -> Story:
 
 Tell = Callable[[Words, int, float, Random], Story]
 FAMILIES: dict[str, Tell] = {"changes": changes, "needles": needles, "trace": trace}
-"""By name: what makes the story."""
+"""Name of a family -> maker of its stories."""
 
 
 def _statement(words: Words, attribute: str, role: str, place: str, value: str, rng: Random) -> str:
@@ -261,12 +262,12 @@ def _statement(words: Words, attribute: str, role: str, place: str, value: str, 
 
 
 def _sentence(text: str) -> str:
-    """With a capital, also where a value comes first: scores do not look at case."""
+    """Capitalises the text, even if a value comes first: scores ignore case."""
     return text[0].upper() + text[1:]
 
 
 def _chain(names: Sequence[str], number: str, rng: Random) -> tuple[list[str], Sequence[str]]:
-    """Sentences, one a name."""
+    """Makes the sentences of a chain, one per name."""
     texts = [rng.choice(VALUES.said).format(who=names[0], what=number)]
     for source, name in pairwise(names):
         texts.append(rng.choice(COPIES.said).format(who=name, what=source))
@@ -274,7 +275,7 @@ def _chain(names: Sequence[str], number: str, rng: Random) -> tuple[list[str], S
 
 
 def _mix(evidence: Sequence[Fact], competing: Sequence[str], rng: Random) -> tuple[Fact, ...]:
-    """Evidence in its order, with the others between."""
+    """Keeps the evidence in order, with the other facts between."""
     places = sorted(rng.sample(range(len(evidence) + len(competing)), len(evidence)))
     mixed = [Fact(text) for text in competing]
     for place, fact in zip(places, evidence, strict=True):
@@ -283,7 +284,7 @@ def _mix(evidence: Sequence[Fact], competing: Sequence[str], rng: Random) -> tup
 
 
 def _draw_different(draw: Callable[[], str], count: int) -> list[str]:
-    """So many texts, each another one."""
+    """Draws `count` distinct texts."""
     texts: dict[str, None] = {}
     while len(texts) < count:
         texts[draw()] = None
@@ -291,7 +292,7 @@ def _draw_different(draw: Callable[[], str], count: int) -> list[str]:
 
 
 def _draw_other(others: Sequence[str], draw: Callable[[], str]) -> str:
-    """One that is not taken."""
+    """Draws a text that isn't in `others`."""
     while (text := draw()) in others:
         pass
     return text
@@ -334,4 +335,4 @@ _KEYS: tuple[tuple[Callable[[Words, Random], str], Callable[[Words, str, Random]
     (_of_place, _near_of_place),
     (_name, _near_name),
 )
-"""What draws a key, and what draws one that looks like it."""
+"""Draws a key; draws a key that resembles it."""

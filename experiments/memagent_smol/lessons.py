@@ -1,4 +1,4 @@
-"""What `smol` imitates before it is rewarded: conversations of an expert, a JSON line each."""
+"""What `smol` imitates before it is rewarded: conversations of an expert, one JSON line each."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from memagent_smol.sources import SEEN_HOTPOT, SEEN_SQUAD
 from memagent_smol.story import UNKNOWN, Lesson, lesson_of
 
 UNANSWERED = 0.1
-"""Share of documents that do not hold the answer."""
+"""Share of documents without the answer."""
 LENGTHS = (4, 8)
-"""Chunks of a document, at least and at most."""
+"""Minimum and maximum chunks of a document."""
 STEP = 128
-"""Documents' lengths are multiples of it, so that few of them have to be prepared."""
+"""Document lengths are multiples of this, so that few of them need preparing."""
 WHOLE = 1536
-"""Least length where paragraphs stay whole: SQuAD's longest takes 800 tokens."""
+"""Minimum length at which paragraphs stay whole: SQuAD's longest takes 800 tokens."""
 KEEPS = 2
-"""Most chunks of a document with nothing to write down that become lessons."""
+"""Maximum chunks per document with nothing to write down that become lessons."""
 WINDOW, MEMORY = 1024, 128
 PROMPTS = smol.TRAINED / "prompts.toml"
 TRAINED = 10**6
-"""Added to the seed of what is imitated: reinforcement learning has other documents."""
+"""Added to the imitation's seed, so that reinforcement learning has other documents."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """How hard lessons are."""
+    """The difficulty of lessons."""
 
     shares: Mapping[str, int]
-    """Of a hundred documents."""
+    """Documents of each kind out of a hundred."""
     chunks: tuple[int, ...]
-    """Tokens of a chunk, drawn for each document."""
+    """Choices for the tokens of a chunk, drawn for each document."""
     apart: Mapping[str, int]
-    """Tokens of a document for each competing fact, at least. An entry of two UUIDs takes 60."""
+    """Minimum tokens of document per competing fact. An entry of two UUIDs takes 60."""
     near: float
-    """Share of competing facts that look like those asked for."""
+    """Share of competing facts that resemble those asked for."""
     same_article: bool
-    """Whether every other document about SQuAD has paragraphs of the article that is asked about."""
+    """Whether every other SQuAD document has paragraphs from the article of the question."""
 
 
 EASY = Level(
@@ -63,7 +63,7 @@ EASY = Level(
     near=0.0,
     same_article=False,
 )
-"""What comes first: nothing looks like what is asked for, so that the gate is learnt soonest."""
+"""First lessons: nothing resembles what is asked for, so that the gate is learnt soonest."""
 FULL = Level(
     shares={"changes": 35, "squad": 20, "hotpotqa": 20, "needles": 15, "trace": 10},
     chunks=(160, 160, 256, 256, 512),
@@ -71,7 +71,7 @@ FULL = Level(
     near=NEAR,
     same_article=True,
 )
-"""Most chunks are shorter than those that are read later: lessons cost by the token, and short ones teach the same."""
+"""Most chunks are shorter than those read later: lessons cost per token, and short ones teach the same."""
 LEVELS = {"easy": EASY, "full": FULL}
 Messages = list[dict[str, str]]
 Make = Callable[[int], Lesson]
@@ -83,8 +83,8 @@ class Teacher:
     Args:
         sources: the folder that `memagent_smol.sources.divide` wrote.
         counter: the tokenizer of `smol`.
-        seed: of all lessons.
-        level: how hard they are.
+        seed: seed of all lessons.
+        level: their difficulty.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Teacher:
         self._make = lru_cache(maxsize=None)(self._maker)
 
     def lessons(self, documents: int, *, first: int = 0) -> Iterator[Messages]:
-        """Those of so many documents, each a prompt and its reply. Documents that cannot be noted are passed over."""
+        """Yields the lessons of `documents` documents, each a prompt and its reply. Skips any that can't be noted."""
         level = self._level
         kinds, weights = list(level.shares), list(level.shares.values())
         for index in range(first, first + documents):
@@ -116,7 +116,7 @@ class Teacher:
             yield from self._read(lesson, chunk, rng)
 
     def _read(self, lesson: Lesson, chunk: int, rng: Random) -> Iterator[Messages]:
-        """What an agent and the expert say about a document, without most of what is kept as it is."""
+        """Yields the messages of agent and expert about a document, without most of those that keep the memory."""
         expert = Expert(lesson)
         model = ScriptedModel(expert, window=WINDOW, counter=self._counter)
         with MemoryAgent(
@@ -151,7 +151,7 @@ class Teacher:
                 return lambda index: self._make_told(kind, length, index)
 
     def _squad(self, length: int, options: DataOptions) -> Make:
-        """Half of them among paragraphs of the same article, where the level has these."""
+        """Asks every other question among paragraphs of the same article, if the level says so."""
         file = self._sources / SEEN_SQUAD
         far = SquadQuestions(file, length, options, near=False)
         if not self._level.same_article:
@@ -169,7 +169,7 @@ class Teacher:
         return lesson_of(task.sample(index), task.story(index).notes)
 
     def _turn(self, index: int, count: int) -> int:
-        """A question, all of them before one comes again."""
+        """Returns a question's index; all come once before one is repeated."""
         epoch, place = divmod(index, count)
         order = list(range(count))
         Random(f"{self._seed} order {epoch}").shuffle(order)
@@ -177,7 +177,7 @@ class Teacher:
 
 
 def write(lessons: Iterator[Messages], file: Path) -> int:
-    """Writes them as `memagent-train sft` reads them. Returns their number."""
+    """Writes them in the form that `memagent-train sft` reads. Returns their number."""
     count = 0
     with replacing(file) as new, new.open("w", encoding="utf-8") as opened:
         for messages in lessons:

@@ -1,4 +1,4 @@
-"""Held-out samples under one arm: what ADR 0016 names, and cells beside it, as memagent-bench measures them."""
+"""Measures held-out samples under one arm: the cells of ADR 0016 and others, with memagent-bench."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from memagent_smol.sources import UNSEEN_HOTPOT, UNSEEN_SQUAD
 
 SUITE = "smol"
 SEED = 1042
-"""Of all held-out samples."""
+"""Seed of all held-out samples."""
 CHUNK = 512
 CONCURRENCY = 16
 CHANGES = "changes_"
-"""Before the number of competing statements: the name of a task."""
+"""Prefix of a task's name, before the number of competing statements."""
 MEMORY_GATE, UNTRAINED = "memory-gate", "memory"
-"""Systems: a trained policy may keep its memory in a word; the untrained model does not know the word."""
+"""Systems: a trained policy may keep its memory with a word; the untrained model doesn't know that word."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Cell:
     """`hotpotqa`, `squad`, a task of RULER or `notes`, or `changes_` or `unanswered_` and the number of competing
     statements."""
     length: int
-    """GPT-2 tokens."""
+    """Length in GPT-2 tokens."""
     samples: int
 
 
@@ -62,7 +62,7 @@ CELLS: Mapping[str, tuple[Cell, ...]] = {
         for length, samples in ((16, 24), (64, 12))
         if (many, length) != (128, 64)
     ),
-    # What `memagent demo --model nano` asks, among notes about others.
+    # The questions of `memagent demo --model nano`, among notes about others.
     "notes": (Cell("once_sparse", 64 * K, 12),),
     "ruler-4k": tuple(Cell(task, 4 * K, 20) for task in (*RULER, "squad")),
     "ruler-16k": tuple(Cell(task, 16 * K, 20) for task in (*RULER, "squad", "hotpotqa")),
@@ -74,16 +74,16 @@ CELLS: Mapping[str, tuple[Cell, ...]] = {
     ),
     "1m": tuple(Cell("niah_single_2", length * K, 4) for length in (512, 1024)),
 }
-"""`short` and `long` are the primary ones; the others are explored."""
+"""`short` and `long` are primary; the others are exploratory."""
 
 
 def plan_held_out(sources: Path, cells: Iterable[Cell], systems: Sequence[str]) -> Grid:
-    """What is asked.
+    """Returns the grid of held-out samples.
 
     Args:
         sources: the folder that `memagent_smol.sources.divide` wrote.
         cells: each with its number of samples.
-        systems: in `memagent_bench.systems.registry.SYSTEMS`.
+        systems: names in `memagent_bench.systems.registry.SYSTEMS`.
     """
     cells = tuple(cells)
     names = {cell.task: None for cell in cells}
@@ -106,19 +106,19 @@ async def measure(
     trained: bool = True,
     open_model: Callable[..., TransformersModel] = TransformersModel,
 ) -> Summary:
-    """Has a policy answer what it has not answered yet.
+    """Has a policy answer the samples that it hasn't answered yet.
 
     Args:
         grid: see `plan_held_out`.
-        out: folder of the records; another adapter needs another one.
-        adapter: of the arm; None for the untrained model.
-        trained: whether the wording is the policy's; else it is the set `small`.
+        out: folder of the records; each adapter needs its own.
+        adapter: the arm's adapter; None for the untrained model.
+        trained: whether to use the policy's wording; otherwise the set `small`.
         open_model: makes the model.
 
     Raises:
         MemagentError: see `Benchmark`.
     """
-    # Half the time of float32 on a CPU that computes in bfloat16, and most replies are a word or two.
+    # Takes half the time of float32 on a CPU that computes in bfloat16, and most replies are a word or two.
     name = "smol" if adapter is None else f"smol:{adapter.name}"
     model = open_model(
         smol_folder(), adapter=adapter, window=WINDOW, dtype="bfloat16", name=name, max_batch=16

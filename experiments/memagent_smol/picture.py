@@ -13,10 +13,10 @@ from memagent_smol.measure import MEMORY_GATE, SUITE, UNTRAINED
 
 
 def picture(folders: Sequence[Path], file: Path) -> None:
-    """Writes a PNG file with a row for each task and arm, of the readings with a memory.
+    """Writes a PNG file with a row for each task and arm, for readings with a memory.
 
     Args:
-        folders: one an arm, as `measure` wrote them; its name stands in the picture.
+        folders: one per arm, as `measure` wrote them; the picture has its name.
         file: to write.
 
     Raises:

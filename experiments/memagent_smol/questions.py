@@ -1,4 +1,4 @@
-"""Which sentences answer the questions of SQuAD and HotpotQA."""
+"""Finds the sentences that answer the questions of SQuAD and HotpotQA."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MANNER = Manner(
 
 
 class SquadQuestions:
-    """SQuAD's questions at one length; the note is the sentence that says the answer.
+    """SQuAD's questions at one length; the note is the sentence that contains the answer.
 
     Args:
         file: SQuAD's form.
         length: tokens of a document.
         options: data options.
-        near: other documents are of the same article as far as there are any, else of other ones.
+        near: other documents are from the same article while there are any, then from others.
     """
 
     def __init__(self, file: Path, length: int, options: DataOptions, *, near: bool) -> None:
@@ -34,7 +34,7 @@ class SquadQuestions:
         self.task = QuestionTask("squad", length, options, squad(file), manner)
 
     def notes(self, sample: Sample) -> tuple[Note, ...]:
-        """One, or none where no sentence says the answer in its whole first form."""
+        """Returns one note, or none if no sentence contains the whole first form of the answer."""
         answer = re.compile(rf"(?<!\w){re.escape(sample.outputs[0])}(?!\w)")
         for title, text in _paragraphs(sample):
             for sentence in sentences(text):
@@ -57,7 +57,7 @@ class HotpotQuestions:
         self._supporting = _supporting(file)
 
     def notes(self, sample: Sample) -> tuple[Note, ...]:
-        """Those of all gold paragraphs; none where the file names a sentence that it lacks."""
+        """Returns the notes of all gold paragraphs; none if the file names a sentence that it lacks."""
         supporting = next(
             facts
             for question, facts in self._supporting.items()
@@ -72,7 +72,7 @@ class HotpotQuestions:
 
 
 def _paragraphs(sample: Sample) -> list[tuple[str, str]]:
-    """Titles and texts of the gold ones, in the order of the document."""
+    """Returns titles and texts of the gold paragraphs, in document order."""
     paragraphs: list[tuple[str, str]] = []
     for place in sample.evidence:
         title, _, text = sample.context[place.start : place.end].partition("\n")
@@ -81,7 +81,7 @@ def _paragraphs(sample: Sample) -> list[tuple[str, str]]:
 
 
 def _supporting(file: Path) -> dict[str, dict[str, list[str]]]:
-    """Question -> title -> sentences."""
+    """Returns question -> title -> sentences."""
     questions: dict[str, dict[str, list[str]]] = {}
     for entry in hotpot(file, content(file)):
         texts = dict(entry.context)

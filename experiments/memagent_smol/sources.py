@@ -1,4 +1,4 @@
-"""SQuAD and HotpotQA, divided into what training shows and what it never shows."""
+"""Divides SQuAD and HotpotQA into training and held-out data."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from memagent_bench.options import DataOptions
 SEEN_SQUAD, UNSEEN_SQUAD = "squad-seen.json.gz", "squad-unseen.json.gz"
 SEEN_HOTPOT, UNSEEN_HOTPOT = "hotpotqa-seen.json.gz", "hotpotqa-unseen.json.gz"
 HELD_OUT_ARTICLES = 10
-"""The first ones of SQuAD's development set: those that RULER's `qa_1` asks about first."""
+"""First articles of SQuAD's development set: those that RULER's `qa_1` asks about first."""
 HELD_OUT_QUESTIONS = 500
-"""The first ones of HotpotQA's development set: those of RULER's `qa_2`."""
+"""First questions of HotpotQA's development set: those of RULER's `qa_2`."""
 
 
 def divide(options: DataOptions, folder: Path) -> None:
     """Writes the four files into a folder, the same bytes each time.
 
-    HotpotQA's questions that are not among the first 500, and share no gold article with them, are seen.
+    HotpotQA's questions after the first 500 that share no gold article with them are used in training.
 
     Raises:
-        ConfigError: a data set is nowhere; see `memagent_bench.longqa.sources`.
+        ConfigError: a data set wasn't found; see `memagent_bench.longqa.sources`.
         DocumentError: a file is unusable.
     """
     for look in (squad_of, hotpotqa_of):
@@ -43,7 +43,7 @@ def divide(options: DataOptions, folder: Path) -> None:
     entries: list[Any] = []
     for file in hotpotqa_files(options):
         entries += json.loads(content(file))
-    # Only the file of other questions has `supporting_facts`, which the expert needs.
+    # Only the file of the other questions has `supporting_facts`, which the expert needs.
     unseen = [entry for entry in entries if "gold_titles" in entry][:HELD_OUT_QUESTIONS]
     questions = {entry["question"] for entry in unseen}
     articles_of_unseen = {title for entry in unseen for title in entry["gold_titles"]}

@@ -1,4 +1,4 @@
-"""What a document tells that its question needs, and what a memory should hold of it."""
+"""The parts of a document that its question needs, and what a memory should keep of them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence that a memory should hold from where it stands on."""
+    """A sentence that a memory should contain from its place on."""
 
     text: str
     title: str = ""
-    """Of the paragraph, where it has one. A memory that can see it names it, since sentences say `he` and `it`."""
+    """Title of the paragraph, if it has one. A memory names it if it is visible, since sentences say `he` and `it`."""
     replaces: bool = False
-    """It makes all notes before it outdated."""
+    """Whether it makes all notes before it outdated."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A document, and what an expert makes of it."""
+    """A document with its notes for an expert."""
 
     context: str
     question: str
     answer: str
     notes: tuple[Note, ...]
-    """In the order of the document."""
+    """Notes in document order."""
 
 
 def lesson_of(sample: Sample, notes: tuple[Note, ...]) -> Lesson:
-    """Of a sample: the answer is its first reference of QA, and all references where all are wanted."""
+    """Makes the lesson of a sample: the answer is its first reference for QA, and all references if all are wanted."""
     outputs = sample.outputs if sample.task not in ("squad", "hotpotqa") else sample.outputs[:1]
     return Lesson(sample.context, sample.question, ", ".join(outputs), notes)

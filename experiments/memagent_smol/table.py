@@ -1,4 +1,4 @@
-"""The tables of arms: right answers of each policy and system in each cell that was measured."""
+"""Tables of arms: right answers of each policy and system in each measured cell."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from memagent_bench.records import read_records
 
 
 def tables(folders: Sequence[Path]) -> str:
-    """A table for each length in Markdown, with 95% intervals; arms or tasks down, whichever are more.
+    """Returns a Markdown table for each length, with 95% intervals; rows are arms or tasks, whichever are more.
 
     A sample without an answer counts as wrong.
 
     Args:
-        folders: one an arm, as `measure` wrote them; its name stands in the table.
+        folders: one per arm, as `measure` wrote them; the table has its name.
 
     Raises:
         StoreError: a folder has no records.

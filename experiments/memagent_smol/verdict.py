@@ -1,4 +1,4 @@
-"""What the committed question has for an answer: see ADR 0016."""
+"""The answer to the committed question: see ADR 0016."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BM25 = "bm25-model"
 
 @dataclass(frozen=True)
 class Verdict:
-    """The two primary differences, each of a score less another one."""
+    """The two primary differences, each a score minus another one."""
 
     more: Difference
-    """(a): imitation and rewards less as much more imitation, `short`."""
+    """(a): imitation and rewards minus as much more imitation, `short`."""
     bm25: Difference
-    """(b): imitation and rewards less BM25 with the better reader, `long`."""
+    """(b): imitation and rewards minus BM25 with the better reader, `long`."""
     reader: str
-    """That reader: the folder's name."""
+    """Folder name of that reader."""
 
     @property
     def positive(self) -> bool:
@@ -41,7 +41,7 @@ def verdict(rewarded: Path, more: Path, untrained: Path) -> Verdict:
         untrained: `long` with `bm25-model`.
 
     Raises:
-        ConfigError: a sample is not there. One without an answer counts as wrong.
+        ConfigError: a sample is missing. One without an answer counts as wrong.
     """
     trained = read_records(rewarded)
     others = read_records(more)
@@ -51,16 +51,16 @@ def verdict(rewarded: Path, more: Path, untrained: Path) -> Verdict:
         name: _pairs(trained, records, CELLS["long"], MEMORY_GATE, BM25)
         for name, records in readers.items()
     }
-    # The better reader leaves the smaller difference.
+    # The better reader gives the smaller difference.
     reader = min(rivals, key=lambda name: sum(rivals[name]))
     return Verdict(paired_difference(short), paired_difference([rivals[reader]]), reader)
 
 
 def scores(records: Iterable[Record], cell: Cell, system: str) -> list[float]:
-    """Of all samples of a cell, by index.
+    """Returns the scores of all samples of a cell, by index.
 
     Raises:
-        ConfigError: there are not as many as the cell has.
+        ConfigError: the number of samples isn't the cell's.
     """
     samples = {
         record.index: record.score or 0.0

@@ -1,4 +1,4 @@
-"""Roles, places, values and wordings of facts, each with a part that no training shows."""
+"""Roles, places, values and wordings of facts, each with a part held out from training."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROLES = (
     ("king", "monarch", "sovereign"),
     ("coachman", "driver", "cabman"),
 )
-"""People, each with words that mean the same. A document and its question never use the same one."""
+"""People, each with synonyms. A document and its question never use the same one."""
 HELD_OUT_ROLES = (
     ("policeman", "constable", "officer of the law"),
     ("fisherman", "angler"),
@@ -102,49 +102,49 @@ WAYS = ("Lane", "Street", "Road", "Row", "Hill", "Square", "Court", "Gate")
 
 @dataclass(frozen=True)
 class Words:
-    """What facts are made of: what training shows, or what it never shows."""
+    """Words of facts: those that training shows, or the held-out ones."""
 
     held_out: bool = False
 
     def place(self, rng: Random) -> str:
-        """`Ashford`: 288 of them."""
+        """Draws a place, such as `Ashford`: 288 of them."""
         return self._draw(lambda: rng.choice(FIRST) + rng.choice(LAST))
 
     def surname(self, rng: Random) -> str:
-        """`Abbott`."""
+        """Draws a surname, such as `Abbott`."""
         if self.held_out:
             return rng.choice(HELD_OUT_SURNAMES)
         return self._draw(lambda: rng.choice(SURNAMES))
 
     def thing(self, rng: Random) -> str:
-        """`acorn`."""
+        """Draws a noun, such as `acorn`."""
         return self._draw(lambda: rng.choice(THINGS))
 
     def number(self, rng: Random) -> str:
-        """Four to six digits."""
+        """Draws a number of four to six digits."""
         digits = rng.randint(4, 6)
         return self._draw(lambda: str(rng.randrange(10 ** (digits - 1), 10**digits)))
 
     def uuid(self, rng: Random) -> str:
-        """As RULER's keys and values."""
+        """Draws a UUID, like RULER's keys and values."""
         return str(UUID(int=rng.getrandbits(128), version=4))
 
     def street(self, rng: Random) -> str:
-        """`Acorn Lane`."""
+        """Draws a street, such as `Acorn Lane`."""
         return f"{self.thing(rng).capitalize()} {rng.choice(WAYS)}"
 
     def pair(self, rng: Random) -> str:
-        """`acorn-velvet`."""
+        """Draws a pair of nouns, such as `acorn-velvet`."""
         return f"{self.thing(rng)}-{self.thing(rng)}"
 
     @property
     def roles(self) -> tuple[tuple[str, ...], ...]:
-        """Each with its ways to be said."""
+        """Roles, each with its synonyms."""
         return HELD_OUT_ROLES if self.held_out else ROLES
 
     @property
     def said_of(self) -> tuple[str, ...]:
-        """How role and place are joined."""
+        """Templates that join role and place."""
         return HELD_OUT_SAID_OF if self.held_out else SAID_OF
 
     def _draw(self, draw: Callable[[], str]) -> str:
@@ -156,7 +156,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Wording:
-    """How one attribute is said and asked for; `{who}` and `{what}` are filled in."""
+    """Statements and questions about one attribute; `{who}` and `{what}` are filled in."""
 
     said: tuple[str, ...]
     asked: tuple[str, ...]
@@ -164,14 +164,14 @@ class Wording:
 
 @dataclass(frozen=True)
 class Attribute:
-    """Something that changes about people."""
+    """An attribute of people that changes."""
 
     value: Callable[[Words, Random], str]
     trained: Wording
     held_out: Wording
 
     def wording(self, words: Words) -> Wording:
-        """That of the part."""
+        """Returns the wording for these words."""
         return self.held_out if words.held_out else self.trained
 
 
@@ -278,12 +278,12 @@ ATTRIBUTES: Mapping[str, Attribute] = {
         ),
     ),
 }  # fmt: skip
-"""By name."""
+"""Attributes by name."""
 
 
 @dataclass(frozen=True)
 class NeedleWording(Wording):
-    """Entries under a key: one is asked for, all of one key, or those of two keys (`{who}` and `{other}`)."""
+    """Entries under a key; the questions ask for one, all of one key, or those of two keys (`{who}` and `{other}`)."""
 
     asked_all: tuple[str, ...]
     asked_two: tuple[str, ...]
@@ -309,7 +309,7 @@ NEEDLES = NeedleWording(
     ("List all entries for {who}.", "What are all the things that belong to {who}?"),
     ("What are the entries for {who} and {other}?", "What belongs to {who}, and what to {other}?"),
 )
-"""RULER's own wording is in none of them: it stays held out."""
+"""None of them is RULER's own wording, which stays held out."""
 HELD_OUT_NEEDLES = NeedleWording(
     (
         "In the ledger, {who} has the mark {what}.",
@@ -321,7 +321,7 @@ HELD_OUT_NEEDLES = NeedleWording(
     ("Which marks do {who} and {other} have?",),
 )
 VALUES = Wording(("Let {who} be {what}.", "{who} equals {what}.", "Set {who} to {what}."), ())
-"""Of a variable: a number."""
+"""Sets a variable to a number."""
 COPIES = Wording(
     (
         "Let {who} be the same as {what}.",
@@ -333,4 +333,4 @@ COPIES = Wording(
         "List every name that stands for {what}.",
     ),
 )
-"""Of a variable: another variable. RULER's wording is held out."""
+"""Sets a variable to another variable's value. RULER's wording is held out."""

@@ -62,7 +62,7 @@ WITHOUT = {
     "notes": SCATTERED,
     "samples": (*SCATTERED, "essays", "nested", "lengths", "tasks", "samples", "first"),
 }
-"""Options that have no effect for a suite."""
+"""Options that have no effect in a suite."""
 for name, doc in {"ruler": RULER, "qa": QA, "tracking": TRACKING, "notes": NOTES}.items():
     app.command(name)(command_of(Measure, measure(name, doc), without=WITHOUT[name]))
 app.command("samples")(

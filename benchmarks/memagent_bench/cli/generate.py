@@ -32,7 +32,7 @@ def generate(given: Generate) -> None:
 
 @contextmanager
 def _show_count(total: int) -> Generator[Callable[[int], None]]:
-    """Shows the number of samples on a terminal: one of millions of tokens takes a second."""
+    """Shows the number of samples written, on a terminal: one of millions of tokens takes a second."""
     if not on_terminal(sys.stderr):
         yield lambda count: None
         return

@@ -32,27 +32,27 @@ BAD_SETTING = 2
 
 @dataclass
 class Going(Outcome):
-    """What a command knows when a benchmark ends early."""
+    """What a command knows if a benchmark ends early."""
 
     begun: bool = False
     """Whether there is a folder to resume from."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The same command line, without passwords in URLs and values of headers, which resumes the run."""
+        """Returns the command line that resumes the run, without passwords in URLs or header values."""
         words = map(_mask_header, sys.argv, sys.argv[1:])
         line = shlex.join(["memagent-bench", *words])
         return re.sub(r"//[^/@\s]+@", "//…@", line) if self.begun else None
 
 
 def _mask_header(flag: str, word: str) -> str:
-    """A word of the command line; of a header only the name."""
+    """Masks a word of the command line: of a header only the name remains."""
     if flag == "--header" or word.startswith("--header="):
         return f"{word.partition(':')[0]}: …"
     return word
 
 
 def measure(suite: str, doc: str) -> Callable[[Measure], None]:
-    """The command of a suite.
+    """Returns the command of a suite.
 
     Args:
         suite: its name.
@@ -79,7 +79,7 @@ def measure(suite: str, doc: str) -> Callable[[Measure], None]:
 
 
 def watcher(going: Going, title: str, board: Board) -> SilentWatcher:
-    """Shows a session, which begins, as its display says."""
+    """Returns a watcher for a session that is about to begin, as its display option says."""
     from memagent_bench.watch import LiveWatcher, PlainWatcher, SilentWatcher
 
     going.begun = True
@@ -101,7 +101,7 @@ def leave(*summaries: Summary) -> None:
 
 
 async def forecast(bench: Benchmark) -> list[Share]:
-    """The remaining work of a benchmark, and its cost.
+    """Returns the remaining work of a benchmark with its cost.
 
     Raises:
         RunMismatch: its folder was made with different settings.
@@ -118,7 +118,7 @@ async def forecast(bench: Benchmark) -> list[Share]:
 
 
 async def run(bench: Benchmark, going: Going) -> Summary:
-    """Runs a benchmark, watched.
+    """Runs a benchmark and shows its progress.
 
     Raises:
         MemagentError: what ended it early.
@@ -133,7 +133,7 @@ async def run(bench: Benchmark, going: Going) -> Summary:
 
 
 def benchmark_of(suite: str, given: Measure) -> Benchmark:
-    """The benchmark that a command line names.
+    """Returns the benchmark that a command line describes.
 
     Raises:
         ConfigError: an option is wrong.
@@ -185,7 +185,7 @@ def _grid(suite: str, arguments: Measure) -> Grid:
 
 
 def _settings(policy: Policy, arguments: Measure) -> MemorySettings:
-    """The given settings, else the model's policy settings, else the benchmarks' defaults.
+    """Returns the given settings, else the model's policy settings, else the benchmarks' defaults.
 
     Raises:
         ConfigError: a setting has a bad value.

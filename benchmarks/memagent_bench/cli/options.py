@@ -26,11 +26,11 @@ LENGTHS = "8k,32k,128k"
 SAMPLES = 20
 """Enough to see whether something works; a mean of 20 has a margin of at most ±22 points (95%)."""
 MOST_SAMPLES = 10_000
-"""More than HotpotQA and SQuAD have, and few enough to list in advance."""
+"""More than HotpotQA and SQuAD have, yet few enough to list in advance."""
 
 
 class Positions(StrEnum):
-    """Where RULER's tasks put things."""
+    """Where RULER's tasks place needles and paragraphs."""
 
     PUBLISHED = "published"
     SHUFFLED = "shuffled"
@@ -38,7 +38,7 @@ class Positions(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DataChoice:
-    """What samples depend on."""
+    """Options that determine the samples."""
 
     seed: Annotated[int, _of_data("Seed of the samples and of the model.", default=True)] = 42
     length_tokenizer: Annotated[
@@ -75,10 +75,10 @@ class DataChoice:
     ] = None
 
     def data(self) -> DataOptions:
-        """The options as tasks take them.
+        """Returns the options in the form that tasks take.
 
         Raises:
-            ConfigError: there is no such tokenizer.
+            ConfigError: the tokenizer doesn't exist.
         """
         from memagent_bench.length_tokens import length_counter
         from memagent_bench.options import DataOptions
@@ -99,7 +99,7 @@ class DataChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class RunChoice(DataChoice, ServerOptions, RunLimits):
-    """What every command that runs a benchmark has, apart from its data."""
+    """Options shared by all commands that run a benchmark, apart from its data."""
 
     model: opt.Model = None
     tokenizer: opt.Tokenizer = None

@@ -67,7 +67,7 @@ def perf(given: Perf) -> None:
         )
         mark = COMMAND if given.base_url is None else f"{COMMAND} --base-url"
         if given.write is not None:
-            split_page(given.write, mark)  # now, and not once all is measured
+            split_page(given.write, mark)  # before the measurement, not after it
         readings = compare.measure(setting)
         where, rows = compare.where(setting), compare.rows(readings)
         page = compare.tables(readings, answers=given.base_url is not None)

@@ -45,7 +45,7 @@ RESULT = "quick.json"
 NAMES = {"ruler": "needles", "qa": "questions"}
 ADDRESS = re.compile(r" at \S+?(?=,|$)")
 TELLING = 0.1
-"""Share of a round before which its pace is unreliable."""
+"""Share of a round that must be done before its pace is reliable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def quick(given: Quick) -> None:
 
 
 class Rounds:
-    """Rounds of one sample per task and length, until the time is up."""
+    """Rounds of one sample per task and length until time runs out."""
 
     def __init__(self, given: Quick, going: Going) -> None:
         from memagent_bench.quick import SYSTEMS, TASKS
@@ -116,10 +116,10 @@ class Rounds:
         self._given, self._going = given, going
         self._started = time.monotonic()
         self._rounds = 0
-        """Finished rounds that had something to do."""
+        """Finished rounds that had work to do."""
         self._summaries: list[Summary] = []
         self._begun = 0
-        """Suites of rounds that had something to do."""
+        """Suites of rounds that had work to do."""
         self._slow = False
         self._again = "repeat the command for more samples"
         given = replace(
@@ -144,7 +144,7 @@ class Rounds:
         return self._summaries[-1].limit if self._summaries else None
 
     async def run(self) -> None:
-        """Does rounds."""
+        """Runs rounds."""
         try:
             say("opening", self._model.name, style="dim")
             plan = await replace(self._benches[0], model=self._model).plan()
@@ -166,7 +166,7 @@ class Rounds:
                 if self._limit is not None:
                     break
                 self._rounds += self._begun > begun
-                # The next one starts only if it should end in time.
+                # Start the next one only if it should finish in time.
                 each = self._spent / max(1, self._rounds)
                 if self._rounds and self._spent + each > 60 * self._given.minutes:
                     break
@@ -176,7 +176,7 @@ class Rounds:
             await self._model.aclose()
 
     async def _measure(self, bench: Benchmark, grid: Grid) -> None:
-        """One suite's part of a round, within the remaining time."""
+        """Runs one suite's part of a round within the remaining time."""
         seconds = max(0.0, 60 * self._given.minutes - self._spent)
         limits = bench.limits.model_copy(update={"seconds": round(seconds, 1)})
         wanted = replace(bench, grid=grid, model=self._model, limits=limits)
@@ -192,7 +192,7 @@ class Rounds:
             self._summaries.append(await opened.run(watch))
 
     def _foresee(self, board: Board) -> None:
-        """Warns that the first round won't end in time, once its pace is known."""
+        """Warns that the first round won't finish in time, once its pace is known."""
         seconds = board.left
         if seconds is None or board.fraction < TELLING:
             asyncio.get_running_loop().call_later(1, self._foresee, board)
@@ -210,7 +210,7 @@ class Rounds:
             )
 
     def close(self) -> bool:
-        """Prints what is missing, and how to continue. Returns whether answers are missing or a limit was hit."""
+        """Prints what is missing and how to continue. Returns whether answers are missing or a limit was hit."""
         limited = self._limit is not None and "seconds=" not in self._limit
         missing = [record for summary in self._summaries for record in summary.missing]
         impossible: dict[Cell, dict[int, str]] = defaultdict(dict)
@@ -235,7 +235,7 @@ def _save(
     arguments: Quick, table: list[Row], conclusion: str, speed: float, records: Sequence[Record]
 ) -> None:
     provenance = records[-1].provenance.model_dump(mode="json") if records else {}
-    if provenance.get("server"):  # its address is nobody else's business
+    if provenance.get("server"):  # don't publish the server's address
         provenance["server"] = ADDRESS.sub("", provenance["server"])
     result = {
         "verdict": conclusion,

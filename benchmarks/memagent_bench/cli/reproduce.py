@@ -59,7 +59,7 @@ def reproduce(given: Reproduce) -> None:
 
 
 def parts_of(given: Reproduce) -> list[Part]:
-    """The published rows that are asked for.
+    """Returns the published rows that the options select.
 
     Raises:
         ConfigError: there is nothing to compare with.
@@ -74,10 +74,10 @@ def parts_of(given: Reproduce) -> list[Part]:
 
 
 def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
-    """The benchmark of one published row.
+    """Returns the benchmark of one published row.
 
     Raises:
-        ConfigError: an option is wrong, or no wording is named.
+        ConfigError: an option is wrong, or no wording is given.
     """
     from memagent.models.limit import Limits
     from memagent.models.spec import SCHEMES, open_model
@@ -133,7 +133,7 @@ def _check_data(arguments: Reproduce, parts: Sequence[Part]) -> None:
     """Looks for the data files; a dry run only says which are missing.
 
     Raises:
-        ConfigError: a file is nowhere.
+        ConfigError: a file wasn't found.
     """
     from memagent_bench.longqa.sources import hotpotqa_of, squad_of
 
@@ -149,10 +149,10 @@ def _check_data(arguments: Reproduce, parts: Sequence[Part]) -> None:
 
 
 async def _forecast_unserved(arguments: Reproduce, bench: Benchmark) -> list[Share]:
-    """What is left to do, and its cost by a tokenizer of this machine.
+    """Returns the remaining work and its cost, counted with a local tokenizer.
 
     Raises:
-        TokenizerError: there is none of that name.
+        TokenizerError: there is no tokenizer of that name.
     """
     from memagent.models.scripted import ScriptedModel
     from memagent.threads import in_thread
@@ -186,7 +186,7 @@ def _confirm(arguments: Reproduce) -> None:
 
 
 def _run(arguments: Reproduce, parts: Sequence[Part], going: Going) -> list[Summary]:
-    """One suite after the other, until a limit is reached."""
+    """Runs one suite after another until a limit is reached."""
     summaries: list[Summary] = []
     for part in parts:
         summaries.append(drive(run(benchmark_of(part, arguments), going)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REASONS = 8
 """Maximum number of failure reasons listed."""
 REASON = 160
-"""Characters of each."""
+"""Maximum characters of each reason."""
 
 
 def show_forecast(
@@ -32,10 +32,10 @@ def show_forecast(
     *,
     speed: float | None = None,
 ) -> None:
-    """Shows what would be done, and its cost.
+    """Shows the planned work and its cost.
 
     Args:
-        asked: benchmarks, and the remaining work of each.
+        asked: benchmarks with the remaining work of each.
         outcome: of the command.
         speed: tokens per second, if known and not 0.
     """
@@ -94,7 +94,7 @@ def _words(cost: Cost) -> str:
 
 
 def show_means(bench: Benchmark, outcome: Outcome) -> None:
-    """The table of means: for people, or one mean per line."""
+    """Shows the means: a table for people, or one mean per line."""
     from memagent_bench.table import lines
 
     rows, display = _means(bench), outcome.display
@@ -133,7 +133,7 @@ def _records(bench: Benchmark) -> list[Record]:
 
 
 def show_gaps(summary: Summary, again: str | None) -> None:
-    """Prints on standard error what a reader of the means should know, and how to resume."""
+    """Prints caveats about the means and the command to resume, on standard error."""
     if summary.impossible:
         cells = [
             f"{task} at {show_length(length)} ({plural(len(reasons), 'sample')} left out)"
@@ -166,7 +166,7 @@ def show_gaps(summary: Summary, again: str | None) -> None:
 
 
 def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
-    """Means over tasks and per task, and gaps, for JSON."""
+    """Returns means over tasks and per task, with gaps, for JSON."""
     from memagent_bench.table import task_means
 
     return {

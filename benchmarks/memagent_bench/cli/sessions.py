@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from memagent_bench.sessions.record import SessionRecord
 
 RULES = "rules"
-"""Writes summaries unless a model is named."""
+"""The writer of summaries unless a model is named."""
 DETAIL = 100
-"""Characters shown of why a session has no answer."""
+"""Maximum characters shown of the reason why a session has no answer."""
 
 
 def sessions(given: Sessions) -> None:
@@ -63,9 +63,7 @@ async def _run(bench: SessionBench, going: Going) -> list[SessionRecord]:
 
     try:
         for writer in bench.writers.values():
-            await (
-                writer.window()
-            )  # one that cannot be opened says so now, and not at the first summary
+            await writer.window()  # Fail now, not at the first summary, if it can't be opened.
         async with bench.open() as playing:
             going.begun = True
             return await playing.run(tell)
@@ -76,7 +74,7 @@ async def _run(bench: SessionBench, going: Going) -> list[SessionRecord]:
 
 
 def line_of(record: SessionRecord) -> str:
-    """A record on one line."""
+    """Formats a record on one line."""
     where = f"{record.difficulty:>6} {record.game:<10} {record.seed:>3}  {record.arm.label:<21}"
     if record.score is None:
         return f"{where} {record.reason.value.upper()}: {shorten(record.detail, DETAIL)}"
@@ -86,7 +84,7 @@ def line_of(record: SessionRecord) -> str:
 
 
 def _show(bench: SessionBench, going: Going) -> None:
-    """The table, and the picture if there is something to show."""
+    """Prints the table, and draws the picture if there is anything to show."""
     from memagent_bench.sessions.figures import cells, lines
     from memagent_bench.sessions.plot import PLOT, plot
     from memagent_bench.sessions.record import read_sessions
@@ -127,7 +125,7 @@ def _show(bench: SessionBench, going: Going) -> None:
 
 
 def bench_of(given: Sessions) -> SessionBench:
-    """The sessions that a command line names.
+    """Returns the sessions that a command line describes.
 
     Raises:
         ConfigError: an option is wrong.
@@ -173,7 +171,7 @@ def bench_of(given: Sessions) -> SessionBench:
 
 
 def _tasks_of(arguments: Sessions, ways: Sequence[Arm], seeds: Sequence[int]) -> TaskGrid | None:
-    """The tasks of a suite that others made; None where games are wanted.
+    """Returns the tasks of a third-party suite; None if games are wanted.
 
     Raises:
         ConfigError: an option is wrong, or the suite's licence isn't accepted.
@@ -209,10 +207,10 @@ def _tasks_of(arguments: Sessions, ways: Sequence[Arm], seeds: Sequence[int]) ->
 def _several(
     text: str, names: Iterable[str], what: str, group: Mapping[str, Iterable[str]]
 ) -> list[str]:
-    """Comma-separated names, `all` of the known ones, or a group by its name.
+    """Parses comma-separated names, `all` for the known ones, or the name of a group.
 
     Raises:
-        ConfigError: one is unknown, or there is none.
+        ConfigError: a name is unknown, or the list is empty.
     """
     from memagent_bench.suites import ALL, several_of
 
@@ -226,7 +224,7 @@ def _several(
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
-    """Comma-separated numbers.
+    """Parses comma-separated numbers.
 
     Raises:
         ConfigError: one isn't a number, or isn't positive.

@@ -32,16 +32,16 @@ class Hazard:
 
     losses: int
     steps: int
-    """Chunks read, or competing notes in them, while the memory held what is required."""
+    """Chunks read, or competing notes in them, while the memory held the required text."""
 
     @property
     def rate(self) -> float | None:
-        """Losses / steps; None if there was nothing to lose."""
+        """Losses / steps; None without steps."""
         return self.losses / self.steps if self.steps else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Two-sided at 95%: Clopper and Pearson's exact bounds (Biometrika 26, 1934), as if steps were independent.
+        """Two-sided 95% bounds: Clopper and Pearson's exact ones (Biometrika 26, 1934), as if steps were independent.
 
         None without steps, or with more losses than steps (notes: something was lost in chunks without any).
         """
@@ -60,22 +60,22 @@ class Diagnosis:
 
     folder: Path
     traces: list[Trace] = field(default_factory=list[Trace])
-    """Of all answered samples of systems with stored runs, right or wrong."""
+    """Traces of all answered samples of systems with stored runs, right or wrong."""
     unanswered: int = 0
     """Samples without an answer; their records say why."""
     without_run: int = 0
     """Records of systems without stored runs."""
     unread: dict[str, str] = field(default_factory=dict[str, str])
-    """Run ids named by records, and why they could not be traced."""
+    """Ids of runs that couldn't be traced -> reason."""
 
     @property
     def misses(self) -> list[Trace]:
-        """What answers lack."""
+        """Traces whose reference the answer lacks."""
         return [trace for trace in self.traces if not trace.got]
 
     @property
     def cells(self) -> dict[Cell, list[Trace]]:
-        """By system, suite, task and length, in this order."""
+        """Traces by system, suite, task and length, in this order."""
         cells: dict[Cell, list[Trace]] = {}
         for trace in self.traces:
             record = trace.record
@@ -88,7 +88,7 @@ def diagnose(folder: Path) -> Diagnosis:
     """Traces every required reference of a benchmark through the memories of its runs. Blocks.
 
     Records of systems without stored runs, samples without an answer and runs that can't be traced are
-    counted, and left out.
+    counted but left out.
 
     Args:
         folder: a benchmark's folder (`--out`).
@@ -115,7 +115,7 @@ def diagnose(folder: Path) -> Diagnosis:
 
 
 def hazard(traces: Iterable[Trace]) -> Hazard:
-    """The hazard of some traces, including those of right answers: omitting those would overstate it."""
+    """Computes the hazard of some traces. Includes right answers: omitting them would overstate it."""
     steps = losses = 0
     for trace in traces:
         steps += trace.risk
@@ -124,10 +124,10 @@ def hazard(traces: Iterable[Trace]) -> Hazard:
 
 
 def hazard_per_note(traces: Iterable[Trace]) -> Hazard | None:
-    """The hazard per competing note; None if no task distinguishes them.
+    """Computes the hazard per competing note; None if no task distinguishes them.
 
-    A memory that must keep one of many similar notes loses it to these: chunks without any hardly matter, so
-    a forecast for a text with more or fewer of them is based on notes.
+    A memory that must keep one of many similar notes loses it to the others; chunks without notes hardly matter, so
+    a forecast for a text with more or fewer notes is based on notes.
     """
     counted = [trace for trace in traces if trace.met is not None]
     if not counted:
@@ -137,13 +137,13 @@ def hazard_per_note(traces: Iterable[Trace]) -> Hazard | None:
 
 @contextmanager
 def open_runs(folder: Path) -> Generator[RunStore]:
-    """The run store of a benchmark's folder, closed again.
+    """Opens the run store of a benchmark's folder, and closes it afterwards.
 
     Raises:
-        StoreError: there is none, or it cannot be opened.
+        StoreError: there is no run store, or it cannot be opened.
     """
     path = folder / RUNS
-    if not path.is_file():  # opening would make it
+    if not path.is_file():  # opening would create it
         raise StoreError(
             f"no run store {str(path)!r}, which had the memories; copy it back, or run the benchmark again"
         )

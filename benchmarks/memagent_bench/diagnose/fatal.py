@@ -1,4 +1,4 @@
-"""The step at which a reference was lost, not written, or not read: the texts before and after it."""
+"""The step at which a reference was lost, not written, or not read, with the texts before and after it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Fatal:
 
 
 def fatal(trace: Trace, store: RunStore) -> Fatal:
-    """The step that caused a miss.
+    """Returns the step that caused a miss.
 
-    That is the chunk in `trace.chunk`, else the answer call: the memory held it, or it is unknown.
+    That is the chunk `trace.chunk`, else the answer call (the memory held the reference, or the chunk is unknown).
 
     Args:
-        trace: of a miss.
-        store: with its run.
+        trace: the trace of a miss.
+        store: the store with its run.
 
     Raises:
         RunNotFound: the store has no such run.
@@ -70,7 +70,7 @@ def fatal(trace: Trace, store: RunStore) -> Fatal:
 
 
 def difference(step: Fatal, trace: Trace, most: int = 5) -> list[Change]:
-    """What the step did, in at most `most` sentences, those with the required text first.
+    """Returns what the step changed, in at most `most` sentences, those with the required text first.
 
     For the answer call: the memory's sentences that contain it, replaced by the answer.
     """

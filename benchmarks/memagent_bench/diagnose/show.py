@@ -30,20 +30,20 @@ VERDICTS = {
 HAZARDS = ("steps at risk", "lost a chunk (95%)", "notes met", "lost a note (95%)")
 """Columns: chunks read, and competing notes met, while the memory held what is required."""
 WIDTH = 160
-"""Characters shown of a sentence."""
+"""Maximum characters shown of a sentence."""
 QUESTION = 480
-"""Characters of a question, from its end, where it says what it asks."""
+"""Maximum characters shown of a question, from its end, which says what is asked."""
 TABLE = 240
-"""More columns than the table needs."""
+"""Width in columns, more than the table needs."""
 
 
 def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
-    """Writes a table of all cells, what was left out, and the first misses in detail. Blocks.
+    """Prints a table of all cells, what was left out, and the first misses in detail. Blocks.
 
     Args:
-        diagnosis: of a folder.
-        console: where to.
-        misses: how many to list, each with the memory before and after the step that decided it.
+        diagnosis: the diagnosis of a folder.
+        console: the console to print to.
+        misses: number of misses to list, each with the memory before and after the step that decided it.
     """
     from rich.segment import Segments
     from rich.table import Table
@@ -76,7 +76,7 @@ def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
 
 
 def remarks(diagnosis: Diagnosis) -> list[str]:
-    """What the figures leave out or puts them in doubt, one line each; empty if all is well."""
+    """Returns caveats about the figures, one line each; empty if there are none."""
     traces, lines = diagnosis.traces, list[str]()
     if not traces:
         lines.append(
@@ -109,7 +109,7 @@ def remarks(diagnosis: Diagnosis) -> list[str]:
 
 
 def to_json(diagnosis: Diagnosis) -> str:
-    """The diagnosis as one JSON object: cells, systems, misses, and what was left out."""
+    """Returns the diagnosis as a JSON object: cells, systems, misses, and what was left out."""
     cells = diagnosis.cells
     systems: dict[str, list[Trace]] = {}
     for (system, *_), traces in cells.items():
@@ -187,7 +187,7 @@ def _miss(trace: Trace) -> dict[str, Any]:
 def _show_sample(
     lacking: Sequence[Trace], store: RunStore, diagnosis: Diagnosis, console: Console
 ) -> None:
-    """A sample's question and answer, then each reference that the answer lacks."""
+    """Prints a sample's question and answer, then each reference that the answer lacks."""
     from rich.text import Text
 
     record = lacking[0].record

@@ -16,21 +16,21 @@ from memagent_bench.record import Record
 F1_GOT = 0.5
 """An answer with at least this F1 counts as right here, since the score itself has no threshold."""
 YES_NO = {"yes", "no"}
-"""Answers that a memory may know without containing them, or contain without knowing them."""
+"""Answers that a memory may imply without containing the word, or contain without implying."""
 
 
 class Fate(StrEnum):
     """The fate of a reference in the memories."""
 
     HELD = "held"
-    """The final memory has everything it needs. If the answer lacks it: unread at answer."""
+    """The final memory has all required text. If the answer lacks the reference: unread at answer."""
     NEVER_WRITTEN = "never-written"
-    """No memory from a required place on had what it says."""
+    """No memory from a required place on held its text."""
     LOST = "lost"
-    """A memory had it, but a later one and the final one did not."""
+    """A memory held it, but a later one and the final one didn't."""
     NO_EVIDENCE = "no-evidence"
-    """No memory can tell: it is spread over all of the document, or it is a mere yes or no, or the question names it
-    already."""
+    """Memories can't tell: the evidence is spread over the whole document, the reference is a mere yes or no, or the
+        question already names it."""
 
 
 @dataclass(frozen=True)
@@ -43,40 +43,40 @@ class WantedItem:
     got: bool
     """Whether the answer has it."""
     places: tuple[Evidence, ...]
-    """That say what it needs, in the order of the document."""
+    """Places in the document with the required evidence, in document order."""
 
 
 @dataclass
 class Place:
     """One place of the document, followed through the memories.
 
-    A memory that holds a note before the place was read has guessed, or met the same text elsewhere: that counts
-    as written only from the chunk on that shows the place. A memory is all that is carried over, so what
-    comes back was there in other words (unless the document says it again): a loss is what lasts to the end.
+    A memory that holds a note before its place was read has guessed it, or read the same text elsewhere: the note
+    counts as written only from the chunk that shows the place. Only the memory is carried over, so a note that
+    returns was there in other words (unless the document repeats it): only a loss that lasts to the end counts.
     """
 
     evidence: Evidence
     forms: tuple[str, ...]
-    """Of its notes: a memory that noted the place holds one of them."""
+    """Forms of its notes: a memory that noted the place holds one of them."""
     chunks: tuple[int, int] | None = None
-    """First and last chunk that shows a part of it."""
+    """First and last chunk that show a part of it."""
     early: bool = False
-    """A memory held it before it was read."""
+    """Whether a memory held it before it was read."""
     written: int | None = None
     """The first chunk whose memory held it."""
     lost: int | None = None
-    """The chunk whose memory was the first without it."""
+    """The first chunk whose memory no longer held it."""
     returned: int = 0
-    """How often it came back."""
+    """How often it returned."""
 
     def read(self, chunk: ChunkRead) -> None:
-        """A chunk is about to be shown."""
+        """Takes in a chunk that is about to be shown."""
         if chunk.start < self.evidence.end and chunk.end > self.evidence.start:
             first = chunk.chunk if self.chunks is None else self.chunks[0]
             self.chunks = (first, chunk.chunk)
 
     def step(self, chunk: int, memory: str) -> None:
-        """A chunk's memory was committed, in the form in which texts are compared."""
+        """Takes in a chunk's committed memory, in the form used for comparison."""
         held = any(form in memory for form in self.forms)
         if self.chunks is None:
             self.early |= held
@@ -91,26 +91,26 @@ class Place:
 
 @dataclass(frozen=True)
 class Trace:
-    """A reference of one sample under one system, and what became of it."""
+    """A reference of one sample under one system, and its fate."""
 
     record: Record = field(repr=False)
     reference: str
     notes: tuple[str, ...]
-    """One of them had to be in the memory: of the place where it broke off, else of all places."""
+    """Notes of which the memory had to hold one: those of the first place lost or not written, else of all places."""
     got: bool
     """Whether the answer has it."""
     fate: Fate
     chunk: int | None
-    """Where it broke off: the chunk whose memory lost it, or the last that showed what was never written; None where
-    it did not, or where that was never read (the run had settled)."""
+    """The chunk whose memory lost it, or the last chunk that showed what was never written. None if neither happened,
+        or if that place was never read (the run had settled)."""
     risk: int
-    """Chunk steps behind the one that wrote it first, up to the end or to where it broke off."""
+    """Chunk steps after the one that first wrote it, up to the end or to the miss."""
     early: bool
-    """A memory held something of it before it was read."""
+    """Whether a memory held part of it before it was read."""
     returned: int
-    """How often something of it was gone, and came back."""
+    """How often part of it was gone and returned."""
     met: int | None = None
-    """Competing notes in the chunks of `risk`; None where the task does not tell them apart."""
+    """Competing notes in the chunks of `risk`; None if the task doesn't distinguish them."""
 
     @property
     def label(self) -> str:
@@ -121,7 +121,7 @@ class Trace:
 
 
 def list_wanted(record: Record) -> list[WantedItem]:
-    """What a record's answer has to have: each reference, or one thing where they are forms of one answer."""
+    """Returns what an answer must have: each reference, or one item if the references are forms of one answer."""
     outputs, answer = record.outputs, record.answer or ""
     if record.scorer not in ALL_WANTED:
         score = SCORERS[record.scorer](answer, outputs)
@@ -141,11 +141,11 @@ def list_wanted(record: Record) -> list[WantedItem]:
 
 
 def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
-    """Follows what a record's answer has to have through the memories of its run.
+    """Follows what a record's answer must have through the memories of its run.
 
     Args:
-        record: of a sample with an answer.
-        events: of its run (one question), in order.
+        record: the record of a sample with an answer.
+        events: the events of its run (one question), in order.
     """
     form = FORMS[record.scorer]
     items = list_wanted(record)
@@ -160,7 +160,7 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
                     place.read(event)
                 continue
             case MemoryUpdated() | MemoryKept():
-                last = max(last, event.chunk)  # one may be read again
+                last = max(last, event.chunk)  # a chunk may be read again
             case Rereading():
                 pass
             case _:
@@ -176,7 +176,7 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
 
 
 def _follow_places(item: WantedItem, record: Record) -> list[Place]:
-    """The places to follow: those with notes; else the last one, from which on the reference can be known."""
+    """Returns the places to follow: those with notes, else the last one, after which the reference can be known."""
     form = FORMS[record.scorer]
     # In memories that noted nothing too: what the question says, yes and no, and a form of nothing (of a note
     # without a number, where numbers are compared).
@@ -196,9 +196,9 @@ def _follow_places(item: WantedItem, record: Record) -> list[Place]:
 def _trace(
     record: Record, item: WantedItem, places: Sequence[Place], last: int, ends: Mapping[int, int]
 ) -> Trace:
-    """The fate of a reference is that of the place where it broke off first.
+    """Traces a reference. Its fate is that of the place that was lost or not written first.
 
-    A loss and a place that was not written may fall on one chunk (a sum went wrong): then it was lost.
+    If a loss and a place that was not written fall on the same chunk (a wrong sum), it counts as lost.
     """
     breaks: list[tuple[int, int, Place]] = []
     for place in places:
@@ -231,7 +231,7 @@ def _trace(
 
 
 def _count_met(competing: Sequence[int] | None, start: int, end: int) -> int | None:
-    """Competing notes that begin between two characters."""
+    """Counts the competing notes that begin between two characters."""
     if competing is None:
         return None
     return bisect_left(competing, end) - bisect_left(competing, start)

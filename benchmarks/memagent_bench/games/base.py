@@ -59,7 +59,7 @@ class Game(Environment):
 
     Args:
         seed: any integer.
-        difficulty: approximate tool calls that an expert with perfect memory needs; `easiest` to 10,000.
+        difficulty: approximate number of tool calls that an expert with perfect memory needs; `easiest` to 10,000.
 
     Raises:
         ConfigError: a setting has a bad value, or no method is marked as a tool.
@@ -67,7 +67,7 @@ class Game(Environment):
 
     name: ClassVar[str]
     easiest: ClassVar[int] = EASIEST
-    """The least difficulty; a game of your own may set a lower one."""
+    """The lowest difficulty; your own game may set a lower one."""
 
     def __init__(self, *, seed: int, difficulty: int) -> None:
         if type(seed) is not int:
@@ -77,14 +77,14 @@ class Game(Environment):
                 f"difficulty must be an integer from {self.easiest} to {HARDEST}, got {difficulty!r}"
             )
         self.steps = 0
-        """Calls made before the end, those that could not be done too, `done` left out."""
+        """Calls made before the end, including impossible ones, without `done`."""
         self._right: bool | None = None
-        # A text as seed is hashed the same way in every process.
+        # A string seed is hashed the same way in every process.
         rng = random.Random(f"{self.name} {seed} {difficulty}")
         deal = self._deal(rng, difficulty)
         self._answer = deal.answer
         self.task = f"{deal.task}\n\n{ENDING}"
-        """What the model is asked."""
+        """The task that the model is given."""
         self.tools: tuple[Tool, ...] = tuple(self._offers())
 
     @abstractmethod
@@ -93,15 +93,15 @@ class Game(Environment):
 
     @property
     def over(self) -> bool:
-        """Whether an answer was handed in."""
+        """Whether an answer was submitted."""
         return self._right is not None
 
     def verdict(self) -> float:
-        """1.0 where the first answer was right, else 0.0, and 0.0 as long as there is none."""
+        """Returns 1.0 if the first answer was right, 0.0 if it was wrong or there is none yet."""
         return float(self._right is True)
 
     def finish(self, answer: str) -> bool:
-        """Hands in an answer, which ends the game.
+        """Submits an answer, which ends the game.
 
         Returns:
             Whether the first answer was right; later ones change nothing.
@@ -111,7 +111,7 @@ class Game(Environment):
         return self._right
 
     def _judge(self, answer: str) -> bool:
-        """Whether an answer is right: compared by value where it is a number, in any case where it is words."""
+        """Judges an answer: numbers are compared by value, words case-insensitively."""
         if ", " in self._answer:
             answer = COMMA.sub(", ", answer)
         return equivalent(answer, [self._answer]) == 1
@@ -130,7 +130,7 @@ class Game(Environment):
                 f"memagent_bench.games.base)"
             )
         offered = [self._offer(getattr(self, name), marked[name]) for name in marked]
-        # The first answer alone counts, so handing it in twice does no more than once.
+        # Only the first answer counts, so submitting twice has no further effect.
         return [*offered, replace(self._offer(self.done, idempotent=True), final=True)]
 
     def _offer(self, method: Callable[..., str], idempotent: bool) -> Tool:
@@ -156,10 +156,10 @@ class Game(Environment):
 
 
 def within(what: str, number: int, count: int) -> int:
-    """The index of a number from 1 to `count`.
+    """Converts a number from 1 to `count` to an index.
 
     Raises:
-        ToolError: there is none of that number.
+        ToolError: the number is out of range.
     """
     if not 1 <= number <= count:
         raise ToolError(f"there is no {what} {quote(number)}; they are numbered 1 to {count}")

@@ -1,4 +1,4 @@
-"""Hidden texts, of which a guess tells only a little."""
+"""Hidden texts; each guess reveals only a little."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memagent_bench.games.transcript import Call, call
 LETTERS, LENGTH = "abcd", 5
 DIGITS, PLACES = "12345", 4
 TRIES = 9.06
-"""What the expert needs for a safe, on average over all codes."""
+"""Tries that the expert needs for a safe, on average over all codes."""
 TRIED = re.compile(r"Safe (\d+): (\d) of \d digits of (\d+) are right\.")
 OPENED = re.compile(r"Safe (\d+) opens at (\d+): (\d+) coins\.")
 
@@ -55,7 +55,7 @@ class Words(Game):
 
 
 class WordsNotes(Notes):
-    """The word at hand as far as it is known, which letter is tried next, and what those before are worth."""
+    """The current word as far as known, the letter to try next, and the score of the words before it."""
 
     words: int
     word: int = 1
@@ -122,7 +122,7 @@ class Safes(Game):
 
 
 class SafesNotes(Notes):
-    """The safe at hand: digits known, the digit tried in the next place, right digits with a 1 there; and the sum."""
+    """The current safe: known digits, the digit tried in the next place, right digits with a 1 there; and the sum."""
 
     safes: int
     safe: int = 1
@@ -138,13 +138,13 @@ class SafesNotes(Notes):
         return cls(safes=numbers(r"There are (\d+) safes", task)[0])
 
     def next(self) -> Call | str:
-        """Tries a digit in the first place that is not known, with ones behind it."""
+        """Tries a digit in the first unknown place, followed by ones."""
         if self.safe > self.safes:
             return str(self.coins)
         return call("dial", safe=self.safe, code=self._code())
 
     def fold(self, result: str) -> Self | None:
-        """Compares how many are right with how many were with a 1 in that place."""
+        """Compares the count of right digits with the count for a 1 in that place."""
         if match := OPENED.fullmatch(result):
             if (int(match[1]), match[2]) != (self.safe, self._code()):
                 return None

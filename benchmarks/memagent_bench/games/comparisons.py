@@ -1,4 +1,4 @@
-"""Items on a balance: only comparisons of two tell of their weights."""
+"""Items on a balance: only comparisons of two reveal anything about their weights."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class HeaviestNotes(Notes):
 
 
 class TopFive(_Balance):
-    """Find the five heaviest of n items in order: n comparisons and some for each that is among them for a while."""
+    """Find the five heaviest of n items in order: n comparisons, and some for each that is among them for a while."""
 
     name = "top-five"
 
@@ -86,12 +86,12 @@ class TopFive(_Balance):
 
 
 def _comparisons(items: int) -> float:
-    """About what the expert needs: one an item, more for the k/m of the m-th that enter the list of k."""
+    """Estimates the expert's comparisons: one per item, more for the k/m of the m-th items that enter the list of k."""
     return items + 2 + 2.3 * LEADERS * math.log(items / LEADERS)
 
 
 class TopFiveNotes(Notes):
-    """The leaders, heaviest first, and between which of them the next item has its place."""
+    """The leaders, heaviest first, and the range of places for the next item."""
 
     items: int
     leaders: tuple[int, ...] = (1,)
@@ -106,13 +106,13 @@ class TopFiveNotes(Notes):
         return cls(items=numbers(pattern, task)[0])
 
     def next(self) -> Call | str:
-        """Weighs the next item against the last leader, then finds its place by halving."""
+        """Weighs the next item against the last leader, then finds its place by bisection."""
         if self.at > self.items:
             return ", ".join(map(str, self.leaders))
         return call("compare", first=self.at, second=self.leaders[self._place()])
 
     def fold(self, result: str) -> Self | None:
-        """Narrows the places down; puts the item in its place when one is left."""
+        """Narrows the range of places; inserts the item when one is left."""
         place = self._place()
         heavier = _heavier(result, self.at, self.leaders[place])
         if heavier is None:

@@ -1,9 +1,9 @@
 """Experts: they play a game perfectly, seeing only the messages that a model would see.
 
-An expert is a machine whose state, `Notes`, says what it asks next, and what it knows once that is answered. It keeps
-nothing between replies: it takes the notes from the last summary (or from the task), looks in the messages for the
-result of what the notes ask, notes it, and so on until a result is missing. That is what it asks for. So a turn that
-was dropped is asked again, one that is shown twice counts once, and a result that was cut or replaced is passed over.
+An expert is a state machine. Its state, `Notes`, says which call comes next, and what is known after its result. It
+keeps nothing between replies: it takes the notes from the last summary (or the task), looks in the messages for the
+result that they need, folds it in, and repeats until a result is missing; that is the call it makes. So it repeats
+a turn that was dropped, counts one shown twice once, and ignores a result that was cut or replaced.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ JSON = re.compile(r"\{.*\}", re.DOTALL)
 
 
 class Notes(Leaf):
-    """All that an expert has to remember. It has a few numbers and names, however long the game is."""
+    """All that an expert must remember: a few numbers and names, however long the game is."""
 
     @classmethod
     @abstractmethod
     def start(cls, task: str) -> Self:
-        """The notes at the beginning, from the text of the task.
+        """Returns the initial notes, from the text of the task.
 
         Raises:
-            ValueError: the text is not that of the game.
+            ValueError: the text isn't the task of the game.
         """
 
     @abstractmethod
     def next(self) -> Call | str:
-        """The call whose result is needed, or the answer."""
+        """Returns the call whose result is needed, or the answer."""
 
     @abstractmethod
     def fold(self, result: str) -> Self | None:
-        """The notes after the result of that call; None where the text is no result of it."""
+        """Returns the notes after the result of that call; None if the text isn't a result of it."""
 
     def but(self, **changes: object) -> Self:
-        """The notes with some fields changed."""
+        """Returns the notes with some fields changed."""
         return self.model_copy(update=changes)
 
 
@@ -51,14 +51,14 @@ class Expert:
     """Plays one game.
 
     Args:
-        notes: of the game.
+        notes: notes of the game.
     """
 
     def __init__(self, notes: type[Notes]) -> None:
         self._notes = notes
 
     def reply(self, messages: Sequence[Message], kind: CallKind = "act") -> ToolCall | str:
-        """What a model that knows the game would reply: a function of the messages alone.
+        """Returns what a model that knows the game would reply; depends on the messages alone.
 
         Args:
             messages: prompt, summary and turns, as they would be sent.
@@ -81,7 +81,7 @@ class Expert:
         return ToolCall(id=f"call_{mark:08x}", name=move.name, arguments=move.arguments)
 
     def read(self, messages: Sequence[Message]) -> Notes:
-        """The notes that the messages amount to.
+        """Returns the notes that follow from the messages.
 
         Raises:
             ValueError: as in `reply`.
@@ -104,7 +104,7 @@ class Expert:
 
 
 def _advance(notes: Notes, outputs: Mapping[Call, list[str]]) -> Notes | None:
-    """The notes after one more result, which is taken out of those that were seen; None where it is missing."""
+    """Returns the notes after one more result, which is taken out of `outputs`; None if it is missing."""
     move = notes.next()
     if isinstance(move, str):
         return None
@@ -117,19 +117,19 @@ def _advance(notes: Notes, outputs: Mapping[Call, list[str]]) -> Notes | None:
 
 
 def numbers(pattern: str, text: str) -> tuple[int, ...]:
-    """The numbers that a pattern's groups find in a text.
+    """Returns the numbers that a pattern's groups match in a text.
 
     Raises:
-        ValueError: it finds nothing.
+        ValueError: the pattern doesn't match.
     """
     return tuple(map(int, _find(pattern, text).groups()))
 
 
 def word(pattern: str, text: str) -> str:
-    """What a pattern's one group finds in a text.
+    """Returns what a pattern's only group matches in a text.
 
     Raises:
-        ValueError: it finds nothing.
+        ValueError: the pattern doesn't match.
     """
     return _find(pattern, text)[1]
 

@@ -49,11 +49,11 @@ GAMES: dict[str, Entry] = {
         Entry(Words, WordsNotes),
     )
 }
-"""By the name of the environment."""
+"""Games by the name of the environment."""
 
 
 def names() -> tuple[str, ...]:
-    """The names of all games, in alphabetical order."""
+    """Returns the names of all games, in alphabetical order."""
     return tuple(GAMES)
 
 
@@ -72,7 +72,7 @@ def make(name: str, *, seed: int, difficulty: int) -> Game:
 
 
 def expert(name: str) -> Expert:
-    """The expert of a game.
+    """Returns the expert of a game.
 
     Raises:
         ConfigError: there is no such game.

@@ -1,4 +1,4 @@
-"""Boxes that lead to boxes, and a tree: what leads where is told of one place at a time."""
+"""Boxes that lead to boxes, and a tree: each call reveals the links of one place."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEPTH = 8
 
 
 class Boxes(Game):
-    """Follow boxes that lead to boxes; which way depends on all coins so far: n boxes."""
+    """Follow boxes that lead to boxes; the direction depends on all coins so far: n boxes."""
 
     name = "boxes"
 
@@ -55,7 +55,7 @@ class Boxes(Game):
 
 
 class BoxesNotes(Notes):
-    """Where the way is, and the coins so far."""
+    """The next box, and the coins so far."""
 
     box: str
     coins: int = 0
@@ -66,11 +66,11 @@ class BoxesNotes(Notes):
         return cls(box=word(r"Start at the box (\w+)\.", task))
 
     def next(self) -> Call | str:
-        """Opens the box at hand."""
+        """Opens the next box."""
         return str(self.coins) if self.box == NONE else call("open", box=self.box)
 
     def fold(self, result: str) -> Self | None:
-        """Counts, and takes the way that the count says."""
+        """Adds the coins, and follows the direction that the total gives."""
         match = BOX.fullmatch(result)
         if match is None or match[1] != self.box:
             return None
@@ -113,7 +113,7 @@ class Tree(Game):
 
 
 class TreeNotes(Notes):
-    """Nodes to come back to, at most one for each level of the tree, and the sum."""
+    """Nodes to return to, at most one per level of the tree, and the sum."""
 
     todo: tuple[str, ...]
     total: int = 0
@@ -128,7 +128,7 @@ class TreeNotes(Notes):
         return call("node", name=self.todo[-1]) if self.todo else str(self.total)
 
     def fold(self, result: str) -> Self | None:
-        """Puts the sibling by, and goes down to the child."""
+        """Notes the sibling for later, and descends to the child."""
         match = NODE.fullmatch(result)
         if match is None or match[1] != self.todo[-1]:
             return None

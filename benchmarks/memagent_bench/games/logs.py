@@ -15,7 +15,7 @@ PEOPLE = 6
 ENTRY = re.compile(r"Entry (\d+): (?:(\w+) goes to the (\w+)|(\w+) and (\w+) swap places)\.")
 JOB = re.compile(r"Job (\d+) takes (\d+) hours and waits for (no job|jobs? [\d and]+)\.")
 REACH = 5
-"""How many jobs back another one may wait for."""
+"""Maximum number of jobs back that a job may wait for."""
 
 
 class Rooms(Game):
@@ -51,7 +51,7 @@ class Rooms(Game):
 
 
 class RoomsNotes(Notes):
-    """Where everyone is after the entries that were read."""
+    """Where everyone is, after the entries read so far."""
 
     asked: str
     entries: int
@@ -73,7 +73,7 @@ class RoomsNotes(Notes):
         return call("entry", number=self.at)
 
     def fold(self, result: str) -> Self | None:
-        """Moves whom the entry moves."""
+        """Applies the entry's move."""
         match = ENTRY.fullmatch(result)
         if match is None or int(match[1]) != self.at:
             return None
@@ -112,7 +112,7 @@ class Schedule(Game):
 
 
 class ScheduleNotes(Notes):
-    """When the last five jobs end, and when all that were read are done."""
+    """When the last five jobs end, and when all jobs read so far are done."""
 
     jobs: int
     at: int = 1
@@ -129,7 +129,7 @@ class ScheduleNotes(Notes):
         return str(self.done) if self.at > self.jobs else call("job", number=self.at)
 
     def fold(self, result: str) -> Self | None:
-        """Ends the job after those that it waits for."""
+        """Ends the job after those it waits for."""
         match = JOB.fullmatch(result)
         if match is None or int(match[1]) != self.at:
             return None

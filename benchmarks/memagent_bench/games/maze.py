@@ -1,4 +1,4 @@
-"""A maze without circles: each step tells only the ways that are open there."""
+"""A maze without loops: each step reveals only the ways that are open there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memagent_bench.games.transcript import Call, call
 from memagent_bench.games.words import make_names
 
 WAYS = {"north": (0, -1), "east": (1, 0), "south": (0, 1), "west": (-1, 0)}
-"""Clockwise."""
+"""Directions, clockwise, as (x, y) steps."""
 NAMES = tuple(WAYS)
 PLACE = re.compile(
     r"Step (\d+): you are at a place with ways to the ([a-z, ]+)(?:; a sign says (\w+))?\."
@@ -26,7 +26,7 @@ Cell = tuple[int, int]
 
 
 def right_hand(heading: int, ways: Collection[str]) -> int:
-    """Where the right-hand rule goes on to: right, else straight on, else left, else back."""
+    """Returns the next heading of the right-hand rule: right, else straight on, else left, else back."""
     turns = (heading + turn for turn in (1, 0, 3, 2))
     return next(turn % 4 for turn in turns if NAMES[turn % 4] in ways)
 
@@ -68,7 +68,7 @@ class Maze(Game):
 
 
 def _dig(rng: random.Random, side: int) -> dict[Cell, dict[str, Cell]]:
-    """A tree of ways over a square of cells, dug as deep as it goes each time."""
+    """Digs a tree of ways over a square of cells, depth first."""
     start = (side // 2, side // 2)
     ways: dict[Cell, dict[str, Cell]] = {start: {}}
     path = [start]
@@ -90,7 +90,7 @@ def _dig(rng: random.Random, side: int) -> dict[Cell, dict[str, Cell]]:
 
 
 def _walk(ways: Mapping[Cell, Mapping[str, Cell]], start: Cell, steps: int) -> Cell:
-    """The first new cell that the right-hand rule comes to after so many steps, or the last new one."""
+    """Returns the first new cell that the right-hand rule reaches after `steps` steps, or the last new one."""
     at, heading, order, step = start, 0, [start], 0
     cells = {start}
     while len(order) < len(ways) and (step < steps or at != order[-1]):
@@ -104,7 +104,7 @@ def _walk(ways: Mapping[Cell, Mapping[str, Cell]], start: Cell, steps: int) -> C
 
 
 class MazeNotes(Notes):
-    """Steps made, where the last one went, and the ways that are open now."""
+    """Steps made, the heading of the last one, and the ways that are open now."""
 
     steps: int = -1
     """-1: not looked yet."""

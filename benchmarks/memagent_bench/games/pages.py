@@ -18,7 +18,7 @@ VOTES = 5
 
 
 class Ledger(Game):
-    """Read n pages of payments, of which those that are not covered fall away."""
+    """Read n pages of payments; those that aren't covered don't count."""
 
     name = "ledger"
 
@@ -48,14 +48,14 @@ class Ledger(Game):
 
 
 def pay(balance: dict[str, int], giver: str, taker: str, amount: int) -> None:
-    """Moves an amount, if it is covered."""
+    """Transfers an amount, if it is covered."""
     if balance[giver] >= amount:
         balance[giver] -= amount
         balance[taker] += amount
 
 
 class LedgerNotes(Notes):
-    """What everyone has after the pages that were read."""
+    """Everyone's balance after the pages read so far."""
 
     asked: str
     pages: int
@@ -90,7 +90,7 @@ class LedgerNotes(Notes):
 
 
 class Votes(Game):
-    """Read n pages of ballots for more names than can be remembered; one has more than half of all."""
+    """Read n pages of ballots for more names than can be remembered; one has an absolute majority."""
 
     name = "votes"
 
@@ -114,7 +114,7 @@ class Votes(Game):
 
 
 class VotesNotes(Notes):
-    """A name, and how many more ballots it has than others that cancel them out.
+    """A name, and how many of its ballots are not yet cancelled by others.
 
     Source: Boyer and Moore's majority vote.
     """

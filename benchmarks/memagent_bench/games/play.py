@@ -11,7 +11,7 @@ from memagent_bench.games.experts import Expert
 
 
 class Played(NamedTuple):
-    """How a game went."""
+    """The outcome of a game."""
 
     verdict: float
     steps: int
@@ -20,7 +20,7 @@ class Played(NamedTuple):
 async def play(environment: Environment, expert: Expert, *, max_steps: int = 100_000) -> Played:
     """Lets the expert play until it answers, the game is over, or `max_steps` calls are made.
 
-    The time it takes grows with the square of the steps, since each reply reads the whole history: some seconds for
+    Takes time quadratic in the steps, since each reply reads the whole history: some seconds for
     a thousand.
     """
     messages = [Message(role="user", content=environment.task)]
@@ -38,7 +38,7 @@ async def play(environment: Environment, expert: Expert, *, max_steps: int = 100
 
 
 async def turn(environment: Environment, wish: ToolCall) -> Sequence[Message]:
-    """The two messages that a call makes: the assistant's and the tool's."""
+    """Makes a call; returns its two messages, the assistant's and the tool's."""
     result = await Toolset(environment.tools).run(wish)
     return (
         Message(role="assistant", content="", tool_calls=(wish,)),

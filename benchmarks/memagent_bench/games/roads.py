@@ -1,4 +1,4 @@
-"""A land of towns and roads, of which each town tells only its own."""
+"""Towns and roads; each town reveals only its own roads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 4
 
 
 class Roads(Game):
-    """Find the shortest way through a land whose towns stand in stages of four: n towns."""
+    """Find the shortest way through towns in stages of four: n towns."""
 
     name = "roads"
 
@@ -33,7 +33,7 @@ class Roads(Game):
         best = dict(self._roads[start])
         for stage, ahead in zip(rows, [*rows[1:], [goal]], strict=True):
             for place, town in enumerate(stage):
-                # One road straight on, so that each town is reached, and one anywhere.
+                # One road straight ahead, so that each town can be reached, and a random one.
                 ends = {ahead[place % len(ahead)]: 0, rng.choice(ahead): 0}
                 self._roads[town] = [(end, rng.randint(1, 20)) for end in ends]
             best = find_shortest(best, {town: self._roads[town] for town in stage})
@@ -52,7 +52,7 @@ class Roads(Game):
 
 
 def find_shortest(best: dict[str, int], roads: dict[str, list[tuple[str, int]]]) -> dict[str, int]:
-    """The shortest times to the towns that roads lead to, from those to the towns that they begin at."""
+    """Returns the shortest times to the towns that roads lead to, given those to the towns they start from."""
     ahead: dict[str, int] = {}
     for town, ends in roads.items():
         for end, hours in ends:
@@ -61,7 +61,7 @@ def find_shortest(best: dict[str, int], roads: dict[str, list[tuple[str, int]]])
 
 
 class RoadsNotes(Notes):
-    """Shortest times to the towns of a stage that are still to be asked, and to those of the next stage."""
+    """Shortest times to the towns of a stage that are still to be asked about, and to those of the next stage."""
 
     goal: str
     here: dict[str, int]
@@ -74,13 +74,13 @@ class RoadsNotes(Notes):
         return cls(goal=word(r"shortest way from \w+ to (\w+) take", task), here={start: 0})
 
     def next(self) -> Call | str:
-        """Asks for the first town that is left."""
+        """Asks about the first town that is left."""
         if self.goal in self.here:
             return str(self.here[self.goal])
         return call("roads", town=next(iter(self.here)))
 
     def fold(self, result: str) -> Self | None:
-        """Shortens the times of the next stage; goes there when all of this one are through."""
+        """Shortens the times of the next stage; moves there when all towns of this one are done."""
         match, town = ROADS.fullmatch(result), next(iter(self.here))
         if match is None or match[1] != town:
             return None

@@ -1,4 +1,4 @@
-"""Hidden numbers, of which a guess tells whether it is too low or too high."""
+"""Hidden numbers; each guess reveals whether it is too low or too high."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from memagent_bench.games.transcript import Call, call
 HIGHEST = 500
 PACE = 3
 FAR = 10**6
-"""No hidden number grows beyond it in any game that ends; a result that repeats a guess is short."""
+"""Upper bound of the hidden numbers in any game that ends, so results that repeat a guess are short."""
 HINTS = {-1: "too low", 0: "right", 1: "too high"}
 HINTED = re.compile(r"Guess (\d+): (\d+) is (too low|right|too high)\.")
 
 
 def guesses(number: int) -> int:
-    """How many guesses halving 1 to `HIGHEST` needs until it hits a number."""
+    """Returns how many guesses bisection of 1 to `HIGHEST` needs to hit a number."""
     low, high, count = 1, HIGHEST, 1
     while (middle := (low + high) // 2) != number:
         low, high = (middle + 1, high) if middle < number else (low, middle - 1)
@@ -28,7 +28,7 @@ def guesses(number: int) -> int:
 
 
 def deal_numbers(rng: random.Random, difficulty: int) -> list[int]:
-    """Numbers that take `difficulty` guesses together, as near as the last one allows."""
+    """Draws numbers that take `difficulty` guesses in total, as closely as the last one allows."""
     drawn_numbers: list[int] = []
     budget = difficulty
     while budget > 0:
@@ -62,7 +62,7 @@ class Locks(Game):
 
 
 class LocksNotes(Notes):
-    """The lock at hand, the numbers that it may have, and the sum of those before."""
+    """The current lock, the range of its number, and the sum of the numbers before."""
 
     locks: int
     lock: int = 1
@@ -82,7 +82,7 @@ class LocksNotes(Notes):
         return call("turn", lock=self.lock, number=self._middle())
 
     def fold(self, result: str) -> Self | None:
-        """Halves the range, or goes on to the next lock."""
+        """Halves the range, or continues with the next lock."""
         middle = self._middle()
         hint = result.removeprefix(f"Lock {self.lock}: {middle} is ").removesuffix(".")
         if hint == HINTS[0]:
@@ -101,7 +101,7 @@ class Drift(Game):
     name = "drift"
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
-        # Numbers that grow, and guesses that grow with them, take as many guesses as numbers that rest.
+        # Growing numbers, with guesses that grow along, take as many guesses as fixed ones.
         self._numbers = deal_numbers(rng, difficulty)
         self._hits = self._guesses = self._grown = 0
         task = (
@@ -126,7 +126,7 @@ class Drift(Game):
 
 
 class DriftNotes(Notes):
-    """How many numbers are to come, guesses made, what the hidden one may have been, its growth, and the sum."""
+    """Numbers left, guesses made, the range of the hidden number at first, its growth, and the sum."""
 
     left: int
     made: int = 0
@@ -141,11 +141,11 @@ class DriftNotes(Notes):
         return cls(left=numbers(r"is hidden, (\d+) in all", task)[0])
 
     def next(self) -> Call | str:
-        """Guesses the middle, grown as the number has."""
+        """Guesses the middle, plus the growth so far."""
         return call("guess", number=self._middle() + self.grown) if self.left else str(self.total)
 
     def fold(self, result: str) -> Self | None:
-        """Halves the range, or starts on the next number."""
+        """Halves the range, or starts with the next number."""
         match, middle, turn = HINTED.fullmatch(result), self._middle(), self.made + 1
         if match is None or int(match[1]) != turn:
             return None

@@ -70,7 +70,7 @@ class DeckNotes(Notes):
         return f"{(self.total - apart) // 2}, {(self.total + apart) // 2}"
 
     def fold(self, result: str) -> Self | None:
-        """Takes the card from both sums."""
+        """Subtracts the card from both sums."""
         match = CARD.fullmatch(result)
         if match is None or int(match[1]) != self.drawn + 1:
             return None
@@ -80,7 +80,7 @@ class DeckNotes(Notes):
 
 
 class Stock(Game):
-    """Ship n orders as they come, or refuse those that the stock does not cover; no decision may be wrong."""
+    """Ship n orders as they come, or refuse those that the stock doesn't cover; no decision may be wrong."""
 
     name = "stock"
 
@@ -139,7 +139,7 @@ class Stock(Game):
 
 
 class StockNotes(Notes):
-    """The stock with what came in last, and the order that waits: number, amount, good."""
+    """The stock with the last delivery, and the waiting order: number, amount, good."""
 
     asked: str
     stock: dict[str, int]
@@ -164,7 +164,7 @@ class StockNotes(Notes):
         return call("ship" if self._is_covered() else "refuse", order=self.order)
 
     def fold(self, result: str) -> Self | None:
-        """Takes out what was shipped, and takes in what came with the next order."""
+        """Removes what was shipped, and adds what came with the next order."""
         closed, order = CLOSED.fullmatch(result), ORDER.fullmatch(result)
         match = closed or order
         decided = str(self.order) if self.order else None

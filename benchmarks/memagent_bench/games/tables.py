@@ -1,4 +1,4 @@
-"""A table whose rows and columns rise, and lists of readings that were put right later."""
+"""A table with rising rows and columns, and lists of readings that are corrected later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memagent_bench.games.transcript import Call, call
 CELL = re.compile(r"Row (\d+), column (\d+) holds (\d+)\.")
 READING = re.compile(r"Reading (\d+): (\d+)(?:; reading (\d+) was wrong, it is (\d+))?\.")
 SPAN = 4
-"""Readings that a correction may be late by."""
+"""Maximum number of readings by which a correction may be late."""
 
 
 class Staircase(Game):
@@ -26,7 +26,7 @@ class Staircase(Game):
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
         size = difficulty // 2 + 1
         steps = [rng.randint(1, 9) for _ in range(size)]
-        # Both directions rise by the same in all, so that the walk ends near the other corner.
+        # Both directions rise by the same total, so that the walk ends near the opposite corner.
         self._rows = list(accumulate(rng.sample(steps, size)))
         self._columns = list(accumulate(rng.sample(steps, size)))
         bound = self._rows[-1] + rng.randint(5, 10)
@@ -46,7 +46,7 @@ class Staircase(Game):
 
 
 class StaircaseNotes(Notes):
-    """Where the walk is, and the cells counted: those in the rows above."""
+    """Where the walk is, and the count of cells in the rows above."""
 
     size: int
     bound: int
@@ -61,7 +61,7 @@ class StaircaseNotes(Notes):
         return cls(size=size, bound=numbers(r"hold at most (\d+)", task)[0], column=size)
 
     def next(self) -> Call | str:
-        """Looks at the cell at hand."""
+        """Looks at the current cell."""
         if self.row > self.size or self.column < 1:
             return str(self.count)
         return call("cell", row=self.row, column=self.column)
@@ -106,7 +106,7 @@ class Drawdown(Game):
 
 
 class DrawdownNotes(Notes):
-    """The readings that may still be corrected; of those before them the highest, and the largest fall."""
+    """Readings that may still be corrected; of those before them, the highest reading and the largest fall."""
 
     readings: int
     at: int = 1
@@ -129,7 +129,7 @@ class DrawdownNotes(Notes):
         return str(notes.fall)
 
     def fold(self, result: str) -> Self | None:
-        """Puts right what is corrected, and settles what can be no more."""
+        """Applies a correction, and settles the readings that can no longer be corrected."""
         match = READING.fullmatch(result)
         if match is None or int(match[1]) != self.at:
             return None

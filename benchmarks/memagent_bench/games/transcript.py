@@ -1,4 +1,4 @@
-"""What an expert can see: the summary and the results of tools in the messages before it."""
+"""What an expert can see: the last summary and the tool results in the messages before it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from memagent.tools.protocol import read_calls
 SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
 RESULT = re.compile(r"<result\b[^>]*>(.*?)</result>", re.DOTALL)
 LINE = re.compile(r"^[^\w\n]*(\w+)\((.*?)\) -> (.*)$", re.MULTILINE)
-"""How a result is shown again behind a summary."""
+"""The form in which a result is repeated after a summary."""
 PAIR = re.compile(r'(\w+)\s*[=:]\s*("(?:[^"\\]|\\.)*"|[^,]*)')
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 class Call(NamedTuple):
-    """A call of a tool, in a form that equal calls share."""
+    """A tool call, in a form in which equal calls are equal."""
 
     name: str
     arguments: str
@@ -29,22 +29,22 @@ class Call(NamedTuple):
 
 
 def call(name: str, /, **arguments: int | str) -> Call:
-    """The call of a tool with these arguments."""
+    """Returns the call of a tool with these arguments."""
     return Call(name, _write(arguments))
 
 
 def summaries(messages: Sequence[Message]) -> Iterator[str]:
-    """The summaries that the messages hold, the last one first."""
+    """Yields the summaries in the messages, the last one first."""
     for message in reversed(messages):
         if message.role in ("user", "system"):
             yield from reversed(SUMMARY.findall(message.content))
 
 
 def results(messages: Sequence[Message]) -> dict[Call, list[str]]:
-    """The results of each call, in order.
+    """Returns the results of each call, in order.
 
-    Read are calls in fields of their own, calls in the text protocol, and lines `tool(arguments) -> result`.
-    A result without an id, or with one that no open call has, belongs to the first call that still has none.
+    Reads native tool calls, calls in the text protocol, and lines `tool(arguments) -> result`.
+    A result without an id, or with an id that no open call has, belongs to the first call without a result.
     """
     by_call: dict[Call, list[str]] = {}
     for call, text in _pairs(messages):
@@ -74,7 +74,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[tuple[Call, str]]:
 
 
 def _list_calls(message: Message) -> list[tuple[str | None, Call | None]]:
-    """The calls that an assistant made; None stands for one that cannot be read."""
+    """Returns the calls that an assistant made; None stands for one that can't be parsed."""
     calls = message.tool_calls or read_calls(message.content)[1]
     return [(call.id, _call(call.name, call.arguments)) for call in calls]
 
@@ -89,14 +89,14 @@ def _lines(text: str) -> Iterator[tuple[Call, str]]:
 
 
 def _value(text: str) -> Any:
-    """An argument as a line writes it: JSON, or a word without quotes."""
+    """Parses an argument of a line: JSON, or a word without quotes."""
     try:
         return json.loads(text)
     except ValueError:
         return text.strip(" '")
 
 
-# A whole history is read again for each reply of an expert.
+# The whole history is read again for each reply of an expert.
 @lru_cache(maxsize=16384)
 def _call(name: str, arguments: str) -> Call | None:
     values = _object(arguments or "{}")

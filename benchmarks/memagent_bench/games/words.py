@@ -11,7 +11,7 @@ SYLLABLES = tuple(consonant + vowel for consonant, vowel in product("bdfgklmnprs
 
 
 def make_names(rng: Random, count: int) -> list[str]:
-    """Names of three syllables, such as `kavoru`, no two alike; at most 343,000."""
+    """Returns names of three syllables, such as `kavoru`, all different; at most 343,000."""
     base = len(SYLLABLES)
     return [
         SYLLABLES[index // base // base] + SYLLABLES[index // base % base] + SYLLABLES[index % base]

@@ -31,46 +31,46 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Paragraphs are indexes into the collection that the question belongs to."""
+    """A question. Paragraphs are indexes into the collection that it belongs to."""
 
     text: str
     answers: tuple[str, ...]
-    """Forms of one answer, each once."""
+    """Distinct forms of one answer."""
     gold: tuple[int, ...]
-    """The paragraphs that an answer needs; none where the data do not say."""
+    """Paragraphs that an answer needs; empty if the data don't say."""
     given: tuple[int, ...]
-    """Those that the data set gives with the question, in its order, the gold ones among them."""
+    """Paragraphs that the data set gives with the question, in its order, including the gold ones."""
     near: tuple[int, ...]
-    """Those that are taken before all others: the given ones, and SQuAD's of the same article."""
+    """Paragraphs used before all others: the given ones, and SQuAD's of the same article."""
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """The paragraphs without which a sample may have no answer."""
+        """Paragraphs without which a sample may have no answer."""
         return self.gold or self.given
 
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """What one data set holds. Equal only to itself, so that what is computed from it can be cached."""
+    """The content of one data set. Equal only to itself, so that results computed from it can be cached."""
 
     name: str
-    """Files with the beginning of their SHA-256, for records."""
+    """File names with the beginning of their SHA-256, for records."""
     paragraphs: Sequence[Paragraph]
-    """Each once, in the order of the files."""
+    """Distinct paragraphs, in the order of the files."""
     questions: Sequence[Question]
     left_out: int = 0
-    """Questions whose gold paragraphs are in none of the files."""
+    """Number of questions whose gold paragraphs are in none of the files."""
 
 
 @dataclass
 class Pool:
-    """Paragraphs, each once: white space does not make another of it."""
+    """Distinct paragraphs: differences in white space are ignored."""
 
     paragraphs: list[Paragraph] = field(default_factory=list[Paragraph])
     _known: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
     def add(self, title: str, text: str) -> int:
-        """Its index, a new one if it is new."""
+        """Adds a paragraph if it is new; returns its index."""
         key = (clean_title(title), " ".join(text.split()))
         if key not in self._known:
             self._known[key] = len(self.paragraphs)
@@ -79,16 +79,16 @@ class Pool:
 
 
 def clean_title(title: str) -> str:
-    """A title as people write it: some of HotpotQA's have `&amp;` for `&`."""
+    """Returns a title as people write it: some of HotpotQA's have `&amp;` for `&`."""
     return " ".join(unescape(title).split())
 
 
 @lru_cache(maxsize=2)
 def hotpotqa(paths: tuple[Path, ...]) -> Collection:
-    """HotpotQA's questions, in order, without those whose gold paragraphs are in none of the files.
+    """Returns HotpotQA's questions, in order, without those whose gold paragraphs are in none of the files.
 
     Raises:
-        DocumentError: a file cannot be read, is of another form, or all of them hold no question.
+        DocumentError: a file cannot be read or has another form, or no file has a question.
     """
     pool = Pool()
     names: list[str] = []
@@ -116,10 +116,10 @@ def hotpotqa(paths: tuple[Path, ...]) -> Collection:
 
 @lru_cache(maxsize=2)
 def squad(path: Path) -> Collection:
-    """SQuAD's answerable questions, in order.
+    """Returns SQuAD's answerable questions, in order.
 
     Raises:
-        DocumentError: the file cannot be read, is of another form, or holds no such question.
+        DocumentError: the file cannot be read, has another form, or has no such question.
     """
     raw = content(path)
     pool = Pool()
@@ -138,10 +138,10 @@ def squad(path: Path) -> Collection:
 
 @lru_cache(maxsize=2)
 def paragraphs(paths: tuple[Path, ...]) -> Collection:
-    """Paragraphs alone, from files of any of the three forms.
+    """Returns paragraphs without questions, from files of any of the three forms.
 
     Raises:
-        DocumentError: a file cannot be read, is of none of these forms, or holds no paragraph.
+        DocumentError: a file cannot be read, has none of these forms, or has no paragraph.
     """
     pool = Pool()
     names: list[str] = []

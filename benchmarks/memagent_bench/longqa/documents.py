@@ -17,20 +17,20 @@ from memagent_bench.numbered import Numbered
 
 _ANY = "word"
 MOST_NAMING = 0.01
-"""Share of the tokens that is taken for paragraphs which name a gold one. Of 300 HotpotQA questions among 16,827
-paragraphs none had more than 0.003."""
+"""Share of the tokens set aside for paragraphs that name a gold title. Of 300 HotpotQA questions among 16,827
+paragraphs, none had more than 0.003."""
 
 
 class Documents:
-    """Paragraphs of a collection, then further ones; indexes are those of the collection, and go on after it.
+    """Paragraphs of a collection, then further ones; indexes are the collection's, and go on to the further ones.
 
     Args:
-        collection: whose questions are asked.
-        further: paragraphs of other data; those that the collection has too are left out.
+        collection: the collection whose questions are asked.
+        further: paragraphs of other data; those in the collection too are left out.
         titled: documents show the title of their paragraph on a line of its own.
-        form: how a document is written: `{number}` and `{text}`.
-        between: what parts documents.
-        counter: by which lengths are named.
+        form: template of a document, with `{number}` and `{text}`.
+        between: separator of documents.
+        counter: the counter of lengths.
     """
 
     def __init__(
@@ -64,33 +64,33 @@ class Documents:
 
     @property
     def tokens(self) -> int:
-        """Of all documents together."""
+        """Tokens of all documents together."""
         return self.tokens_of(np.arange(len(self)))
 
     @property
     def longest(self) -> int:
-        """Tokens that every sample can have without a paragraph twice, nor one that has or names a gold title."""
+        """Tokens that every sample can have without repeated paragraphs, or any that has or names a gold title."""
         by_title: dict[str, int] = {}
         for title, cost in zip(self.titles, self.costs.tolist(), strict=True):
             by_title[title] = by_title.get(title, 0) + cost
         return int(self.tokens * (1 - MOST_NAMING)) - max(by_title.values())
 
     def tokens_of(self, order: Order) -> int:
-        """Of these documents by themselves."""
+        """Returns the tokens of these documents by themselves."""
         return int(self.costs[order].sum()) + self._numbered.more(len(order))
 
     def find_titled(self, title: str) -> list[int]:
-        """Documents of paragraphs of that title."""
+        """Returns the documents of paragraphs with that title."""
         return [i for i, other in enumerate(self.titles) if other == title]
 
     def find_naming(self, phrase: str) -> list[int]:
-        """Documents that show the phrase, as whole words."""
+        """Returns the documents that contain the phrase, as whole words."""
         candidates = [i for i, text in enumerate(self.texts) if phrase in text]
         pattern = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)")
         return [i for i in candidates if pattern.search(self.texts[i])]
 
     def within(self, order: Order, room: int) -> int:
-        """How many of these documents, from the first on, take at most `room` tokens."""
+        """Returns how many of these documents, from the first on, fit in `room` tokens."""
         sums = np.cumsum(self.costs[order])
         count = int(np.searchsorted(sums, room, side="right"))
         return bisect_right(
@@ -98,14 +98,14 @@ class Documents:
         )
 
     def prompt_tokens(self, before: str, order: Order, after: str) -> int:
-        """Of these documents (at least one) with what stands around them."""
+        """Returns the tokens of these documents (at least one) with the text around them."""
         last = int(order[-1])
         start = self._count(before + self._any) - self._count(self._any)
         end = self._count(self._document(1, self.texts[last]) + after) - int(self.costs[last])
         return start + self.tokens_of(order) + end
 
     def text(self, order: Order, gold: AbstractSet[int]) -> tuple[str, dict[int, tuple[int, int]]]:
-        """The documents, numbered from 1, and where in them the paragraphs of `gold` stand."""
+        """Returns the documents, numbered from 1, and the spans of the paragraphs of `gold` in them."""
         parts: list[str] = []
         spans: dict[int, tuple[int, int]] = {}
         chars = 0
@@ -124,21 +124,21 @@ class Documents:
 
 
 documents = lru_cache(maxsize=4)(Documents)
-"""Counting takes a second for each million tokens, so that all lengths share it."""
+"""Cached, since counting takes a second per million tokens and all lengths share it."""
 
 
 def rounds(tokens: int, documents: Documents) -> int:
-    """How often a text of this length goes through the documents; 1 if none is repeated."""
+    """Returns how often a text of this length goes through the documents; 1 if none is repeated."""
     return max(1, -(-tokens // documents.tokens))
 
 
 def places(shares: Mapping[int, float], gold: Order, others: Order) -> Order:
-    """The order of all documents: those that have a share stand after that share of the rest.
+    """Returns the order of all documents: those that have a share stand after that share of the rest.
 
     Args:
-        shares: of each gold document, and of others that may be missing from `others`.
+        shares: shares of all gold documents, and of others that may be missing from `others`.
         gold: documents that are not among the others.
-        others: in the order in which they stand where they have no share.
+        others: the other documents; those without a share stand in this order.
     """
     positions = {i: np.flatnonzero(others == i)[:1] for i in shares.keys() - set(gold.tolist())}
     remainder = np.delete(

@@ -28,11 +28,11 @@ class HotpotEntry(BaseModel):
     supporting_facts: list[tuple[str, int]] = []
     gold_titles: list[str] = []
     whole: bool = False
-    """Nothing says which paragraphs are gold, but they are there."""
+    """Whether the gold paragraphs are present, though nothing says which they are."""
 
     @property
     def gold(self) -> list[str]:
-        """Titles, each once."""
+        """Distinct titles of the gold paragraphs."""
         return list(
             dict.fromkeys([*self.gold_titles, *(title for title, _ in self.supporting_facts)])
         )
@@ -46,7 +46,7 @@ class ShownEntry(BaseModel):
     context: str
 
     def entry(self) -> HotpotEntry:
-        """As HotpotQA has it."""
+        """Converts the question to HotpotQA's form."""
         parts = [part.split("\n", 1) for part in DOCUMENT.split(self.context) if part]
         context: list[tuple[str, list[str] | str]] = [(title, text) for title, *text in parts]
         return HotpotEntry(question=self.input, answer=self.answers[0], context=context, whole=True)
@@ -73,12 +73,12 @@ class SquadArticle(BaseModel):
 
     @property
     def name(self) -> str:
-        """The title as people write it."""
+        """Title as people write it."""
         return self.title.replace("_", " ")
 
 
 class SquadFile(BaseModel):
-    """SQuAD's own form, version 1.1 or 2.0."""
+    """SQuAD's file format, version 1.1 or 2.0."""
 
     data: list[SquadArticle]
 
@@ -91,7 +91,7 @@ class TitledParagraph(BaseModel):
 
 
 DOCUMENT = re.compile(r"(?:^|\n\n)Document \d+:\n")
-"""Stands before each paragraph in MemAgent's evaluation files."""
+"""Precedes each paragraph in MemAgent's evaluation files."""
 HOTPOT = TypeAdapter(list[HotpotEntry | ShownEntry])
 SQUAD = TypeAdapter(SquadFile)
 TITLED = TypeAdapter(list[TitledParagraph])
@@ -107,16 +107,16 @@ TITLED_FORM = "a JSON list of paragraphs with title and text"
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file, unpacked where they are gzipped, without a byte order mark.
+    """Reads the bytes of a file, unpacked if gzipped, without a byte order mark.
 
     Raises:
-        DocumentNotFound: there is no such file, or it may not be read.
-        EmptyDocument: nothing is in it.
-        DocumentError: it is a broken gzip file.
+        DocumentNotFound: there is no such file, or it isn't readable.
+        EmptyDocument: the file is empty.
+        DocumentError: the file is a damaged gzip file.
     """
     try:
         raw = path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: it can be no path
+    except (OSError, ValueError) as error:  # ValueError: not a valid path
         reason = getattr(error, "strerror", None) or error
         raise DocumentNotFound(f"{str(path)!r} cannot be read: {reason}") from error
     if raw.startswith(b"\x1f\x8b"):
@@ -133,15 +133,15 @@ def content(path: Path) -> bytes:
 
 
 def label_file(path: Path, raw: bytes) -> str:
-    """What records call a file: its name, and the beginning of the SHA-256 of its unpacked bytes."""
+    """Returns what records call a file: its name, and the beginning of the SHA-256 of its unpacked bytes."""
     return f"{path.name}:{hashlib.sha256(raw).hexdigest()[:8]}"
 
 
 def hotpot(path: Path, raw: bytes) -> list[HotpotEntry]:
-    """The questions of a HotpotQA file.
+    """Parses the questions of a HotpotQA file.
 
     Raises:
-        DocumentError: it has another form.
+        DocumentError: the file has another form.
     """
     return _parse(path, raw, _entries, HOTPOT_FORM)
 
@@ -152,19 +152,19 @@ def _entries(raw: bytes) -> list[HotpotEntry]:
 
 
 def articles(path: Path, raw: bytes) -> list[SquadArticle]:
-    """The articles of a SQuAD file.
+    """Parses the articles of a SQuAD file.
 
     Raises:
-        DocumentError: it has another form.
+        DocumentError: the file has another form.
     """
     return _parse(path, raw, SQUAD.validate_json, SQUAD_FORM).data
 
 
 def any_form(path: Path, raw: bytes) -> Iterable[tuple[str, str]]:
-    """Titles and texts of the paragraphs of a file of any form.
+    """Returns titles and texts of the paragraphs of a file of any form.
 
     Raises:
-        DocumentError: it has none of them.
+        DocumentError: the file has none of these forms.
     """
     form = f"one of: {TITLED_FORM}; {HOTPOT_FORM}; {SQUAD_FORM}"
     if raw.lstrip().startswith(b"{"):

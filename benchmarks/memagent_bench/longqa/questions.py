@@ -1,4 +1,4 @@
-"""Questions whose gold paragraphs stand among other paragraphs, as numbered documents."""
+"""Questions whose gold paragraphs are hidden among other paragraphs, as numbered documents."""
 
 from __future__ import annotations
 
@@ -20,40 +20,41 @@ from memagent_bench.options import DataOptions
 from memagent_bench.ruler.frames import Qa, load_frames
 
 GENERATE = 32
-"""Tokens that RULER gives the reply to a question."""
+"""Tokens that RULER allows for the reply to a question."""
 NUMBER = 8
-"""More tokens than the number of a document takes beyond those of a 1."""
+"""Upper bound of the extra tokens of a document's number, compared with a 1."""
 NO_NOTE = {"yes", "no", "noanswer"}
-"""Answers that a paragraph does not say in as many words."""
+"""Answers that a paragraph doesn't state literally."""
 
 
 @dataclass(frozen=True)
 class Manner:
-    """What RULER's questions and the long ones do differently."""
+    """Differences between RULER's questions and the long ones."""
 
     scorer: str
     titled: bool
     """Documents show titles."""
     clean: bool
-    """Other documents neither have nor name the title of a gold one."""
+    """Other documents neither have nor name a gold document's title."""
     fresh: bool
     """The places of gold documents are drawn for each sample, whatever the options say."""
     further: bool
     """Further paragraphs are used where the question's own data set runs out."""
     repeats: bool
-    """Paragraphs come again where all run out."""
+    """Paragraphs are repeated when all run out."""
 
 
 class QuestionTask(FittedTask):
     """The questions of a collection, in order, at one length.
 
-    A sample has the gold paragraphs, then those that the data give with the question, then others of the same data,
-    then further ones, as many as fit, in random order. RULER puts the paragraphs that come with a question at places
+    A sample takes the gold paragraphs, then those that the data give with the question, then others of the same data,
+    then further ones, as many as fit, and puts them in random order.
+    RULER puts the paragraphs that come with a question at places
     that are the same in each sample of a length, whichever of them are gold: of ten for HotpotQA, of SQuAD's one.
     Here these places are shares of the documents, since how many documents fit differs by question.
 
     Raises:
-        ConfigError: the data at hand do not suffice without repeating paragraphs.
+        ConfigError: there are too few data to avoid repeating paragraphs.
         DocumentError: a file of further paragraphs is unusable.
     """
 
@@ -73,7 +74,7 @@ class QuestionTask(FittedTask):
             raise self._too_long()
 
     def __len__(self) -> int:
-        """Samples that there are."""
+        """Returns the number of samples."""
         return len(self._collection.questions)
 
     @property
@@ -128,7 +129,7 @@ class QuestionTask(FittedTask):
     def _order(
         self, question: Question, index: int, limit: int, before: str, after: str
     ) -> tuple[Order, int]:
-        """Documents in their order, and the tokens of the prompt."""
+        """Returns the documents in their order, and the tokens of the prompt."""
         docs, gold = self._documents, np.array(question.needed, dtype=np.int64)
         ends = docs.prompt_tokens(before, gold, after) - docs.tokens_of(gold)
         others = self._others(question, index, limit)
@@ -147,7 +148,7 @@ class QuestionTask(FittedTask):
         raise self._too_short(index, docs.prompt_tokens(before, gold, after) + GENERATE)
 
     def _fill(self, gold: Order, others: Order, most: int, room: int) -> Order:
-        """The first `most` of the others, and that of the rest which fills the room best (but in nested samples)."""
+        """Takes the first `most` of the others, and the one of the rest that best fills the room (not if nested)."""
         chosen = others[:most]
         gap = room - self._documents.tokens_of(np.concatenate([gold, chosen])) - NUMBER
         costs = self._documents.costs[others[most:]]
@@ -157,7 +158,7 @@ class QuestionTask(FittedTask):
         return np.append(chosen, others[most + best])
 
     def _others(self, question: Question, index: int, limit: int) -> Order:
-        """Documents that are not gold, in the order of use; where they repeat, as many as the limit needs."""
+        """Returns documents that aren't gold, in the order of use; if they repeat, as many as the limit needs."""
         rng = self._rng("others", index)
         left_out = np.zeros(len(self._documents), dtype=bool)
         left_out[list(question.needed)] = True
@@ -173,7 +174,7 @@ class QuestionTask(FittedTask):
         return others
 
     def _round(self, rng: Random, near: Sequence[int]) -> Order:
-        """All documents once: the near ones, others of the collection, further ones; each part in random order."""
+        """Returns each document once: the near ones, others of the collection, further ones; each part shuffled."""
         members = shuffle_range(self._documents.own, rng)
         near_first = np.ones(self._documents.own, dtype=np.uint8)
         near_first[list(near)] = 0
@@ -182,12 +183,12 @@ class QuestionTask(FittedTask):
         return np.concatenate([members, further + self._documents.own])
 
     def _mix(self, chosen: Order, index: int) -> Order:
-        """In random order; of more documents, those that were there keep theirs."""
+        """Shuffles documents; adding documents doesn't change the order of the others."""
         keys = np.frombuffer(self._rng("mix", index).randbytes(4 * len(chosen)), dtype="<u4")
         return chosen[np.argsort(keys, kind="stable")]
 
     def _notes(self, question: Question, paragraph: int) -> tuple[str, ...]:
-        """The forms of the answer that a gold paragraph says, else the other gold titles that it names."""
+        """Returns the forms of the answer that a gold paragraph contains, else the other gold titles that it names."""
         text = self._documents.texts[paragraph]
         others = (self._documents.titles[i] for i in question.gold if i != paragraph)
         answers = [a for a in question.answers if a.lower() not in NO_NOTE and _says(text, a)]

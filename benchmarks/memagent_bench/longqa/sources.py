@@ -16,17 +16,17 @@ PARAGRAPH_NAMES = ("*corpus*.json", "*corpus*.json.gz", "*paragraphs*.json", "*p
 
 
 def hotpotqa_of(options: DataOptions) -> Collection:
-    """HotpotQA as the options name it, else from the data folder.
+    """Loads HotpotQA from the files in the options, else from the data folder.
 
     Raises:
-        ConfigError: it is nowhere; the message names the flags.
+        ConfigError: it wasn't found; the message names the flags.
         DocumentError: a file is unusable.
     """
     return hotpotqa(hotpotqa_files(options))
 
 
 def hotpotqa_files(options: DataOptions) -> tuple[Path, ...]:
-    """The files of `hotpotqa_of`; raises ConfigError as it does."""
+    """Returns the files of `hotpotqa_of`; raises ConfigError as it does."""
     files = options.hotpotqa or _find_files(HOTPOT_NAMES)
     if not files:
         raise ConfigError(
@@ -38,17 +38,17 @@ def hotpotqa_files(options: DataOptions) -> tuple[Path, ...]:
 
 
 def squad_of(options: DataOptions) -> Collection:
-    """SQuAD as the options name it, else from the data folder.
+    """Loads SQuAD from the file in the options, else from the data folder.
 
     Raises:
-        ConfigError: it is nowhere, or there twice; the message names the flags.
+        ConfigError: it wasn't found, or was found twice; the message names the flags.
         DocumentError: the file is unusable.
     """
     return squad(squad_file(options))
 
 
 def squad_file(options: DataOptions) -> Path:
-    """The file of `squad_of`; raises ConfigError as it does."""
+    """Returns the file of `squad_of`; raises ConfigError as it does."""
     paths = _find_files(SQUAD_NAMES) if options.squad is None else (options.squad,)
     if len(paths) == 0:
         raise ConfigError(
@@ -63,10 +63,10 @@ def squad_file(options: DataOptions) -> Path:
 
 
 def find_further(options: DataOptions) -> Collection:
-    """Further paragraphs: those that the options name, else all that is in the data folder, of any data set.
+    """Loads further paragraphs: the files in the options, else everything in the data folder, of any data set.
 
     Raises:
-        ConfigError: the data folder is none.
+        ConfigError: the data folder isn't a folder.
         DocumentError: a file is unusable.
     """
     every = (*PARAGRAPH_NAMES, *HOTPOT_NAMES, *SQUAD_NAMES)
@@ -74,7 +74,7 @@ def find_further(options: DataOptions) -> Collection:
 
 
 def _find_files(names: tuple[str, ...]) -> tuple[Path, ...]:
-    """Files of the data folder and the folders in it, by pattern and in the order of their paths."""
+    """Finds files in the data folder and its subfolders, by pattern and in the order of their paths."""
     folder = os.environ.get(FOLDER)
     if not folder:
         return ()

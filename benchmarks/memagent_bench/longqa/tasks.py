@@ -1,4 +1,4 @@
-"""The long QA tasks by name: HotpotQA in the manner of RULER-HQA, and SQuAD."""
+"""The long QA tasks by name: HotpotQA in the style of RULER-HQA, and SQuAD."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ NOTHING = "(There is no document.)"
 
 
 def hotpotqa(length: int, options: DataOptions) -> QuestionTask:
-    """HotpotQA's questions among its paragraphs, then further ones; gold paragraphs at places fresh for each sample.
+    """Asks HotpotQA's questions among its paragraphs, then further ones; gold places are drawn for each sample.
 
     Raises:
-        ConfigError: the data are nowhere, or do not suffice for the length.
+        ConfigError: the data weren't found, or are too few for the length.
         DocumentError: a file is unusable.
     """
     return QuestionTask("hotpotqa", length, options, hotpotqa_of(options), _manner(options))
 
 
 def squad(length: int, options: DataOptions) -> QuestionTask:
-    """SQuAD's answerable questions, likewise. No other paragraph is of the gold one's article.
+    """Asks SQuAD's answerable questions likewise. No other paragraph is from the gold one's article.
 
     Raises:
-        ConfigError: the data are nowhere, or do not suffice for the length.
+        ConfigError: the data weren't found, or are too few for the length.
         DocumentError: the file is unusable.
     """
     return QuestionTask("squad", length, options, squad_of(options), _manner(options))
@@ -46,15 +46,15 @@ def _manner(options: DataOptions) -> Manner:
 
 @dataclass(frozen=True)
 class WithoutContext:
-    """The control: the same questions and nothing to read. What a model scores here it knew before.
+    """The control: the same questions with nothing to read. A model's score here is prior knowledge.
 
-    It is a task by itself, of the name `NAME_no_context`; its samples do not depend on the length, so one length is
+    It is a task of its own, named `NAME_no_context`; its samples do not depend on the length, so one length is
     enough.
     """
 
     task: Task
     counter: TokenCounter
-    """That of the task's lengths."""
+    """Counter of the task's lengths."""
 
     @property
     def name(self) -> str:
@@ -81,12 +81,12 @@ class WithoutContext:
 
 
 def hotpotqa_no_context(length: int, options: DataOptions) -> WithoutContext:
-    """HotpotQA's questions with nothing to read. Raises what `hotpotqa` raises."""
+    """Asks HotpotQA's questions with nothing to read. Raises what `hotpotqa` raises."""
     return WithoutContext(hotpotqa(length, options), options.counter)
 
 
 def squad_no_context(length: int, options: DataOptions) -> WithoutContext:
-    """SQuAD's questions with nothing to read. Raises what `squad` raises."""
+    """Asks SQuAD's questions with nothing to read. Raises what `squad` raises."""
     return WithoutContext(squad(length, options), options.counter)
 
 

@@ -1,1 +1,1 @@
-"""Short notes about purses and masters, for very small models: which words they are trained on, and which held out."""
+"""Short notes about purses and masters, for very small models: words that they are trained on, and held-out ones."""

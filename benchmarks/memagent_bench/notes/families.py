@@ -1,4 +1,4 @@
-"""What is asked about a world of people with purses and masters, and which notes answer it."""
+"""Questions about a world of people with purses and masters, and the notes that answer them."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from memagent_bench.notes.vocabulary import COINS, MASTER, MORE, PAIR, SIGN, Voc
 from memagent_bench.tracking.puzzle import Fact
 
 MASTERS = 0.25
-"""Share of masters among the notes that nobody needs."""
+"""Share of masters among the distractor notes."""
 ASIDE = 0.15
-"""Share of those notes that are about the one who is asked for, and of no use all the same."""
+"""Share of distractor notes that are about the person asked for, and still useless."""
 Place = tuple[float, Fact]
-"""Where a note stands, as a share of the filler before it, in [0, 1); and the note."""
+"""Share of the filler before the note, in [0, 1); and the note."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Who there is, and how one speaks of them."""
+    """The people, and how notes and questions about them are worded."""
 
     words: Vocabulary
     wording: Wording
     asked: tuple[str, str]
-    """The one whom a question names, and another whom it may need: no passing note changes an answer about them."""
+    """The person whom a question names, and another whom it may need: no distractor changes an answer about them."""
     others: tuple[str, ...]
-    """People who are only spoken of, at least two."""
+    """At least two people who are mentioned but not asked about."""
 
     def say(self, kind: str, who: str, what: str, rng: Random) -> str:
-        """A note."""
+        """Words a note."""
         return rng.choice(self.wording.notes[kind]).format(who=who, what=what)
 
     def ask(self, kind: str, rng: Random) -> str:
-        """A question."""
+        """Words a question."""
         who, other = self.asked
         return rng.choice(self.wording.questions[kind]).format(who=who, other=other)
 
     def passing(self, kind: str, rng: Random) -> Fact:
-        """A note that no question of this kind needs: about others, or about something that is not asked.
+        """Draws a note that no question of this kind needs: about others, or about something else.
 
-        Where masters are asked for, it may say what the servant has, else whom the one who is asked for works for.
+        If masters are asked for, it may say what the servant has, else whom the person asked for works for.
         """
         if rng.random() < MASTERS:
             who, master = rng.sample(self.others, 2)
@@ -52,23 +52,23 @@ class World:
 
 
 Make = Callable[[World, Random], tuple[list[Place], tuple[str, ...]]]
-"""The notes that matter, in the order of the document, and the references of the answer."""
+"""Makes the notes that matter, in document order, and the references of the answer."""
 
 
 def once(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
-    """A number that is said once. (Retrieval: a search finds it.)"""
+    """Makes a number that is said once. (Retrieval: a search finds it.)"""
     numbers = _draw_different(world, 1, rng)
     return _spread(_overwrite(world, world.asked[0], numbers, rng), rng), (numbers[-1],)
 
 
 def last(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
-    """A number that is said two to four times, another one each time; the last one counts."""
+    """Makes a number that is said two to four times, with different values; the last one counts."""
     numbers = _draw_different(world, rng.randint(2, 4), rng)
     return _spread(_overwrite(world, world.asked[0], numbers, rng), rng), (numbers[-1],)
 
 
 def hop(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
-    """Somebody's master, and after that the master's number, which may change: the last one counts."""
+    """Makes somebody's master, then the master's number, which may change: the last one counts."""
     who, master = world.asked
     numbers = _draw_different(world, rng.randint(1, 2), rng)
     facts = [Fact(world.say(MASTER, who, master, rng), (master,), (0,))]
@@ -77,10 +77,10 @@ def hop(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
 
 
 def count(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
-    """A number, and one to four coins more, one at a time.
+    """Makes a number, and one to four more coins, one at a time.
 
-    All of these notes are evidence. What a memory may hold of one is the number after it, or any later one, into
-    which it went.
+    All of these notes are evidence. A memory holds one if it has the number after it, or any later number, which
+    includes it.
     """
     start, more = int(world.words.number(rng)), rng.randint(1, 4)
     texts = [world.say(COINS, world.asked[0], str(start), rng)]
@@ -91,7 +91,7 @@ def count(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
 
 
 def pair(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
-    """Two numbers, of two people, each said once."""
+    """Makes two numbers, of two people, each said once."""
     numbers = _draw_different(world, 2, rng)
     people = zip(world.asked, numbers, strict=True)
     facts = [
@@ -103,7 +103,7 @@ def pair(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
 
 
 def sign(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
-    """A value of another kind, said once: hexadecimal digits."""
+    """Makes a value of another kind, said once: hexadecimal digits."""
     value = world.words.sign(rng)
     fact = Fact(world.say(SIGN, world.asked[0], value, rng), (value,), (0,))
     return _spread([fact], rng), (value,)
@@ -115,11 +115,11 @@ class Family:
 
     make: Make
     asks: str
-    """Kind of the question in `Wording.questions`."""
+    """Kind of question in `Wording.questions`."""
     scorer: str
-    """In `memagent.tasks.SCORERS`."""
+    """One of `memagent.tasks.SCORERS`."""
     label: str
-    """What records call it."""
+    """Name in records."""
 
 
 FAMILIES = {
@@ -130,13 +130,13 @@ FAMILIES = {
     "pair": Family(pair, PAIR, "string_match_all", "two at a time"),
     "sign": Family(sign, SIGN, "string_match_all", "hexadecimal values"),
 }
-"""By name."""
+"""Families by name."""
 TAUGHT = ("once", "last", "hop")
-"""Families that trainings show; they see the others at no time."""
+"""Families used in training; the others are never seen there."""
 
 
 def _draw_different(world: World, many: int, rng: Random) -> list[str]:
-    """Distinct numbers."""
+    """Draws distinct numbers."""
     numbers: dict[str, None] = {}
     while len(numbers) < many:
         numbers[world.words.number(rng)] = None
@@ -144,11 +144,11 @@ def _draw_different(world: World, many: int, rng: Random) -> list[str]:
 
 
 def _overwrite(world: World, who: str, numbers: Sequence[str], rng: Random) -> list[Fact]:
-    """Somebody's numbers, one after another: evidence is the last one."""
+    """Words somebody's successive numbers; only the last one is evidence."""
     texts = [world.say(COINS, who, number, rng) for number in numbers]
     return [*map(Fact, texts[:-1]), Fact(texts[-1], (numbers[-1],), (0,))]
 
 
 def _spread(facts: Sequence[Fact], rng: Random) -> list[Place]:
-    """The facts in order at uniform places."""
+    """Places the facts, in order, at uniformly drawn places."""
     return list(zip(sorted(rng.random() for _ in facts), facts, strict=True))

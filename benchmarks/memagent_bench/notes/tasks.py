@@ -1,4 +1,4 @@
-"""The tasks of the notes by name, and how their samples are made."""
+"""The notes tasks by name, and how their samples are made."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from memagent_bench.tracking.puzzle import Fact, Layout, Puzzle
 from memagent_bench.tracking.scattered import ScatteredTask
 
 OTHERS = 8
-"""People who are spoken of and not asked for."""
+"""Number of people who are mentioned but not asked about."""
 EVERY = 100
-"""Tokens of a document for each note."""
+"""Tokens of document per note."""
 SPARSE = 2000
-"""Likewise, where notes are far apart."""
+"""Tokens of document per note, if notes are far apart."""
 FEW = 8
-"""Notes of a document, where they are as many at every length."""
+"""Notes in a document, if their number doesn't depend on the length."""
 GENERATE = 24
-"""Tokens that a reply may have: a number or two, and some words."""
+"""Tokens allowed for a reply: a number or two, and some words."""
 TRIES = 256
-"""If the first sentence is too long for a short document, it begins with one of this many after it."""
+"""If the first sentence is too long for a short document, it begins with one of this many sentences after it."""
 ROOM = 32
 """Tokens by which the shortest sentence of another sample may be longer."""
 MOST = 0.75
-"""Share of a document that notes may take on average: the rest is for sentences."""
+"""Share of a document that notes may take on average; the rest is for sentences."""
 WORDS = Vocabulary(syllables=3, digits=4)
 
 
 class NotesTask(ScatteredTask):
     """Notes of people, their coins and masters, among the sentences of books.
 
-    A document has about one note for every `every` tokens, whatever its length, so a longer one has more of those
-    that nobody needs; or `many` of them, whatever its length, so a longer one has more sentences of books only. Where
-    samples are nested, the notes that matter are the same in documents of all lengths of an index, at the same shares
-    of them, and the other notes of a shorter one are among those of a longer one.
+    A document has about one note per `every` tokens, so a longer one has more distractors; or `many` notes whatever
+    its length, so a longer one only has more sentences of books. If samples are nested, the notes that matter are the
+    same in documents of all lengths of an index, at the same relative places, and the other notes of a shorter one are
+    among those of a longer one.
 
     Args:
-        family: in `FAMILIES`.
+        family: one of `FAMILIES`.
         length: tokens of a sample, reply included.
         options: the essays are the filler.
         words: names and numbers.
         wording: sentences.
-        every: tokens of a document for each note; a note takes about 15 of GPT-2's.
-        many: notes of a document, those that an answer needs in any case; 0: as `every` has it.
-        name: of the task; default the family's. Samples of another name are others.
+        every: tokens of document per note; a note takes about 15 of GPT-2's.
+        many: notes in a document, always including those that an answer needs; 0: as `every` says.
+        name: of the task; default the family's. Another name gives other samples.
 
     Raises:
-        ConfigError: there is no such family, `every` is not positive or `many` is negative; or see `essays`.
+        ConfigError: there is no such family, `every` is not positive or `many` is negative; and see `essays`.
         DocumentError: see `essays`.
     """
 
@@ -119,11 +119,11 @@ class NotesTask(ScatteredTask):
         raise self._explain_refusal(index, puzzle.facts, min(fewest))
 
     def _passing(self, world: World, many: int, rng: Random) -> list[Place]:
-        """Notes that nobody needs: the first ones are the same whatever their number."""
+        """Draws distractor notes: the first ones are the same whatever their number."""
         return [(rng.random(), world.passing(self._family.asks, rng)) for _ in range(many)]
 
     def _explain_refusal(self, index: int, facts: Sequence[Fact], tokens: int) -> ConfigError:
-        """The remedy if notes and a sentence take this many tokens: a longer document has more notes."""
+        """Explains the remedy if notes and a sentence take this many tokens: a longer document has more notes."""
         if self._many:
             return self._too_short(index, tokens + 2 * ROOM)
         notes = sum(self._filler.cost(fact.text) for fact in facts)
@@ -159,5 +159,5 @@ TASKS: dict[str, MakeTask] = {
     },
     **{f"{name}_few": partial(NotesTask, name, many=FEW, name=f"{name}_few") for name in TAUGHT},
 }
-"""By name: families, and those that are trained on with names and numbers, or sentences, that no training shows, with
-notes far apart, and with as few of them at every length."""
+"""Tasks by name: the families; the trained ones with held-out names and numbers, or held-out sentences; with notes far
+apart; and with equally few notes at every length."""

@@ -1,4 +1,4 @@
-"""Names, numbers and wordings of the notes, each with a part that no training shows."""
+"""Names, numbers and wordings of the notes, each with a part held out from training."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ NAMES_IN = 5
 NUMBERS_IN = 7
 """One in this many numbers is held out."""
 FEWEST = 2
-"""Syllables and digits: with one, too few names and numbers are held out for a document."""
+"""Minimum syllables and digits: with one, too few names and numbers are held out for a document."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What notes are made of.
+    """Names and numbers of notes.
 
     Raises:
         ConfigError: names or numbers are too short.
     """
 
     syllables: int = 2
-    """Of a name: 70 to the power of it names, all of one length, so that none is part of another."""
+    """Syllables of a name. There are 70 ** syllables names, all of one length, so that none is part of another."""
     digits: int = 2
-    """Of a number."""
+    """Digits of a number."""
     held_out: bool = False
-    """Whether names and numbers are those that no training shows."""
+    """Whether names and numbers are the ones held out from training."""
 
     def __post_init__(self) -> None:
         for name, value in (("syllables", self.syllables), ("digits", self.digits)):
@@ -40,7 +40,7 @@ class Vocabulary:
                 )
 
     def names(self, count: int, rng: Random) -> list[str]:
-        """Different names, far fewer than there are, in random order: `Tolu`."""
+        """Draws distinct names (far fewer than exist) in random order, such as `Tolu`."""
         names: dict[str, None] = {}
         while len(names) < count:
             pairs = (rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(self.syllables))
@@ -50,19 +50,19 @@ class Vocabulary:
         return list(names)
 
     def number(self, rng: Random) -> str:
-        """A number without a zero in front."""
+        """Draws a number without a leading zero."""
         while True:
             number = str(rng.randrange(10 ** (self.digits - 1), 10**self.digits))
             if _is_held_out(number, NUMBERS_IN) == self.held_out:
                 return number
 
     def sign(self, rng: Random) -> str:
-        """Twice as many hexadecimal digits as a number has digits, in the manner of a UUID. No training shows any."""
+        """Draws hexadecimal digits, as in a UUID, twice as many as a number has digits. No training shows any."""
         return "".join(rng.choices("0123456789abcdef", k=2 * self.digits))
 
 
 def _is_held_out(text: str, part: int) -> bool:
-    """Whether a text is of the part that is held out: by its letters alone, the same everywhere."""
+    """Returns whether a text is held out: depends on its letters alone, the same everywhere."""
     value = 0
     for letter in text:
         value = (31 * value + ord(letter)) % 99991
@@ -71,20 +71,20 @@ def _is_held_out(text: str, part: int) -> bool:
 
 @dataclass(frozen=True)
 class Wording:
-    """How notes and questions are put."""
+    """Sentences of notes and questions."""
 
     label: str
-    """What records call it."""
+    """Name in records."""
     notes: Mapping[str, tuple[str, ...]]
     """Kind of note -> sentences with `{who}` and `{what}`."""
     questions: Mapping[str, tuple[str, ...]]
-    """Kind of question -> sentences with `{who}`, and `{other}` where two are asked for."""
+    """Kind of question -> sentences with `{who}`, and `{other}` if two people are asked about."""
 
 
 COINS, MASTER, MORE, SIGN = "coins", "master", "more", "sign"
-"""Kinds of notes: a new number of coins, whom somebody works for, one coin more, a sign."""
+"""Kinds of notes: a new number of coins, whom somebody works for, one more coin, a sign."""
 PAIR = "pair"
-"""Kind of the questions for the coins of two people. The other kinds of questions are `COINS`, `SIGN`, and `MASTER`
+"""Kind of questions about the coins of two people. The other kinds of questions are `COINS`, `SIGN`, and `MASTER`
 for the coins of somebody's master."""
 TRAINED = Wording(
     label="as in training",
@@ -117,7 +117,7 @@ TRAINED = Wording(
         PAIR: ("How many coins have {who} and {other}?",),
     },
 )
-"""Sentences that trainings show; those of `MORE`, `SIGN` and `PAIR` belong to families that none shows."""
+"""Sentences used in training, except those of `MORE`, `SIGN` and `PAIR`, whose families are never trained on."""
 HELD_OUT = Wording(
     label="held out",
     notes={
@@ -133,4 +133,4 @@ HELD_OUT = Wording(
         PAIR: ("How many coins belong to {who}, and how many to {other}?",),
     },
 )
-"""Sentences that no training shows."""
+"""Sentences held out from training."""

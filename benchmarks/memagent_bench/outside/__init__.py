@@ -1,1 +1,1 @@
-"""Benchmarks that others made, with the user's data: environments, and the sandbox that their code runs in."""
+"""Third-party benchmarks on the user's data: environments, and the sandbox that their code runs in."""

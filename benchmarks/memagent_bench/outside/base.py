@@ -1,4 +1,4 @@
-"""What the suites have in common: a task that opens into an environment, with a reference solution if there is one."""
+"""Shared by all suites: a task that opens into an environment, with a reference solution if there is one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Solution(NamedTuple):
 
     calls: tuple[Call, ...]
     answer: str
-    """Handed in after them. Empty if the last call ends the task."""
+    """Submitted after the calls. Empty if the last call ends the task."""
 
 
 class TaskEnvironment(Environment):
@@ -38,11 +38,11 @@ class TaskEnvironment(Environment):
 
     @property
     def over(self) -> bool:
-        """Whether an answer was handed in. Doesn't block."""
+        """Whether an answer was submitted. Doesn't block."""
         return self._score is not None
 
     def finish(self, answer: str) -> bool:
-        """Hands in an answer; returns whether the first one was right.
+        """Submits an answer; returns whether the first one was right.
 
         Raises:
             ToolError: it can't be judged.
@@ -52,7 +52,7 @@ class TaskEnvironment(Environment):
         return self._score == 1
 
     def verdict(self) -> float:
-        """The score of the first answer, from 0 to 1; 0 as long as there is none. Doesn't block."""
+        """Returns the score of the first answer, from 0 to 1; 0 if there is none yet. Doesn't block."""
         return self._score or 0.0
 
     def take_step(self) -> None:
@@ -69,25 +69,25 @@ class TaskEnvironment(Environment):
     def _judge(self, answer: str) -> float: ...
 
     def follow(self) -> str | None:
-        """What the user says after an answer, of a task in several turns; None after the last. Doesn't block.
+        """Returns the user's next message in a multi-turn task; None after the last turn. Doesn't block.
 
-        From then on `tools` may be others.
+        From then on `tools` may differ.
         """
         return None
 
     @abstractmethod
     def solve(self) -> Solution:
-        """The reference solution.
+        """Returns the reference solution.
 
         Raises:
             ConfigError: the data have none.
         """
 
     def export(self, folder: Path, record: SessionRecord) -> None:
-        """Writes what the suite's own scorer reads, if it has one."""
+        """Writes the files for the suite's own scorer, if it has one."""
 
     def close(self) -> None:
-        """Frees what the task holds."""
+        """Frees the task's resources."""
 
 
 class Task(Protocol):
@@ -99,7 +99,7 @@ class Task(Protocol):
         ...
 
     def open(self) -> TaskEnvironment:
-        """Starts it anew. Blocks.
+        """Starts it from the beginning. Blocks.
 
         Raises:
             BadData: its part of the data is damaged.
@@ -109,16 +109,16 @@ class Task(Protocol):
 
 
 class Suite(Protocol):
-    """A benchmark that others made."""
+    """A third-party benchmark."""
 
     @property
     def name(self) -> str:
-        """As in `--suite`."""
+        """Name, as in `--suite`."""
         ...
 
     @property
     def licence(self) -> str:
-        """What its users must accept; empty if it asks for nothing."""
+        """Licence that its users must accept; empty if none."""
         ...
 
     @property
@@ -127,7 +127,7 @@ class Suite(Protocol):
         ...
 
     def files(self, data: Path) -> Sequence[Path]:
-        """What the tasks are read from, in order; a repository's own files are left out. Blocks.
+        """Returns the files that the tasks are read from, in order, without a repository's own files. Blocks.
 
         Raises:
             BadData: there is none.
@@ -135,18 +135,18 @@ class Suite(Protocol):
         ...
 
     def tasks(self, data: Path) -> Iterator[Task]:
-        """The tasks in the user's data, in the order of the files. Blocks.
+        """Yields the tasks in the user's data, in the order of the files. Blocks.
 
         Raises:
-            BadData: a file isn't of the suite's form, or there is none.
+            BadData: a file doesn't have the suite's form, or there is no file.
         """
         ...
 
 
 def replay(solution: Solution) -> Expert:
-    """A player that makes a solution's calls in order, and knows only where it is: its summary is that number.
+    """Returns a player that makes a solution's calls in order, and only knows its position: its summary is that number.
 
-    What it doesn't see in its context any more, it does again.
+    It repeats calls that it no longer sees in its context.
     """
 
     class Place(Notes):

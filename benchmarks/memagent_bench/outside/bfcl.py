@@ -1,6 +1,6 @@
 """BFCL v4, multi-turn: a user asks several things in a row, and tools change the state of small programs.
 
-Read is a folder with the package `bfcl-eval`, which carries questions, tools and checker: `pip install --no-deps
+Reads a folder with the package `bfcl-eval`, which has questions, tools and checker: `pip install --no-deps
 --target DIR bfcl-eval mpmath`. Its own pins don't matter then, since the multi-turn part imports nothing else. Its code
 runs in a sandbox. In the category miss_func some tools come only with a later message.
 """
@@ -28,9 +28,9 @@ from memagent_bench.outside.sandbox import MIB, Limits, Sandbox
 PLAYER = Path(__file__).with_name("bfcl_player.py")
 CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
 LIMITS = Limits(seconds=30, message=8 * MIB)
-"""Long contexts are files of some hundred kilobytes."""
+"""Limits of the sandbox: long contexts are files of some hundred kilobytes."""
 TYPES = {"dict": "object", "float": "number", "tuple": "array"}
-"""BFCL's names of types -> JSON schema's."""
+"""BFCL's type names -> JSON schema's."""
 
 
 class QuestionMessage(BaseModel):
@@ -46,7 +46,7 @@ class Entry(BaseModel):
     question: tuple[tuple[QuestionMessage, ...], ...] = Field(min_length=1)
     involved_classes: tuple[str, ...]
     missed_function: dict[int, tuple[str, ...]] = {}
-    """Names of the tools that come with a message. Its words are BFCL's own."""
+    """Message index -> names of the tools that come with it. The field's name is BFCL's own."""
 
 
 class Doc(BaseModel):
@@ -62,7 +62,7 @@ class Docs(BaseModel):
 
     tools: tuple[Doc, ...] = Field(min_length=1)
     added: str = ""
-    """What the user says where tools are added."""
+    """What the user says when tools are added."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Bfcl:
     runs_code: bool = True
 
     def files(self, data: Path) -> list[Path]:
-        """See `Suite.files`: the whole package, as its code judges."""
+        """See `Suite.files`: the whole package, since its code is the judge."""
         return find_files(data / "bfcl_eval", (".json", ".py"), "BFCL")
 
     def tasks(self, data: Path) -> Iterator[BfclTask]:
@@ -100,7 +100,7 @@ class BfclTask:
 
     @property
     def id(self) -> str:
-        """The entry's."""
+        """Id of the entry."""
         return self.entry.id
 
     def open(self) -> BfclEnvironment:
@@ -155,7 +155,7 @@ class BfclEnvironment(TaskEnvironment):
         return text
 
     def follow(self) -> str | None:
-        """What the user says next, when `tools` may be others; None after the last turn. Doesn't block."""
+        """Returns what the user says next, when `tools` may change; None after the last turn. Doesn't block."""
         self._turn += 1
         if self._turn == len(self._asked):
             return None
@@ -165,14 +165,14 @@ class BfclEnvironment(TaskEnvironment):
         return self._asked[self._turn] or self._docs.added
 
     def _judge(self, answer: str) -> float:
-        """BFCL's own checker: states and results after each turn. The words of an answer don't count."""
+        """Runs BFCL's own checker: states and results after each turn. The words of an answer don't count."""
         reply = self._sandbox.ask({"check": True})
         if not isinstance(valid := reply.get("valid"), bool):
             raise ToolError(f"{self._sandbox.what} cannot be checked: {clip(str(reply), 500)}")
         return float(valid)
 
     def solve(self) -> Solution:
-        """There is none that plays several turns."""
+        """Raises ConfigError: no reference solution plays several turns."""
         raise ConfigError(
             "bfcl has no reference player: name a model (--player model --model SPEC)"
         )
@@ -183,7 +183,7 @@ class BfclEnvironment(TaskEnvironment):
 
 
 def _schema(value: Any) -> Any:
-    """A schema with JSON schema's names of types, at any depth."""
+    """Converts a schema to JSON schema's type names, at any depth."""
     if isinstance(value, list):
         return [_schema(part) for part in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):

@@ -1,8 +1,8 @@
 """BrowseComp-Plus: questions whose answers take many searches in a fixed collection of documents.
 
-Read are the decrypted questions (`query_id`, `query`, `answer`, and if present `evidence_docs`) and the corpus
+Reads the decrypted questions (`query_id`, `query`, `answer`, and if present `evidence_docs`) and the corpus
 (`docid`, `text`), both as JSON lines or parquet, in one folder. The benchmark's own scorer judges answers with a
-language model; `memagent-bench` writes its files, and itself only compares words.
+language model; `memagent-bench` writes its input files, and itself only compares words.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from memagent_bench.outside.rows import SUFFIXES, find_files, read_rows
 from memagent_bench.sessions.record import Reason, SessionRecord
 
 RESULTS, SNIPPET = 5, 512
-"""Documents per search, and tokens of each that are shown: as published."""
+"""Documents per search, and tokens shown of each: as published."""
 CHARS = 12
-"""No token is longer, on average."""
+"""Upper bound of the average characters per token."""
 QUERY = 20_000
-"""Characters of a query: the longest question has 2,000."""
+"""Maximum characters of a query: the longest question has 2,000."""
 ANSWER = 20_000
-"""Characters of an answer that are judged, the last ones."""
+"""Characters of an answer that are judged, from its end."""
 EXACT = re.compile(r"^[^\w\n]*Exact Answer[^\w\n]*:\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 ASK = """Answer a question by searching a fixed collection of documents with the tools `search` and `get_document`.
 
@@ -110,7 +110,7 @@ class BrowseTask:
 
     @property
     def id(self) -> str:
-        """The question's."""
+        """Id of the question."""
         return self.question.query_id
 
     def open(self) -> BrowseEnvironment:
@@ -173,13 +173,13 @@ class BrowseEnvironment(TaskEnvironment):
         self._calls[name] += 1
 
     def _judge(self, answer: str) -> float:
-        """1 for the same words as the reference's. A judge accepts other wordings too, so this is a lower bound."""
+        """Returns 1 if the words are the reference's. A judge accepts other wordings too, so this is a lower bound."""
         answer = answer[-ANSWER:]
         exact = EXACT.findall(answer)
         return equivalent(exact[-1].strip("*_ ") if exact else answer, [self._question.answer])
 
     def solve(self) -> Solution:
-        """Searches for the question, and reads what the data call evidence."""
+        """Searches for the question, and reads the documents that the data call evidence."""
         question = self._question
         reading = (
             call("get_document", docid=document.docid) for document in question.evidence_docs
@@ -190,7 +190,7 @@ class BrowseEnvironment(TaskEnvironment):
         )
 
     def export(self, folder: Path, record: SessionRecord) -> None:
-        """One file a question, in the form of the benchmark's `evaluate_run.py`, in a folder for each system."""
+        """Writes one file per question, in the form of the benchmark's `evaluate_run.py`, in a folder per system."""
         answered = record.reason is Reason.ANSWERED
         output = [{"type": "output_text", "output": record.answer}] if answered else []
         run = {
@@ -207,13 +207,13 @@ class BrowseEnvironment(TaskEnvironment):
 
 
 def snippet(text: str) -> str:
-    """The beginning of a document: 512 of GPT-2's tokens."""
+    """Returns the beginning of a document: 512 of GPT-2's tokens."""
     tokens = gpt2().encode(text[: SNIPPET * CHARS], disallowed_special=())
     return gpt2().decode(tokens[:SNIPPET], errors="ignore")
 
 
 def _sort(data: Path) -> tuple[list[Path], list[Path]]:
-    """The files with questions and those with documents, told apart by their first rows."""
+    """Separates the files with questions from those with documents, by their first rows."""
     questions, documents = list[Path](), list[Path]()
     for path in find_files(data, SUFFIXES, "questions and documents of BrowseComp-Plus"):
         for row in islice(read_rows(path), 1):

@@ -1,6 +1,6 @@
 """CodeGym: tool games made from coding problems. Each brings its own code, which runs in a sandbox.
 
-Read are the files of the hub's copy (`task_*/` and `envs_*/`, parquet or JSON lines): a task has an `ability`
+Reads the files of the hub's copy (`task_*/` and `envs_*/`, parquet or JSON lines): a task has an `ability`
 `codegym_v1@SOURCE__CLASS@PARAMETERS`, a prompt, and the code of its environment in `extra_info.gym_env`, or else in a
 row of `envs_*` or a file `SOURCE__CLASS.py`.
 """
@@ -28,9 +28,9 @@ from memagent_bench.outside.sandbox import Limits, Sandbox, SandboxEnded
 
 PREFIX = "codegym_v1@"
 CODE = 1 << 20
-"""Bytes of an environment's code: the largest of the hub's copy has 31,500."""
+"""Maximum bytes of an environment's code: the largest of the hub's copy has 31,500."""
 MARK = "<|FunctionCall"
-"""Lines of a prompt that say how CodeGym writes calls. memagent says how it does."""
+"""Marks the lines of a prompt that explain CodeGym's call format. memagent explains its own."""
 PLAYER = Path(__file__).with_name("codegym_player.py")
 DONE = "Done"
 LIMITS = Limits()
@@ -42,11 +42,11 @@ TYPES = {
     "list": "array",
     "str": "string",
 }
-"""Python's names -> JSON schema's; of other types anything is taken."""
+"""Python's type names -> JSON schema's; other types accept anything."""
 
 
 class Extra(BaseModel):
-    """What a task has beside its prompt."""
+    """Fields of a task beside its prompt."""
 
     gym_env: str | None = None
 
@@ -59,7 +59,7 @@ class PromptMessage(BaseModel):
 
 
 class TaskRow(BaseModel):
-    """A task, as the data have it."""
+    """A task, as in the data."""
 
     ability: str = Field(pattern=rf"(?s)^{PREFIX}[^@]+@.*$")
     prompt: tuple[PromptMessage, ...]
@@ -72,7 +72,7 @@ class TaskRow(BaseModel):
 
 
 class CodeRow(BaseModel):
-    """An environment, as the data have it."""
+    """An environment, as in the data."""
 
     env_code: str
     env_name: str
@@ -80,7 +80,7 @@ class CodeRow(BaseModel):
 
 
 class Parameter(BaseModel):
-    """Of a tool."""
+    """A parameter of a tool."""
 
     name: str
     type: str = ""
@@ -95,7 +95,7 @@ class Offer(BaseModel):
     parameters: tuple[Parameter, ...] = ()
 
     def spec(self) -> ToolSpec:
-        """For a model."""
+        """Converts the tool to a `ToolSpec`."""
         schema: dict[str, Any] = {
             "type": "object",
             "properties": {p.name: _schema(p.type) for p in self.parameters},
@@ -141,13 +141,13 @@ class CodeGym:
 
 
 class Codes:
-    """Environments that tasks don't bring themselves."""
+    """Environments whose code isn't in the task itself."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
 
     def find(self, key: str, where: str) -> tuple[str, str]:
-        """Where an environment is, and its code.
+        """Returns the location of an environment and its code.
 
         Raises:
             BadData: there is none.
@@ -229,7 +229,7 @@ class CodeGymEnvironment(TaskEnvironment):
         return text
 
     def _judge(self, answer: str) -> float:
-        """The environment compares values with its own, so a number has to be handed in as one."""
+        """Has the environment judge, which compares values with its own: a number must be submitted as one."""
         try:
             value = json.loads(answer)
         except (ValueError, RecursionError):
@@ -239,11 +239,11 @@ class CodeGymEnvironment(TaskEnvironment):
         except SandboxEnded:
             raise
         except ToolError:
-            return 0.0  # it can't be compared with the right answer
+            return 0.0  # the answer can't be compared with the right one
         return self.verdict()
 
     def solve(self) -> Solution:
-        """What the environment's own `solve` does with a copy of it."""
+        """Returns the calls of the environment's own `solve` on a copy of it."""
         reply = self._sandbox.ask({"solve": True})
         try:
             calls = tuple(call(step["name"], **step["parameters"]) for step in reply["calls"])

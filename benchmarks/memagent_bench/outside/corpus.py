@@ -20,7 +20,7 @@ from memagent_bench.outside.rows import read_rows
 
 FORMAT = 1
 TOO_COMMON = 0.5
-"""Share of documents from which on SQLite weighs a word as 0.000001: leaving it out of a query changes no ranking
+"""Share of documents above which SQLite weighs a word as 0.000001: leaving it out of a query changes no ranking
 that matters, and saves reading its list."""
 TABLES = """
 PRAGMA journal_mode = OFF;
@@ -41,11 +41,11 @@ class Document(BaseModel):
 
 
 class Hit(NamedTuple):
-    """A document that was found."""
+    """A document found by a search."""
 
     docid: str
     score: float
-    """Of BM25; more is better."""
+    """BM25 score; higher is better."""
     text: str
 
 
@@ -53,8 +53,8 @@ class Corpus:
     """The documents of some files, searched by SQLite's BM25 (k1 = 1.2, b = 0.75, Porter stems).
 
     Args:
-        files: with a document a row.
-        folder: for the index. Files that changed are indexed anew, and their old index is removed.
+        files: files with one document per row.
+        folder: folder of the index. Changed files are indexed again, and their old index is removed.
     """
 
     def __init__(self, files: Sequence[Path], folder: Path) -> None:
@@ -67,7 +67,7 @@ class Corpus:
         self._mutex = threading.Lock()
 
     def search(self, query: str, most: int) -> list[Hit]:
-        """The best documents, best first. Blocks; the first call builds the index.
+        """Returns the best documents, best first. Blocks; the first call builds the index.
 
         Raises:
             BadData: a row isn't a document.
@@ -86,7 +86,7 @@ class Corpus:
             return [Hit(*row) for row in rows]
 
     def document(self, docid: str) -> str | None:
-        """A document's text; None if there is none. Blocks.
+        """Returns a document's text; None if there is none. Blocks.
 
         Raises:
             BadData, ConfigError: as `search`.
@@ -142,7 +142,7 @@ class Corpus:
 
 
 def _telling(db: sqlite3.Connection, query: str) -> list[str]:
-    """The words of a query that tell documents apart: as in the index, and not too common.
+    """Returns the words of a query that distinguish documents: those in the index that aren't too common.
 
     The index has stems, so a query's words are stemmed the same way, each in a row of its own.
     """

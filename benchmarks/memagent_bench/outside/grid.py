@@ -1,4 +1,4 @@
-"""A grid of tasks that others made, for `memagent-bench sessions`."""
+"""A grid of third-party tasks, for `memagent-bench sessions`."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from memagent_bench.suites import ALL, several_of
 
 
 class TaskJob(Job):
-    """A task, one way. Its difficulty is the number of steps that it may take."""
+    """A task under one arm. Its difficulty is its maximum number of steps."""
 
     __slots__ = ()
 
     @property
     def max_steps(self) -> int:
-        """Most steps of it."""
+        """Maximum steps of the task."""
         return self.difficulty
 
 
 @dataclass(frozen=True)
 class TaskGrid:
-    """Every task, as often as there are seeds, each way."""
+    """Every task, once per seed, under each arm."""
 
     suite: Suite
     data: Path
     arms: Sequence[Arm]
     seeds: Sequence[int]
     steps: int
-    """Most steps of a session."""
+    """Maximum steps of a session."""
     first: int
-    """How many tasks of the data, from the first."""
+    """Number of tasks used, from the first in the data."""
     out: Path
-    """Where results in the form of the suite's scorer go."""
+    """Folder for results in the form of the suite's scorer."""
     names: str = ALL
     """Comma-separated ids of tasks, or `all`."""
 
     @property
     def name(self) -> str:
-        """For the folder's settings."""
+        """Name in the folder's settings."""
         return self.suite.name
 
     @property
     def files(self) -> Sequence[Path]:
-        """The suite's data. Blocks."""
+        """Files of the suite's data. Blocks."""
         return self.suite.files(self.data)
 
     @cached_property
@@ -92,7 +92,7 @@ class TaskGrid:
             Sandbox("", Limits(), f"a task of {self.suite.name}").close()
 
     def jobs(self, done: Collection[object] = ()) -> Iterator[Job]:
-        """What is not done yet, all ways of one task together."""
+        """Yields the jobs that are not done, all arms of one task together."""
         for name in self.tasks:
             for seed in self.seeds:
                 for arm in self.arms:
@@ -107,7 +107,7 @@ class TaskGrid:
         return Dealt(environment, environment.follow, keep, environment.close)
 
     def expert(self, job: Job) -> Expert:
-        """A player that follows the reference solution. Blocks.
+        """Returns a player that follows the reference solution. Blocks.
 
         Raises:
             ConfigError: the data have none.

@@ -1,4 +1,4 @@
-"""Unified diffs as pairs of texts to find and to put in their place."""
+"""Unified diffs as pairs of texts: what to find, and its replacement."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ FILE = re.compile(r'^\+\+\+ "?(?:b/)?([^"\t\r\n]+)')
 OLD_FILE = re.compile(r'^--- "?(?:a/)?([^"\t\r\n]+)')
 HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 NO_LINE_END = re.compile(r"\n\\[^\n]*")
-"""What a diff writes below a line that the file ends with, without a line end."""
+"""The mark in a diff below a last line that has no line end."""
 NOTHING = "/dev/null"
 
 
 class Edit(NamedTuple):
-    """A change of one place."""
+    """A change in one place."""
 
     path: str
     search: str
-    """What stands there; empty for a new file."""
+    """Text to replace; empty for a new file."""
     replace: str
     line: int | None = None
-    """Where it stands once the edits before are made, from 0; None: where it is found."""
+    """Its line once the edits before are made, from 0; None: wherever the text is found."""
 
 
 def apply_patch(
     files: Mapping[str, str], diff: str, where: str, name: str
 ) -> tuple[dict[str, str], list[Edit]]:
-    """The files after a unified diff, and its edits, each of a text that occurs once.
+    """Applies a unified diff. Returns the files after it, and its edits, each of a text that occurs once.
 
     Raises:
-        BadData: it isn't one, or doesn't fit the files.
+        BadData: it isn't a unified diff, or doesn't fit the files.
     """
     edits = list[Edit]()
     files = dict(files)
@@ -52,7 +52,7 @@ def apply_patch(
 
 
 def edits_of(diff: str, where: str) -> Iterator[Edit]:
-    """The changes of a unified diff, in order.
+    """Yields the changes of a unified diff, in order.
 
     Raises:
         BadData: it is cut off, deletes a file, or isn't a unified diff.
@@ -93,10 +93,10 @@ def _hunk(lines: Iterator[str], left: int, right: int, where: str) -> tuple[str,
 
 
 def apply_edit(files: Mapping[str, str], edit: Edit) -> dict[str, str]:
-    """The files after a change.
+    """Returns the files after a change.
 
     Raises:
-        ValueError: the text doesn't stand there, or stands there more than once.
+        ValueError: the text doesn't occur, or occurs more than once.
     """
     text = files.get(edit.path)
     if text is not None and edit.line is not None:
@@ -118,10 +118,10 @@ def apply_edit(files: Mapping[str, str], edit: Edit) -> dict[str, str]:
 
 
 def _count(text: str, search: str) -> int:
-    """How often a text occurs; 2 where it only overlaps itself."""
+    """Counts how often a text occurs; 2 if it only overlaps itself."""
     return max(text.count(search), 2 * (text.find(search) != text.rfind(search)))
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines as diffs count them: a form feed ends none."""
+    """Yields lines as diffs count them: a form feed doesn't end one."""
     return StringIO(text, newline="\n")

@@ -1,6 +1,6 @@
-"""Repair: an issue in a small repository is found, fixed and tested, as Agentless divides the work.
+"""Repair: locate an issue in a small repository, fix it and test the fix, as Agentless divides the work.
 
-Read is a file of JSON lines or parquet in SWE-bench's form: `instance_id`, `problem_statement`, `repo` (a folder
+Reads a file of JSON lines or parquet in SWE-bench's form: `instance_id`, `problem_statement`, `repo` (a folder
 beside the file), `FAIL_TO_PASS`, `PASS_TO_PASS` (ids of pytest), and if present `test_patch` and `patch` (unified
 diffs). The repository's tests are foreign code: pytest runs in a sandbox, started by the process pool, so at most one
 for each core.
@@ -30,9 +30,9 @@ from memagent_bench.outside.sandbox import MIB, Limits, Sandbox, SandboxEnded
 TESTER = Path(__file__).with_name("repair_tester.py")
 LIMITS = Limits(seconds=120, cpu=120, memory=1024 * MIB, processes=32, scratch=256 * MIB, message=64 * MIB)  # fmt: skip
 FILES, BYTES = 5_000, 32 * MIB
-"""Most files of a repository, and most bytes of all: it is sent to the sandbox as one request."""
+"""Maximum files of a repository, and maximum bytes in total: it is sent to the sandbox as one request."""
 LINES, MATCHES, OUTPUT = 400, 50, 6_000
-"""Lines of a file and lines found that one call shows, and characters of pytest's output."""
+"""Lines of a file and matches shown by one call, and characters of pytest's output."""
 ASK = """Fix this issue in a Python repository:
 
 {problem}
@@ -59,12 +59,12 @@ class Instance(BaseModel):
 
 
 class PytestOutcome(TypedDict):
-    """What a run of pytest says."""
+    """The result of a pytest run."""
 
     passed: list[str]
     """Ids of the tests that passed."""
     output: str
-    """Its last characters."""
+    """Last characters of its output."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class RepairTask:
 
     @property
     def id(self) -> str:
-        """The instance's."""
+        """Id of the instance."""
         return self.instance.instance_id
 
     def open(self) -> RepairEnvironment:
@@ -132,7 +132,7 @@ class RepairEnvironment(TaskEnvironment):
             test.partition("::")[0] for test in (*instance.FAIL_TO_PASS, *instance.PASS_TO_PASS)
         }
         self._tests = {path: hidden[path] for path in (changed | named) & hidden.keys()}
-        """Decide, and can't be edited."""
+        """Files of the deciding tests, which can't be edited."""
 
     def _offers(self) -> Iterator[Tool]:
         async def list_files(folder: str = "") -> str:
@@ -216,13 +216,13 @@ class RepairEnvironment(TaskEnvironment):
         return f"changed {edit.path}"
 
     def _judge(self, answer: str) -> float:
-        """1 if all tests pass that have to, whatever the answer says."""
+        """Returns 1 if all required tests pass, whatever the answer says."""
         wanted = [*self._instance.FAIL_TO_PASS, *self._instance.PASS_TO_PASS]
         tested = _run({**self._files, **self._tests}, wanted)
         return float({*wanted} <= {*tested["passed"]})
 
     def solve(self) -> Solution:
-        """Reads what the reference patch changes, changes it, and runs the tests."""
+        """Reads what the reference patch changes, applies it, and runs the tests."""
         _, edits = apply_patch(self._files, self._instance.patch, self._where, "patch")
         if not edits:
             raise BadData(
@@ -236,20 +236,20 @@ class RepairEnvironment(TaskEnvironment):
 
 
 def run_pytest(files: dict[str, str], tests: list[str]) -> PytestOutcome:
-    """Runs tests of a repository in a sandbox; none passes if they take too long. Blocks; keeps a core busy.
+    """Runs a repository's tests in a sandbox; none passes if they take too long. Blocks; keeps a core busy.
 
     Args:
         files: texts by path.
-        tests: ids of pytest.
+        tests: pytest ids.
 
     Raises:
         ToolError: the repository is too large, or pytest gave no result.
-        NoSandbox: there is none.
+        NoSandbox: there is no sandbox.
     """
     sandbox = Sandbox(TESTER.read_text(), LIMITS, "pytest")
     try:
         reply = sandbox.ask({"files": files, "tests": tests, "output": OUTPUT})
-    except SandboxEnded as error:  # not an error of the judge: what was changed did that
+    except SandboxEnded as error:  # not the judge's error: the edits caused it
         return PytestOutcome(passed=[], output=str(error))
     finally:
         sandbox.close()
@@ -269,7 +269,7 @@ def _run(files: Mapping[str, str], tests: list[str]) -> PytestOutcome:
 
 
 def _read_files(root: Path, where: str) -> dict[str, str]:
-    """The texts of a folder; links, hidden folders and what isn't UTF-8 are left out."""
+    """Reads the texts of a folder, without links, hidden folders and files that aren't UTF-8."""
     files, size = dict[str, str](), 0
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)

@@ -14,22 +14,22 @@ from memagent.texts import describe_problem, name_error
 from memagent_bench.outside.base import BadData
 
 LINE = 64 << 20
-"""Bytes of a row. The longest documents of the published corpora have a few megabytes."""
+"""Maximum bytes of a row. The longest documents of the published corpora have a few megabytes."""
 BATCH = 64
-"""Rows of a parquet file that are in memory at the same time."""
+"""Rows of a parquet file in memory at the same time."""
 SUFFIXES = (".jsonl", ".parquet")
 Form = TypeVar("Form", bound=BaseModel)
 
 
 class Row(NamedTuple):
-    """A row, and where it is from."""
+    """A row, and where it comes from."""
 
     where: str
     """File and line, for messages."""
     fields: dict[str, Any]
 
     def read(self, form: type[Form]) -> Form:
-        """The row as a model.
+        """Parses the row as a model.
 
         Raises:
             BadData: a field is missing or of the wrong type.
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 
 def find_files(data: Path, suffixes: Sequence[str], what: str) -> list[Path]:
-    """The file itself, or the files in a folder and those below it, in order.
+    """Returns the file itself, or the files in a folder and its subfolders, in order.
 
     Raises:
         BadData: there is none.
@@ -64,7 +64,7 @@ def find_files(data: Path, suffixes: Sequence[str], what: str) -> list[Path]:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a file.
+    """Yields the rows of a file.
 
     Raises:
         BadData: a row isn't an object, or is too long; the file can't be read.
@@ -105,7 +105,7 @@ def _read_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
 
 def _parquet(path: Path) -> Iterator[Row]:
     try:
-        # Of the extra `train`. It has no types.
+        # pyarrow is in the extra `train`. It has no types.
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError as error:
         raise BadData(
@@ -118,7 +118,7 @@ def _parquet(path: Path) -> Iterator[Row]:
                 for fields in batch.to_pylist():
                     yield Row(f"{str(path)!r}, row {number}", fields)
                     number += 1
-    except (OSError, ValueError) as error:  # pyarrow's own are ValueErrors
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise BadData(
             f"{str(path)!r} is not a parquet file ({name_error(error)}); fetch it again"
         ) from error

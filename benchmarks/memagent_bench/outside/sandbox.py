@@ -30,14 +30,14 @@ SYSTEM = (
     "/etc/ld.so.cache",
     "/etc/alternatives",
 )
-"""Where programs and their libraries are; nothing personal."""
+"""Folders of programs and their libraries; nothing personal."""
 START = 20.0
 """Seconds to build the sandbox, on a busy machine."""
 KIB, MIB = 1 << 10, 1 << 20
 
 
 class NoSandbox(ConfigError):
-    """This machine cannot isolate foreign code, so none is run."""
+    """Raised if this machine can't isolate foreign code, so none is run."""
 
 
 class SandboxEnded(ToolError):
@@ -46,25 +46,25 @@ class SandboxEnded(ToolError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a sandboxed program may use.
+    """Limits of a sandboxed program.
 
-    Memory is limited per process, so `memory` times `processes`, plus `scratch`, bounds the whole.
+    Memory is limited per process, so `memory` times `processes`, plus `scratch`, bounds the total.
     """
 
     seconds: float = 10.0
-    """Per request."""
+    """Maximum seconds per request."""
     cpu: int = 600
-    """Seconds of each process, all requests together."""
+    """Maximum processor seconds of each process, for all requests together."""
     memory: int = 512 * MIB
-    """Bytes of address space of each process."""
+    """Maximum bytes of address space of each process."""
     processes: int = 16
-    """Processes and threads at the same time."""
+    """Maximum processes and threads at the same time."""
     file: int = 16 * MIB
-    """Bytes of the largest file."""
+    """Maximum bytes of a file."""
     scratch: int = 64 * MIB
-    """Bytes of the writable folder, which is in memory and vanishes."""
+    """Bytes of the writable folder, which is in memory and temporary."""
     message: int = MIB
-    """Bytes of a request, and of a reply."""
+    """Maximum bytes of a request, and of a reply."""
 
 
 class Sandbox:
@@ -74,10 +74,10 @@ class Sandbox:
     else: no network, no other processes, no files of yours. `docs/adr/0023` says what that promises.
 
     Args:
-        source: the program. It reads requests from standard input and writes replies to standard output; what it
-            writes to the error output is lost.
-        limits: what it may use.
-        what: names it in messages, such as the file that it comes from.
+        source: the program. It reads requests from standard input and writes replies to standard output; its
+            error output is discarded.
+        limits: of its resources.
+        what: its name in messages, such as the file that it comes from.
         read: folders that it may read, beside the interpreter's.
 
     Raises:
@@ -126,7 +126,7 @@ class Sandbox:
 
         Raises:
             ToolError: the request is too large; nothing was sent.
-            SandboxEnded: the program ended, took too long, or sent too much or something else than JSON.
+            SandboxEnded: the program ended, took too long, sent too much, or didn't send JSON.
         """
         line = json.dumps(request)
         if len(line) > self._limits.message:

@@ -20,13 +20,13 @@ from memagent_bench.outside.browsecomp import RESULTS
 from memagent_bench.outside.corpus import Corpus
 
 VOCABULARY = 200_000
-"""Words, their frequencies as Zipf's law has them: about as many as a large collection of pages."""
+"""Number of words, with frequencies by Zipf's law: about as many as a large collection of pages has."""
 ASKED = 60
-"""Words of a query: a question of BrowseComp as a whole has about as many."""
+"""Words per query: about as many as a whole BrowseComp question."""
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures, and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--words", type=int, default=400, help="of a document")
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def documents(number: int, words: int) -> Iterator[tuple[str, str]]:
-    """Ids and texts, the same each time."""
+    """Yields ids and texts, the same each time."""
     rng = random.Random(1)
     vocabulary = [f"w{n:x}" for n in range(VOCABULARY)]
     weights = list(accumulate(1 / (n + 2) for n in range(VOCABULARY)))

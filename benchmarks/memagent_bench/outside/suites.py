@@ -16,10 +16,10 @@ SUITES: dict[str, Suite] = {
 
 
 def suite_of(name: str, *, accepted: bool) -> Suite:
-    """A suite by its name.
+    """Returns a suite by its name.
 
     Raises:
-        ConfigError: there is none, or its licence isn't accepted.
+        ConfigError: there is no such suite, or its licence isn't accepted.
     """
     suite = SUITES[one_of(name, SUITES, "suite")]
     if suite.licence and not accepted:

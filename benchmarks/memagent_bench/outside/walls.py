@@ -30,7 +30,7 @@ AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 READ_ONLY = 1
 DIE_WITH_PARENT, DROP_CAPABILITY, NO_NEW_PRIVILEGES = 1, 24, 38
 CAPABILITIES = 64
-"""More than any kernel has; dropping one that does not exist fails, which is harmless."""
+"""More capabilities than any kernel has; dropping one that doesn't exist fails, which is harmless."""
 NOBODY = 65534
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 SCRATCH = "/tmp"
@@ -108,7 +108,7 @@ def build_root(root: str, settings: dict[str, Any]) -> None:
     """Fills an empty folder with what the program may read, and a scratch folder in memory."""
     mount("none", "/", None, RECURSIVE | PRIVATE)
     mount("tmpfs", root, "tmpfs", NO_SUID | NO_DEVICES, "size=16m,mode=755")
-    # First, since what may be read can lie in there.
+    # First, since readable folders can be inside it.
     Path(root + SCRATCH).mkdir()
     mount(
         "tmpfs",
@@ -137,7 +137,7 @@ def build_root(root: str, settings: dict[str, Any]) -> None:
 
 def move_in(root: str) -> None:
     """Makes the folder the root, and the rest of the disk unreachable."""
-    # Where a container hides parts of its /proc, a new one is refused; the program does without.
+    # Where a container hides parts of its /proc, mounting a new one is refused; the program does without.
     with suppress(OSError):
         mount("proc", root + "/proc", "proc", NO_SUID | NO_DEVICES | NO_PROGRAMS)
     os.chdir(root)
@@ -161,12 +161,12 @@ def give_up_rights(user: int, limits: dict[str, int]) -> None:
         os.setgid(user)
         os.setuid(user)
     check(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
-    # After the change of user, which forgets it.
+    # After the change of user, which resets it.
     check(libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "parent-death signal")
 
 
 def become(root: str, user: int, settings: dict[str, Any]) -> NoReturn:
-    """Turns into the program."""
+    """Replaces this process with the program."""
     move_in(root)
     give_up_rights(user, settings["limits"])
     say({"up": True})
@@ -176,12 +176,12 @@ def become(root: str, user: int, settings: dict[str, Any]) -> NoReturn:
 
 
 def say(line: dict[str, Any]) -> None:
-    """One line to whoever built the sandbox."""
+    """Writes one line to the process that built the sandbox."""
     os.write(1, json.dumps(line).encode() + b"\n")
 
 
 def watch(pid: int) -> None:
-    """Waits for the program, and ends it when nobody listens any more."""
+    """Waits for the program, and ends it when nobody is listening any more."""
     ended, hung_up = os.pidfd_open(pid), select.POLLHUP | select.POLLRDHUP
     both = select.poll()
     both.register(ended, select.POLLIN)

@@ -1,1 +1,1 @@
-"""memagent's own cost, apart from the model: `make bench`."""
+"""memagent's own cost, without the model's: `make bench`."""

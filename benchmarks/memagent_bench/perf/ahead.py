@@ -27,14 +27,14 @@ from memagent_bench.perf.loop import CHARS_PER_TOKEN, Quarter
 from memagent_bench.perf.measure import Row, page_parser, publish
 
 LATENCY = 0.05
-"""Seconds of a call: short for a model, long beside this client's own work."""
+"""Seconds per call: short for a model, long beside this client's own work."""
 SLOTS = 16
 CHUNK = 256
 RATES = (0.01, 0.05, 0.1, 0.3)
 
 
 class Slow(SimpleModel):
-    """A model with 16 slots and fixed latency, that changes its memory at given chunks.
+    """A model with 16 slots and fixed latency, which changes its memory at given chunks.
 
     Args:
         changes: the numbers of these chunks, from 0.
@@ -50,9 +50,9 @@ class Slow(SimpleModel):
         self._slots = asyncio.Semaphore(SLOTS)
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Depends on all that the prompt shows."""
+        """Returns a reply that depends on everything in the prompt."""
         prompt = "".join(message.content for message in request.messages)
-        # Chunks are sent for the first time in the order of the text, no two of which are equal.
+        # Chunks, which are all different, are first sent in the order of the text.
         chunk = request.parts.get("chunk", "")
         number = self._numbers.setdefault(chunk, len(self._numbers))
         async with self._slots:
@@ -64,12 +64,12 @@ class Slow(SimpleModel):
 
 
 def digest(text: str) -> str:
-    """16 hexadecimal digits."""
+    """Returns a digest of 16 hexadecimal digits."""
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 async def read(text: str, model: Slow, ahead: int | Literal["auto"]) -> tuple[float, Result]:
-    """Seconds of a reading, and its result."""
+    """Returns the seconds of a reading, and its result."""
     with tempfile.TemporaryDirectory() as folder:
         store = RunStore(Path(folder) / "runs.sqlite")
         agent = MemoryAgent(
@@ -88,12 +88,12 @@ async def read(text: str, model: Slow, ahead: int | Literal["auto"]) -> tuple[fl
 
 
 def expect(rate: float, size: int) -> float:
-    """Chunks by which a round of `size` advances."""
+    """Returns the expected number of chunks by which a round of `size` advances."""
     return (1 - (1 - rate) ** size) / rate
 
 
 def measure(chunks: int, rounds: int) -> list[Row]:
-    """Chunks a round against theory, time and calls against reading in order; each round has other changes.
+    """Measures chunks per round against theory, and time and calls against reading in order; changes differ by round.
 
     Raises:
         RuntimeError: a reading ended with another memory or answer than in order.
@@ -111,7 +111,7 @@ def measure(chunks: int, rounds: int) -> list[Row]:
                 if (result.memory, result.answer) != (inorder.memory, inorder.answer):
                     raise RuntimeError(f"another result at rate {rate}, seed {seed}, {ahead!r}")
                 sent = result.chunks + result.usage.discarded
-                # A round sends 16 calls, but for the last ones of the document.
+                # A round sends 16 calls, except at the end of the document.
                 drawn = len(changes) / count
                 advance[ahead].append(result.chunks / sent * SLOTS / expect(drawn, SLOTS))
                 faster[ahead].append(alone / seconds)
@@ -129,7 +129,7 @@ def measure(chunks: int, rounds: int) -> list[Row]:
 
 
 def main() -> int:
-    """Measures, prints, and fails where a target is missed."""
+    """Measures, prints, and fails if a target is missed."""
     parser = page_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)

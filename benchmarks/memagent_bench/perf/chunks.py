@@ -1,4 +1,4 @@
-"""Chunking against plain tokenising of the same text with the same tokenizer, both on one thread."""
+"""Chunking compared with plain tokenising of the same text with the same tokenizer, both on one thread."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from memagent_bench.perf.measure import Row
 PIECE = 65536
 CHUNK_TOKENS = 5000
 SLICE = 10_000_000
-"""Characters a round: both sides are timed in turns, so that a noisy neighbour hits both."""
+"""Characters per round: both sides are timed in turns, so that a noisy neighbour affects both."""
 
 
 def book(chars: int | None = None) -> str:
-    """The shipped novel; over and over where more characters are wanted than it has."""
+    """Returns the shipped novel, repeated if more characters are wanted than it has."""
     novel = needle.book()
     return novel if chars is None else (novel * (chars // len(novel) + 1))[:chars]
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in pieces of 64 Ki characters."""
+    """Yields the text in pieces of 64 Ki characters."""
     return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
 
 
 def measure(counter: TokenizerFile, tokenizer: Tokenizer, megabytes: int) -> Row:
-    """Speed of chunking as a share of the tokenizer's own `encode`, one value a slice of 10 MB."""
+    """Measures the speed of chunking as a share of the tokenizer's own `encode`, one value per 10 MB slice."""
     text = book(SLICE)
     neutralise = Neutraliser(PromptSet.load("plain").tags, counter.control_tokens)
     ratios: list[float] = []

@@ -1,7 +1,7 @@
-"""memagent beside other ways to read the same document: time, tokens, memory and answers at several lengths.
+"""memagent compared with other ways to read the same document: time, tokens, memory and answers at several lengths.
 
-The floor is what nobody can do without: to tokenize the text once, and to send as many prompts of the same size with
-the bare client. Each reading is a process of its own, and readers take turns. Processor time and memory are those of
+The floor is the minimum work: tokenize the text once, and send as many prompts of the same size with the bare
+client. Each reading is a process of its own, and readers take turns. Processor time and memory are those of
 the reading process, not the server's.
 """
 
@@ -35,34 +35,34 @@ OURS, FLOOR = "memagent", "floor"
 FRAMEWORKS = ("langchain-classic", "langchain-openai", "llama-index-core", "openai", "vllm")
 MOST_CPU = 1.3
 MOST_MIB = 152
-"""160 MB."""
+"""Maximum resident memory: 160 MB."""
 MOST_GROWTH = 10
-"""MiB between a quarter of the document and its end."""
+"""Maximum growth in MiB between a quarter of the document and its end."""
 MOST_BEND = 0.02
-"""Of the tokens paid, between the cost of a length and a line through all of them."""
+"""Maximum relative distance between the tokens paid at a length and a line through all lengths."""
 NEARLY = 0.02
-"""A difference of less than this is a tie, whatever the spread."""
+"""A difference smaller than this share is a tie, whatever the spread."""
 TARGETS_FROM = 1_000_000
-"""Tokens. In shorter documents, imports are most of a process's time and memory."""
+"""Minimum tokens. In shorter documents, imports dominate a process's time and memory."""
 
 Reading = dict[str, Any]
-"""What a reading cost: see `readers.main`."""
+"""The cost of a reading: see `readers.main`."""
 Found = dict[int, dict[str, list[Reading]]]
-"""By length and reader, a reading per round."""
+"""Length -> reader -> a reading per round."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Who reads how much, and with which model."""
+    """Readers, lengths and model of a comparison."""
 
     lengths: Sequence[int]
     """Tokens of the documents."""
     readers: Sequence[str] = tuple(READERS)
     rounds: int = 3
     tokenizer: Path
-    """The model's `tokenizer.json`."""
+    """Path of the model's `tokenizer.json`."""
     base_url: str | None = None
-    """Of a server with a real model; None starts one that answers at once with a memory of 600 tokens."""
+    """Base URL of a server with a real model; None starts one that answers at once with a memory of 600 tokens."""
     model: str = "instant"
     window: int = 8192
     chunk: int = 5000
@@ -82,7 +82,7 @@ class Setting:
 
 @contextmanager
 def serving(tokenizer: Path, text: Path) -> Generator[str]:
-    """The instant server in a process of its own, as its base URL."""
+    """Starts the instant server in its own process; yields its base URL."""
     command = [sys.executable, "-m", "memagent_bench.perf.instant", str(tokenizer), str(text)]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as server:
         assert server.stdin is not None
@@ -94,10 +94,10 @@ def serving(tokenizer: Path, text: Path) -> Generator[str]:
 
 
 def read(reader: str, request: Request) -> Reading:
-    """One reading in a fresh process.
+    """Makes one reading in a fresh process.
 
     Raises:
-        MemagentError: it failed; the message has the end of its output.
+        MemagentError: the reading failed; the message has the end of its output.
     """
     command = [sys.executable, "-m", "memagent_bench.perf.readers", reader]
     process = subprocess.run(
@@ -109,7 +109,7 @@ def read(reader: str, request: Request) -> Reading:
 
 
 def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -> tuple[str, str]:
-    """The shipped novel, repeated up to a number of tokens, with a code at a drawn place; its question and the code."""
+    """Writes the shipped novel, sized to `tokens`, with a code at a random place; returns the question and the code."""
     novel, draw = book(), random.Random(f"{seed}-{tokens}")
     chars, code = tokens * len(novel) // counter.count(novel), str(draw.randrange(10_000, 100_000))
     text = book(chars)
@@ -120,7 +120,7 @@ def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -
 
 
 def measure(setting: Setting) -> Found:
-    """All readings, each length in turns of all readers; progress goes to standard error.
+    """Makes all readings; at each length the readers take turns. Progress goes to standard error.
 
     Raises:
         MemagentError: a reader failed.
@@ -169,7 +169,7 @@ def _open_server(setting: Setting, document: Path) -> Generator[str]:
 
 
 def _read(name: str, request: Request, server: str | None) -> Reading:
-    """A reading, with the server's own seconds if it is a vLLM server that tells them."""
+    """Makes a reading, with the server's own seconds if it is a vLLM server that reports them."""
     metric = {"server": "vllm:e2e_request_latency_seconds_sum"}
     if server is None:
         return read(name, request)
@@ -189,7 +189,7 @@ def _show(length: int, name: str, reading: Reading) -> None:
 
 
 def tables(found: Found, *, answers: bool) -> str:
-    """A Markdown table a length. With `answers`, a real model gave them, and right ones are counted."""
+    """Returns a Markdown table per length. With `answers`, a real model answered, and right answers are counted."""
     head = ["", "time, s", "first result, s", "processor, s", "calls", "tokens", "peak, MiB"]
     columns = ("wall", "first", "cpu", "calls", "paid", "peak")
     parts: list[str] = []
@@ -211,7 +211,7 @@ def tables(found: Found, *, answers: bool) -> str:
 
 
 def verdict(ours: Sequence[Reading], theirs: Sequence[Reading], column: str) -> str:
-    """Whether memagent's values are smaller in every round (win), larger in every round (loss), or neither (tie)."""
+    """Compares memagent's values in every round: smaller in all (win), larger in all (loss), or neither (tie)."""
     pairs = zip(ours, theirs, strict=True)
     ratios = [_value(a, column) / _value(b, column) for a, b in pairs]
     middle = statistics.median(ratios)
@@ -221,7 +221,7 @@ def verdict(ours: Sequence[Reading], theirs: Sequence[Reading], column: str) -> 
 
 
 def rows(found: Found) -> list[Row]:
-    """What has a target: processor time and memory at the longest length, and how straight the cost is."""
+    """Returns the rows with targets: processor time and memory at the longest length, and how linear the cost is."""
     longest = max(found)
     targets: list[Row] = []
     if longest >= TARGETS_FROM:
@@ -245,7 +245,7 @@ def rows(found: Found) -> list[Row]:
 
 
 def bend(found: Found) -> float:
-    """The largest relative distance of memagent's tokens from a line over the length, fitted to relative errors."""
+    """Returns the largest relative distance of memagent's tokens from a line over length, fitted to relative errors."""
     points = [
         (length, statistics.median(_value(r, "paid") for r in passes[OURS]))
         for length, passes in found.items()
@@ -259,7 +259,7 @@ def bend(found: Found) -> float:
 
 
 def where(setting: Setting) -> str:
-    """The machine, the server and the versions of what is compared."""
+    """Describes the machine, the server and the compared versions."""
     server = "a server that answers at once"
     if setting.base_url is not None:
         try:
@@ -275,7 +275,7 @@ def where(setting: Setting) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """The median, with the smallest and largest value where they differ."""
+    """Formats the median, with the smallest and largest value if they differ."""
     middle, low, high = (_number(f(values)) for f in (statistics.median, min, max))
     return middle if low == high else f"{middle} ({low} to {high})"
 

@@ -17,7 +17,7 @@ _CHAINS: Any = load_qa_chain
 
 
 def read(request: Request, tally: Tally, kind: str) -> None:
-    """`load_qa_chain(chain_type=kind)` over LangChain's splitter and `ChatOpenAI`.
+    """Runs `load_qa_chain(chain_type=kind)` over LangChain's splitter and `ChatOpenAI`.
 
     A refine chain shows its answer so far only through callbacks, so the first reply counts as the first result.
     """
@@ -36,11 +36,11 @@ def read(request: Request, tally: Tally, kind: str) -> None:
         http_client=tally.client(),
         custom_get_token_ids=lambda text: encoder.encode(text, add_special_tokens=False).ids,
     )
-    # As much of the partial answers as fits is put together at once.
+    # As many partial answers as fit are combined at once.
     more = {"token_max": request.window - 2 * request.reply} if kind == "map_reduce" else {}
     tally.refines = kind == "refine"
     with warnings.catch_warnings():
-        # LangChain calls all its chains deprecated; they are what is compared here.
+        # LangChain has deprecated all its chains; they are what is compared here.
         warnings.simplefilter("ignore")
         chain = _CHAINS(model, chain_type=kind, **more)
         documents = [Document(page_content=text) for text in splitter.split_text(request.text())]

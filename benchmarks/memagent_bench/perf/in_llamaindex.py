@@ -22,7 +22,7 @@ from memagent_bench.perf.readers import TEMPERATURE, Request, Tally, open_client
 
 
 class Model(CustomLLM):
-    """A local server, as LlamaIndex's documentation has users adapt one."""
+    """A local server, adapted as LlamaIndex's documentation shows."""
 
     request: Any
     client: Any
@@ -57,7 +57,7 @@ class Model(CustomLLM):
 
 
 def read(request: Request, tally: Tally, kind: str) -> None:
-    """`get_response_synthesizer(response_mode=kind)` over `SentenceSplitter`, with the model's own tokenizer."""
+    """Runs `get_response_synthesizer(response_mode=kind)` over `SentenceSplitter`, with the model's own tokenizer."""
     tally.begin()
     encoder = request.encoder()
     Settings.tokenizer = lambda text: encoder.encode(text, add_special_tokens=False).ids

@@ -20,17 +20,17 @@ MODEL = "instant"
 WINDOW = 8192
 MEMORY_TOKENS = 600
 MEMORIES = 16
-"""Different replies, in turn: equal ones might be cheaper than a model's."""
+"""Number of different replies, used in turn: equal ones might be cheaper than a model's."""
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 MODELS = {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": WINDOW}]}
 
 
 class Instant:
-    """The server.
+    """A server that answers at once.
 
     Args:
-        counter: counts prompts as clients do that have the same tokenizer.
-        text: memories are cut from it.
+        counter: counts prompts as clients with the same tokenizer do.
+        text: source of the memories.
     """
 
     def __init__(self, counter: TokenizerFile, text: str) -> None:
@@ -59,7 +59,7 @@ class Instant:
                 writer.write(b"HTTP/1.1 %s\r\n%s\r\n\r\n%s" % (status, headers, text))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client is gone
+            pass  # the client disconnected
         finally:
             writer.close()
 

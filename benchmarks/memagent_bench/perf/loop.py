@@ -1,4 +1,4 @@
-"""The agent's own work a chunk, with a model that answers at once and a counter that costs nothing."""
+"""The agent's own work per chunk, with a model that answers at once and a free counter."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import Row
 
 CHARS_PER_TOKEN = 4
-"""English prose; the counter below divides by it instead of tokenising."""
+"""Characters per token of English prose; the counter below divides by it instead of tokenising."""
 
 
 class Quarter:
-    """A counter of no cost: a token is four characters."""
+    """A free counter: a token is four characters."""
 
     name = "chars/4"
     control_tokens: frozenset[str] = frozenset()
 
     def count(self, text: str) -> int:
-        """Characters over four, rounded up."""
+        """Returns characters over four, rounded up."""
         return -(-len(text) // CHARS_PER_TOKEN)
 
     def count_messages(
         self, messages: Sequence[Message], *, thinking: bool | None = None, tools: object = ()
     ) -> int:
-        """As `count`, with 8 tokens a message."""
+        """Counts as `count`, plus 8 tokens per message."""
         return sum(self.count(message.content) + 8 for message in messages)
 
     def measure(self, text: str) -> QuarterText:
-        """The text, counted."""
+        """Returns the text with its counts."""
         return QuarterText(text)
 
 
 class QuarterText:
-    """A text under `Quarter`."""
+    """A text counted by `Quarter`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = -(-len(text) // CHARS_PER_TOKEN)
 
     def chars_within(self, limit: int) -> int:
-        """Four characters a token."""
+        """Returns the characters within the limit, four per token."""
         return min(len(self.text), limit * CHARS_PER_TOKEN)
 
     def tokens_of_prefix(self, chars: int) -> int:
-        """As `count` of the prefix."""
+        """Counts the prefix as `count` does."""
         return -(-min(chars, len(self.text)) // CHARS_PER_TOKEN)
 
 
 class Instant(SimpleModel):
-    """A model that answers at once with a memory of ordinary length."""
+    """A model that answers at once with a memory of typical length."""
 
     name = "instant"
     memory = " ".join(
@@ -68,16 +68,16 @@ class Instant(SimpleModel):
         super().__init__(Quarter(), 8192)  # the published window
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """The same memory each time."""
+        """Returns the same memory each time."""
         usage = Usage(calls=1, prompt_tokens=request.prompt_tokens or 1, completion_tokens=600)
         return Completion(text=self.memory, usage=usage)
 
 
 async def per_chunk(store: RunStore, text: str) -> float:
-    """Milliseconds a chunk, from the first chunk's event to the last memory's.
+    """Measures milliseconds per chunk, from the first chunk's event to the last memory's.
 
     Raises:
-        RuntimeError: A reply was refused, so that a chunk took more than one call.
+        RuntimeError: a reply was refused, so that a chunk took more than one call.
     """
     agent = MemoryAgent(Instant(), store=store)
     first = last = 0.0
@@ -94,7 +94,7 @@ async def per_chunk(store: RunStore, text: str) -> float:
 
 
 def measure(repeats: int = 5) -> list[Row]:
-    """Own work a chunk at four lengths, commits to a real file included."""
+    """Measures the agent's own work per chunk at four lengths, including commits to a real file."""
     values: dict[int, list[float]] = {8_000: [], 64_000: [], 512_000: [], 4_000_000: []}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(repeats):
@@ -103,7 +103,7 @@ def measure(repeats: int = 5) -> list[Row]:
                 store = RunStore(Path(folder) / f"{turn}-{tokens}.sqlite")
                 again = max(
                     1, 64_000 // tokens
-                )  # short documents, until the clock has something to see
+                )  # repeats short documents, since the clock is too coarse for one
                 times.append(sum(asyncio.run(per_chunk(store, text)) for _ in range(again)) / again)
                 store.close()
     return [

@@ -1,4 +1,4 @@
-"""A measurement: what was measured, what it should be, and what it was."""
+"""A measurement: what was measured, its target, and the values."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Row:
 
     what: str
     values: Sequence[float]
-    """The repeated measurements of this run; the table shows median, smallest and largest."""
+    """Repeated measurements of this run; the table shows median, smallest and largest."""
     unit: str = ""
     least: float = -inf
-    """The median's target, with `most`; without either there is none."""
+    """Target of the median, with `most`; no target if neither is set."""
     most: float = inf
 
     @property
     def good(self) -> bool | None:
-        """Whether the median meets the target, None where there is none."""
+        """Whether the median meets the target; None without a target."""
         if (self.least, self.most) == (-inf, inf):
             return None
         return self.least <= statistics.median(self.values) <= self.most
@@ -42,7 +42,7 @@ class Row:
         return f">= {least}" if self.least > -inf else f"<= {most}" if self.most < inf else ""
 
     def cells(self) -> tuple[str, str, str, str, str]:
-        """What the table shows: what, target, median, spread, verdict."""
+        """Returns the table's columns: what, target, median, spread, verdict."""
         middle = statistics.median(self.values)
         spread = f"{_show(min(self.values))} to {_show(max(self.values))} (n={len(self.values)})"
         verdict = {None: "", True: "yes", False: "NO"}[self.good]
@@ -54,14 +54,14 @@ def _show(value: float) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table."""
+    """Returns the rows as a Markdown table."""
     return markdown(
         [("measured", "target", "median", "spread", "met"), *(row.cells() for row in rows)]
     )
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first line is its head."""
+    """Returns a Markdown table; the first line is its header."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     dashes = ["-" * len(cell) for cell in lines[0]]
     return "\n".join(
@@ -73,14 +73,14 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 
 
 def measure_resident(field: str = "VmHWM") -> float:
-    """Resident memory of this process in MiB: `VmRSS` is now, `VmHWM` the peak."""
+    """Measures resident memory of this process in MiB: `VmRSS` now, `VmHWM` at its peak."""
     # Not getrusage: its peak is inherited from the process that started this one.
     status = Path("/proc/self/status").read_text()
     return int(dict(line.split(":", 1) for line in status.splitlines())[field].split()[0]) / 1024
 
 
 def page_parser(doc: str | None) -> argparse.ArgumentParser:
-    """The command line of a measurement, with the page as `write`."""
+    """Returns a measurement's command-line parser; `write` is the page to update."""
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--write", type=Path, help="put the table into this page")
     return parser
@@ -92,10 +92,10 @@ def publish(
     """Prints the table, and puts it into a page if one is given.
 
     Args:
-        rows: what was measured.
+        rows: the measurements.
         command: `make bench`, say; needed with a page.
-        page: holds the marks of the command already.
-        where: the machine, and what else the reader has to know; default the machine alone.
+        page: must already contain the marks of the command.
+        where: the machine, and what else the reader should know; default the machine alone.
 
     Returns:
         The exit code: 1 if a target is missed.
@@ -105,7 +105,7 @@ def publish(
 
 
 def show(section: str, command: str, page: Path | None) -> None:
-    """Prints a text, and puts it into a page, if one is given, between the marks of the command that measured it.
+    """Prints a text and, if a page is given, writes it there between the marks of the command that measured it.
 
     Raises:
         ConfigError: as `split_page`.
@@ -117,7 +117,7 @@ def show(section: str, command: str, page: Path | None) -> None:
 
 
 def split_page(page: Path, command: str) -> tuple[str, str]:
-    """A page up to the end of a command's first mark, and from its second mark.
+    """Returns a page up to the end of a command's first mark, and from its second mark.
 
     Raises:
         ConfigError: the page cannot be read, or lacks a mark.

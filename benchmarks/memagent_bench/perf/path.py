@@ -1,4 +1,4 @@
-"""How much code a run passes through: frames at the model call, and distinct functions of memagent.
+"""How much code a run executes: frames at the model call, and distinct functions of memagent.
 
     python -m memagent_bench.perf.path
 
@@ -21,7 +21,7 @@ PACKAGE = "memagent/"
 
 
 class Path:
-    """Counts what is called, in all threads."""
+    """Counts functions called, in all threads."""
 
     def __init__(self) -> None:
         self.functions: set[tuple[str, str]] = set()
@@ -37,7 +37,7 @@ class Probe(ScriptedModel):
     """Counts the frames of memagent between the caller and the model.
 
     Args:
-        path: is told.
+        path: receives the count.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class Probe(ScriptedModel):
         self._path = path
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Counts, and replies."""
+        """Counts the frames, and replies."""
         frame, frames = sys._getframe(1), 0  # pyright: ignore[reportPrivateUsage]
         while frame is not None:
             frames += _locate(frame) is not None
@@ -55,13 +55,13 @@ class Probe(ScriptedModel):
 
 
 def _locate(frame: FrameType) -> tuple[str, str] | None:
-    """File and name of a function of the runtime, None for others."""
+    """Returns file and name of a function of the runtime; None for others."""
     _, separator, file = frame.f_code.co_filename.rpartition(f"src/{PACKAGE}")
     return (file, frame.f_code.co_qualname) if separator else None
 
 
 def trace() -> Path:
-    """Reads two chunks and answers."""
+    """Reads two chunks and answers, while counting."""
     path = Path()
     text = "A line of the book that says little. " * 40
     with MemoryAgent(Probe(path), store=None, chunk_tokens=900) as agent:
@@ -81,7 +81,7 @@ async def _read(agent: MemoryAgent, text: str) -> int:
 
 
 def main() -> int:
-    """Prints both numbers; 1 if one is over its limit."""
+    """Prints both numbers; returns 1 if one exceeds its limit."""
     path = trace()
     print(f"{path.frames} frames at the model call (at most {MOST_FRAMES})")
     print(f"{len(path.functions)} distinct functions (at most {MOST_FUNCTIONS})")

@@ -1,4 +1,4 @@
-"""What needs a fresh process: peak memory of whole runs, and the time of `import memagent`."""
+"""Measurements that need a fresh process: peak memory of whole runs, and the time of `import memagent`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ print(measure_resident())
 
 
 def python(*arguments: str) -> str:
-    """Runs this Python in a fresh process."""
+    """Runs this Python in a fresh process; returns its output."""
     command = [sys.executable, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def memory(repeats: int = 3) -> list[Row]:
-    """Peak resident memory of reading 1 MB and 100 MB, and their ratio."""
+    """Measures peak resident memory of reading 1 MB and 100 MB, and their ratio."""
     novel = book().encode()
     small: list[float] = []
     large: list[float] = []
@@ -53,7 +53,7 @@ def memory(repeats: int = 3) -> list[Row]:
 
 
 def startup(repeats: int = 15) -> Row:
-    """Seconds that `import memagent` adds to a Python that does nothing."""
+    """Measures the seconds that `import memagent` adds to an idle Python."""
     times: list[float] = []
     for _ in range(repeats):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Reads one document once, in a process of its own, with memagent or another framework; prints what it cost.
+"""Reads one document once, in its own process, with memagent or another framework; prints what it cost.
 
 Usage: python -m memagent_bench.perf.readers READER REQUEST (both as in `READERS` and `Request`; prints JSON)
 
@@ -36,58 +36,58 @@ class Request:
     base_url: str
     model: str
     tokenizer: str
-    """The model's own `tokenizer.json`."""
+    """Path of the model's own `tokenizer.json`."""
     document: str
-    """A text file."""
+    """Path of a text file."""
     question: str
     window: int
-    """Tokens of prompt and reply."""
+    """Maximum tokens of prompt plus reply."""
     chunk: int
-    """Tokens of a chunk; memagent derives its own from the window."""
+    """Tokens per chunk; memagent derives its own from the window."""
     reply: int
-    """Most tokens of a reply."""
+    """Maximum tokens of a reply."""
     prompts: str = "plain"
     """memagent's prompt set."""
     calls: int = 0
-    """For `floor`: how many to send. For `memagent`: about as many as it will make, to look at its memory midway."""
+    """For `floor`: number of calls to make. For `memagent`: about the number of its calls, to measure memory midway."""
     frame: str = ""
-    """For `floor`: what memagent's prompt says besides question, memory and chunk."""
+    """For `floor`: the text of memagent's prompt besides question, memory and chunk."""
 
     def encoder(self) -> Tokenizer:
-        """The tokenizer."""
+        """Loads the tokenizer."""
         raw = Path(self.tokenizer).read_bytes()
         return Tokenizer.from_buffer(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
 
     def size(self) -> Callable[[str], int]:
-        """Counts tokens, for the splitters of other frameworks."""
+        """Returns a token counter for the splitters of other frameworks."""
         encoder = self.encoder()
         return lambda text: len(encoder.encode(text, add_special_tokens=False))
 
     def text(self) -> str:
-        """The document."""
+        """Reads the document."""
         return Path(self.document).read_text(encoding="utf-8")
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What a reading cost so far."""
+    """The cost of a reading so far."""
 
     calls: int = 0
     prompts: int = 0
-    """Tokens."""
+    """Prompt tokens."""
     replies: int = 0
-    """Tokens."""
+    """Reply tokens."""
     answer: str = ""
     first: float | None = None
-    """Seconds until there was something to show: a memory, or an answer so far."""
+    """Seconds until the first intermediate result: a memory, or an answer so far."""
     quarter: float = 0
-    """MiB resident after a quarter of the calls; 0 if it wasn't looked at."""
+    """MiB resident after a quarter of the calls; 0 if not measured."""
     refines: bool = False
-    """Each reply is an answer so far."""
+    """Whether each reply is an answer so far."""
     start: float = field(default_factory=time.perf_counter)
 
     def client(self) -> Any:
-        """A client that counts what goes through it; typed for any release of the openai package."""
+        """Returns a client that counts its traffic; typed for any release of the openai package."""
         return httpx.Client(event_hooks={"response": [self._count]}, timeout=3600)
 
     def _count(self, response: httpx.Response) -> None:
@@ -101,16 +101,16 @@ class Tally:
             self.show()
 
     def begin(self) -> None:
-        """Starts the clock: what a reader needs is imported."""
+        """Starts the clock, after the reader's imports."""
         self.start = time.perf_counter()
 
     def show(self) -> None:
-        """There is something to show."""
+        """Records that there is an intermediate result."""
         self.first = self.first or time.perf_counter() - self.start
 
 
 def ask(request: Request, client: OpenAI, prompt: str) -> str:
-    """One call of the bare client."""
+    """Makes one call with the bare client."""
     reply = client.chat.completions.create(
         model=request.model,
         messages=[{"role": "user", "content": prompt}],
@@ -121,7 +121,7 @@ def ask(request: Request, client: OpenAI, prompt: str) -> str:
 
 
 def open_client(request: Request, tally: Tally) -> OpenAI:
-    """The openai package's client."""
+    """Opens the openai package's client."""
     return OpenAI(
         base_url=request.base_url, api_key="EMPTY", max_retries=0, http_client=tally.client()
     )
@@ -143,7 +143,7 @@ def read_floor(request: Request, tally: Tally) -> None:
 
 
 def read_script(request: Request, tally: Tally) -> None:
-    """A script written in ten minutes: fixed numbers of characters, and notes that the model rewrites."""
+    """Runs a script written in ten minutes: chunks of fixed length in characters, and notes that the model rewrites."""
     tally.begin()
     document, notes, step = request.text(), "", 4 * request.chunk
     tally.refines = True
@@ -161,7 +161,7 @@ def read_script(request: Request, tally: Tally) -> None:
 
 
 def read_memagent(request: Request, tally: Tally) -> None:
-    """`MemoryAgent.ask` over the file, with a run store in a file."""
+    """Runs `MemoryAgent.ask` over the file, with a run store in a file."""
     from memagent import MemoryAgent, Sampling, open_model
     from memagent.events import Event
 
@@ -198,7 +198,7 @@ def read_memagent(request: Request, tally: Tally) -> None:
 
 
 def read_with_framework(request: Request, tally: Tally, module: str, kind: str) -> None:
-    """With `read` of a module here, in one of the framework's ways."""
+    """Reads with the `read` function of a module in this package, in one of the framework's modes."""
     import_module(f"memagent_bench.perf.{module}").read(request, tally, kind)
 
 
@@ -216,9 +216,9 @@ READERS: dict[str, Callable[[Request, Tally], None]] = {
 
 
 def main(reader: str, request: Request) -> dict[str, Any]:
-    """Reads, and returns the tally with seconds of the clock and of the processor, and MiB at the peak and the end.
+    """Reads; returns the tally with wall and processor seconds, and MiB at the peak and the end.
 
-    Imports count for the processor's seconds, and not for the clock's.
+    Imports count towards processor seconds, but not wall seconds.
     """
     tally = Tally()
     READERS[reader](request, tally)

@@ -31,7 +31,7 @@ from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, publish
 
 RESULT_CHARS = 1200
-"""Of a tool's result: some 300 tokens, as of a page of a search or a short file."""
+"""Characters of a tool's result: some 300 tokens, as of a search result page or a short file."""
 HUGE = 10_000_000
 LIMITS = {
     "own time a step, W = 8,192": ("ms", 10),
@@ -43,7 +43,7 @@ LIMITS = {
     "importing 150 turns, W = 131,072": ("s", 0.5),
     "a result of 10 MB": ("s", 0.5),
 }
-"""What is measured: its unit, and the most that the median may be."""
+"""Name of a measurement -> its unit, and the maximum of its median."""
 PATIENT: dict[str, Any] = {"max_steps": 10_000, "max_summaries": 10_000}
 
 
@@ -59,11 +59,11 @@ TEMPLATE = """\
 {%- endfor %}<|im_end|>
 {% endfor %}<|im_start|>assistant
 """
-"""In the form of Qwen's."""
+"""A chat template in the form of Qwen's."""
 
 
 class Whole(TokenizerFile):
-    """Counts as a model with a chat template, and how often it counts whole prompts."""
+    """Counts as a model with a chat template, and records how often it counts whole prompts."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +73,7 @@ class Whole(TokenizerFile):
         self.wholes = 0
 
     def count_messages(self, messages: Sequence[Message], **how: Any) -> int:
-        """As the tokenizer."""
+        """Counts as the tokenizer does."""
         self.wholes += 1
         return super().count_messages(messages, **how)
 
@@ -89,14 +89,14 @@ class Player(ScriptedModel):
         self._seen: dict[str, int] = {}
 
     def took(self, message: Message) -> int:
-        """Tokens of a message, each text counted once."""
+        """Returns the tokens of a message; counts each text once."""
         text = message.content + "".join(call.arguments for call in message.tool_calls)
         if text not in self._seen:
             self._seen[text] = self.truth.count(text) + 12 * (1 + len(message.tool_calls))
         return self._seen[text]
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """The next call."""
+        """Returns the next call."""
         start = time.process_time()
         prompt = 300 + sum(map(self.took, request.messages))
         usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=40)
@@ -132,7 +132,7 @@ async def dump(page: int) -> str:
 
 
 def play(store: RunStore, run: str, model: Player, **settings: Any) -> float:
-    """Plays a session, or resumes it; its processor seconds without the model's."""
+    """Plays a session, or resumes it; returns its processor seconds without the model's."""
     start = time.process_time()
     agent = ToolAgent(
         model, [read, dump], working_context=model.size, store=store, **{**PATIENT, **settings}
@@ -142,7 +142,7 @@ def play(store: RunStore, run: str, model: Player, **settings: Any) -> float:
 
 
 async def bring(turns: int, window: int) -> float:
-    """Appends the turns of another loop's history to a buffer, and compacts where it is due."""
+    """Appends the turns of another loop's history to a buffer, and compacts when due."""
     texts = [await read.run({"page": page}) for page in range(turns)]
     model = Player(0, window)
     start = time.process_time()
@@ -160,7 +160,7 @@ async def bring(turns: int, window: int) -> float:
 
 
 def measure(rounds: int) -> list[Row]:
-    """All rows, each measured `rounds` times."""
+    """Measures all rows, each `rounds` times."""
     measurements: dict[str, list[float]] = {what: [] for what in LIMITS}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
@@ -173,7 +173,7 @@ def measure(rounds: int) -> list[Row]:
                 measurements[f"whole prompts counted a step, W = {window:,}"].append(wholes)
                 brought = asyncio.run(bring(150, window))
                 measurements[f"importing 150 turns, W = {window:,}"].append(brought)
-            play(store, "long", Player(1000, 8192), max_steps=999)  # stops there
+            play(store, "long", Player(1000, 8192), max_steps=999)  # stops at the limit
             measurements["resuming 1,000 steps"].append(play(store, "long", Player(0, 8192)))
             plain, huge = (play(store, f"h{at}", Player(4, 8192, huge=at)) for at in (-1, 1))
             measurements["a result of 10 MB"].append(huge - plain)
@@ -182,7 +182,7 @@ def measure(rounds: int) -> list[Row]:
 
 
 def main() -> int:
-    """Prints the table; 1 where a limit is passed."""
+    """Prints the table; returns 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     return publish(measure(parser.parse_args().rounds))

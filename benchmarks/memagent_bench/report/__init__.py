@@ -1,4 +1,4 @@
-"""A page from records: `make_report` reads folders, and writes `report.html` and pictures; it runs nothing."""
+"""Builds a page from records: `make_report` reads folders, and writes `report.html` and pictures; it runs nothing."""
 
 from memagent_bench.report.make import Report, make_report
 

@@ -1,4 +1,4 @@
-"""matplotlib, loaded when it is first used: figures without a window or global state, in the page's style."""
+"""matplotlib, loaded on first use: figures without a window or global state, in the page's style."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from memagent_bench.report.theme import LIGHT
 
 DPI = 200
-"""Of PNG files: sharp in print at the width of a column."""
+"""Resolution of PNG files: sharp in print at column width."""
 TICK_SIZE = 8.5
 _INK, _SOFT, _RULE = LIGHT["ink"], LIGHT["soft"], LIGHT["rule"]
 _STYLE = {
@@ -38,12 +38,12 @@ _STYLE = {
     "legend.labelcolor": _INK,
     "lines.linewidth": 1.6,
     "lines.markersize": 5.5,
-    # Text in an SVG stays text: it can be searched, and takes the page's font.
+    # Text in an SVG stays text: searchable, and in the page's font.
     "svg.fonttype": "none",
-    # The same chart has the same ids, so the same records give the same page.
+    # The same chart always gets the same ids, so the same records give the same page.
     "svg.hashsalt": "memagent",
     "text.color": _INK,
-    # A `$` in a model's name is no formula.
+    # A `$` in a model's name doesn't start a formula.
     "text.parse_math": False,
     "xtick.color": _SOFT,
     "xtick.labelsize": TICK_SIZE,
@@ -54,23 +54,23 @@ _STYLE = {
 
 
 def style() -> AbstractContextManager[None]:
-    """The style, for as long as the context lasts; a caller's own settings of matplotlib change nothing."""
+    """Applies the style within the context; the caller's own matplotlib settings have no effect."""
     mpl: Any = import_module("matplotlib")
     return mpl.rc_context(dict(mpl.rcParamsDefault) | {"backend": mpl.rcParams["backend"]} | _STYLE)
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty figure. Sizes are in inches, of 72 units each in an SVG."""
+    """Returns an empty figure. Sizes are in inches, 72 units each in an SVG."""
     return import_module("matplotlib.figure").Figure(figsize=(width, height))
 
 
 def ticker() -> Any:
-    """matplotlib.ticker."""
+    """Returns matplotlib.ticker."""
     return import_module("matplotlib.ticker")
 
 
 def logarithmic(axis: Any, ratio: float) -> None:
-    """Marks a logarithmic axis at round numbers, of which a smaller ratio of its ends needs more."""
+    """Puts ticks of a logarithmic axis at round numbers, more of them if the ratio of its ends is small."""
     subs = (1.0,) if ratio > 200 else (1.0, 2.0, 5.0)
     axis.set_major_locator(ticker().LogLocator(base=10, subs=subs, numticks=12))
     axis.set_minor_locator(ticker().NullLocator())
@@ -86,14 +86,14 @@ def _tick(value: float, _position: int | None = None) -> str:
 
 
 def as_png(figure: Any, **how: Any) -> bytes:
-    """The picture, without the name of the program in it."""
+    """Returns the picture as PNG, without the program's name in it."""
     out = BytesIO()
     figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None}, **how)
     return out.getvalue()
 
 
 def as_svg(figure: Any) -> str:
-    """The drawing, without a date in it."""
+    """Returns the drawing as SVG, without a date in it."""
     out = StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""What a reader should know before trusting a number: each caution is one sentence, from the records alone."""
+"""Caveats a reader should know before trusting a number: one sentence each, from the records alone."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from memagent_bench.report.words import join_words, share, suite_title
 from memagent_bench.suites import CONTROL
 
 FEW = 100
-"""Samples of a task and length below which its score is good to no better than about ±10 points."""
+"""Samples per task and length below which the score's margin exceeds about ±10 points."""
 NOISE = "noise"
-"""The haystack that is one line over and over, as RULER's is."""
+"""The haystack that is one repeated line, as RULER's is."""
 MIXED = (
     "server",
     "prompt set",
@@ -28,11 +28,11 @@ MIXED = (
     "commit",
     "packages",
 )
-"""What of a system's provenance should be one. Machines may differ: they change times, not scores."""
+"""Provenance fields of a system that should have one value. Machines may differ: they change times, not scores."""
 
 
 def cautions(suites: Sequence[Suite]) -> list[str]:
-    """All that apply, the gravest first."""
+    """Returns all that apply, the most serious first."""
     texts: list[str] = []
     for suite in suites:
         name = f"{suite_title(suite.name)}: " if len(suites) > 1 else ""
@@ -84,7 +84,7 @@ def _warn_of_unscored(suite: Suite) -> Iterator[str]:
 
 
 def _warn_of_samples(suite: Suite) -> Iterator[str]:
-    """Systems that did not get the same samples, or not all of them; controls have none."""
+    """Warns of systems that did not get the same samples, or not all of them; controls have none."""
     other: list[str] = []
     fewer: list[str] = []
     for task in suite.tasks:

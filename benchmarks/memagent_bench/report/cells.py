@@ -14,28 +14,28 @@ from memagent_bench.systems.registry import SYSTEMS
 
 @dataclass(frozen=True)
 class Suite:
-    """The records of one suite. A *label* names a system, with its model where there are several."""
+    """The records of one suite. A *label* names a system, and its model if there are several."""
 
     name: str
     labels: tuple[str, ...]
-    """In the order in which they first came."""
+    """Labels in the order in which they first came."""
     tasks: tuple[str, ...]
-    """RULER's in RULER's order, others as they came."""
+    """Tasks: RULER's in RULER's order, others in the order in which they first came."""
     lengths: tuple[int, ...]
-    """Rising."""
+    """Lengths, ascending."""
     cells: Mapping[tuple[str, str, int], tuple[Record, ...]]
-    """By label, task and length; no cell is empty."""
+    """Records by label, task and length; no cell is empty."""
 
     def tasks_of(self, label: str, length: int) -> tuple[str, ...]:
-        """Tasks that the system has records of at that length."""
+        """Returns the tasks for which the system has records at that length."""
         return tuple(task for task in self.tasks if (label, task, length) in self.cells)
 
     def lengths_of(self, label: str) -> tuple[int, ...]:
-        """Lengths that the system has records of."""
+        """Returns the lengths at which the system has records."""
         return tuple(length for length in self.lengths if self.tasks_of(label, length))
 
     def shared_tasks(self, *places: tuple[str, int]) -> tuple[str, ...]:
-        """Tasks with records at each of these labels and lengths."""
+        """Returns the tasks with records at each of these labels and lengths."""
         return tuple(
             task
             for task in self.tasks
@@ -45,12 +45,12 @@ class Suite:
     def strata(
         self, label: str, length: int, tasks: Iterable[str] | None = None
     ) -> list[tuple[Record, ...]]:
-        """Records by task, of the tasks named (all that there are); tasks without records are left out."""
+        """Returns the records by task, of the given tasks (default all); leaves out tasks without records."""
         named = self.tasks_of(label, length) if tasks is None else tasks
         return [self.cells[label, t, length] for t in named if (label, t, length) in self.cells]
 
     def of(self, label: str) -> list[Record]:
-        """All records of a system."""
+        """Returns all records of a system."""
         return [r for (name, _, _), records in self.cells.items() if name == label for r in records]
 
     def is_published(self, label: str) -> bool:
@@ -64,10 +64,10 @@ class Suite:
 
 
 def sort_records(folders: Mapping[str, Sequence[Record]]) -> list[Suite]:
-    """The suites of all folders, in the order in which they first came.
+    """Returns the suites of all folders, in the order in which they first came.
 
     Args:
-        folders: records by the name of their folder, each name once.
+        folders: records by the (unique) name of their folder.
     """
     names = _labels(folders)
     by_suite: dict[str, dict[tuple[str, str, int], list[Record]]] = {}
@@ -93,13 +93,13 @@ def _suite(name: str, cells: dict[tuple[str, str, int], list[Record]]) -> Suite:
 
 
 def _place(label: str) -> int:
-    """As `memagent-bench systems` lists them, then those of users: concurrent samples end in any order."""
+    """Sort key: as in `memagent-bench systems`, then users' systems; concurrent samples end in any order."""
     system = label.split(" · ")[0]
     return list(SYSTEMS).index(system) if system in SYSTEMS else len(SYSTEMS)
 
 
 def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str], str]:
-    """Label by folder, model and system: as short as tells them apart."""
+    """Returns the label for each folder, model and system: as short as is unambiguous."""
     models = dict.fromkeys(r.provenance.model for records in folders.values() for r in records)
     short = _shorten(models)
     labels: dict[tuple[str, str, str], str] = {}
@@ -112,7 +112,7 @@ def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str
             labels[folder, model, system] = label
             place = (record.suite, record.task, record.length, record.index)
             owners.setdefault((label, place), set()).add(folder)
-    # The same sample under the same label in two folders: two runs, which have to be told apart.
+    # The same sample under the same label in two folders: two runs that must be distinguished.
     twice = {label for (label, _), where in owners.items() if len(where) > 1}
     return {
         key: f"{label} · {key[0]}" if label in twice else label for key, label in labels.items()
@@ -120,12 +120,12 @@ def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str
 
 
 def _one_line(name: str) -> str:
-    """A name that can stand in a title: no control characters, which some libraries refuse, and no line ends."""
+    """Makes a name fit in a title: no control characters, which some libraries refuse, and no line ends."""
     return " ".join(clean(name).split()) or "unnamed"
 
 
 def _shorten(models: Iterable[str]) -> dict[str, str]:
-    """Last part of each model's name, the whole name where that is another one's too."""
+    """Shortens each model's name to its last part, unless another model shares it."""
     names = list(models)
     last = [name.rstrip("/").rsplit("/", 1)[-1] or name for name in names]
     return {

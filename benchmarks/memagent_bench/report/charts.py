@@ -1,4 +1,4 @@
-"""Line charts against the length of the document, as PNG and as SVG for the page."""
+"""Line charts against document length, as PNG and as SVG for the page."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from memagent_bench.report.canvas import (
 from memagent_bench.report.theme import LIGHT, Mark, apply_theme
 
 WIDTH, HEIGHT = 5.0, 3.4
-"""Inches of 72 units: in the page a unit is a pixel or a little more, so text of 10 units is readable on a phone."""
+"""Size in inches of 72 units: on the page a unit is about a pixel or more, so 10-unit text is readable on a phone."""
 PLACE = (0.125, 0.15, 0.86, 0.82)
-"""Of the axes: left, bottom, width and height as parts of the figure, with room for `100k` and the axis' title."""
+"""Axes: left, bottom, width and height as parts of the figure, with room for `100k` and the axis title."""
 LETTER = 0.68 * TICK_SIZE
-"""Units that a digit of a tick's name takes."""
+"""Width of a digit in a tick label, in units."""
 PREDICTED = "predicted"
 TITLE, NOTE = 48, 72
-"""Letters of a title and a note in a line."""
+"""Maximum characters of a title and a note per line."""
 
 
 @dataclass(frozen=True)
@@ -48,36 +48,36 @@ class Series:
     label: str
     mark: Mark
     points: Mapping[int, Point | Estimate]
-    """By length."""
+    """Length -> value."""
     predicted: Mapping[int, float] = field(default_factory=dict[int, float])
-    """By length, drawn as a dotted line."""
+    """Length -> predicted value, drawn as a dotted line."""
     published: bool = False
-    """Drawn thin, hollow and dashed, without interval."""
+    """Whether it is drawn thin, hollow and dashed, without intervals."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """What is to be drawn."""
+    """The content of a chart."""
 
     name: str
-    """Of the PNG file, without suffix."""
+    """Name of the PNG file, without suffix."""
     title: str
     axis: str
-    """What the values are, with the unit."""
+    """Label of the value axis, with the unit."""
     series: Sequence[Series]
     note: str = ""
-    """What has to be read with the picture, on the PNG file; the page says it beside the chart."""
+    """Caveat on the PNG file; the page has it beside the chart."""
     scores: bool = False
-    """Values are scores: a linear axis from 0 to 100 points; else both axes are logarithmic."""
+    """Whether values are scores, on a linear axis from 0 to 100 points; otherwise both axes are logarithmic."""
 
 
 def png(chart: Chart) -> bytes:
-    """The chart with title and legend."""
+    """Draws the chart with title and legend."""
     with style():
         figure, axes = draw(chart)
         axes.set_title(fill(chart.title, TITLE), loc="left", pad=10)
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        # matplotlib puts lines with intervals behind those without.
+        # matplotlib lists lines with intervals after those without.
         labels = sorted(handles, key=[*(s.label for s in chart.series), PREDICTED].index)
         longest = max(map(len, labels), default=0)
         axes.legend(
@@ -96,14 +96,14 @@ def png(chart: Chart) -> bytes:
 
 
 def svg(chart: Chart, prefix: str) -> str:
-    """The chart for the page, which has title and legend itself."""
+    """Draws the chart for the page, which has its own title and legend."""
     with style():
         figure, _ = draw(chart)
         return apply_theme(as_svg(figure), prefix)
 
 
 def in_words(chart: Chart) -> str:
-    """The chart for people who do not see it."""
+    """Describes the chart in words, for people who can't see it."""
     parts: list[str] = []
     for series in chart.series:
         values = [
@@ -123,15 +123,15 @@ def _format(value: float) -> str:
 
 
 def draw(chart: Chart) -> tuple[Any, Any]:
-    """Figure and axes of a chart."""
+    """Returns the figure and axes of a chart."""
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.add_axes(PLACE)
-    # Before anything is drawn: a logarithmic axis that has to find its own limits warns of zeros.
+    # Before anything is drawn: a logarithmic axis that must find its own limits warns of zeros.
     _length_axis(axes, sorted({n for s in chart.series for n in (*s.points, *s.predicted)}))
     _value_axis(axes, chart)
     measured = [series for series in chart.series if not series.published]
     for i, series in enumerate(measured):
-        # Systems stand a little apart, or one would hide another; all within 40% of a doubling.
+        # Systems are drawn a little apart, so that none hides another; all within 40% of a doubling.
         apart = min(0.07, 0.4 / len(measured))
         shift = 2 ** (apart * (i - (len(measured) - 1) / 2))
         _draw_measured(axes, series, chart.scores, shift)
@@ -147,7 +147,7 @@ def _draw_measured(axes: Any, series: Series, scores: bool, shift: float) -> Non
     unit = 100 if scores else 1
     points = [(n, p) for n, p in sorted(series.points.items()) if scores or p.mean > 0]
     xs, ys = [n * shift for n, _ in points], [p.mean * unit for _, p in points]
-    # A logarithmic axis has no place for an interval that reaches 0: it is cut at a hundredth of the mean.
+    # A logarithmic axis can't show an interval that reaches 0: it is cut at a hundredth of the mean.
     down = [(p.mean - (p.low if scores else max(p.low, p.mean / 100))) * unit for _, p in points]
     up = [(p.high - p.mean) * unit for _, p in points]
     axes.errorbar(
@@ -197,7 +197,7 @@ def _length_axis(axes: Any, lengths: Sequence[int]) -> None:
 
 
 def _space_out(lengths: Sequence[int], factor: float) -> list[int]:
-    """The lengths whose names do not touch, the longest always among them."""
+    """Returns the lengths whose labels don't overlap, always including the longest."""
     ticks = [lengths[-1]]
     for length in reversed(lengths):
         if length * factor <= ticks[-1]:

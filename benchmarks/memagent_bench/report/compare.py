@@ -1,4 +1,4 @@
-"""Scores of cells, and what separates two of them."""
+"""Scores of cells, and differences between two of them."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ class Mean:
 
 @dataclass(frozen=True)
 class Contrast:
-    """One cell less another: a longer length less the shortest, or a system less the baseline."""
+    """One cell minus another: a longer length minus the shortest, or a system minus the baseline."""
 
     label: str
-    """Of the system whose score comes first."""
+    """Label of the system whose score comes first."""
     length: int
     start: int
-    """Length of what is subtracted."""
+    """Length of the subtracted cell."""
     tasks: tuple[str, ...]
-    """That both have."""
+    """Tasks that both cells have."""
     old: float
-    """What is subtracted, a mean over the samples compared."""
+    """Subtracted score, a mean over the samples compared."""
     difference: Difference
     verdict: Verdict
     pairs: tuple[tuple[float, ...], ...] | None
-    """Differences of the same samples, by task; None where the samples are not the same."""
+    """Differences of the same samples, by task; None if the samples differ."""
 
     @property
     def relative(self) -> float | None:
-        """The difference as a part of what it is a difference to; None where that is 0."""
+        """Difference relative to the subtracted score; None if that is 0."""
         return self.difference.mean / self.old if self.old else None
 
 
 def find_contrast(found: Sequence[Contrast], label: str, length: int) -> Contrast | None:
-    """That of a system at a length."""
+    """Returns the contrast of a system at a length."""
     return next(
         (
             candidate
@@ -62,12 +62,12 @@ def find_contrast(found: Sequence[Contrast], label: str, length: int) -> Contras
 
 
 def scores(strata: Sequence[Sequence[Record]]) -> list[list[float | None]]:
-    """Headline scores by task, None where a sample has none."""
+    """Returns headline scores by task; None for a sample without one."""
     return [[record.score for record in records] for records in strata]
 
 
 def means(suite: Suite) -> dict[tuple[str, int], Mean]:
-    """The mean over its tasks, by label and length; what was not run is missing."""
+    """Returns the means over tasks, by label and length; cells that weren't run are missing."""
     return {
         (label, length): Mean(
             suite.tasks_of(label, length), estimate(scores(suite.strata(label, length)))
@@ -78,7 +78,7 @@ def means(suite: Suite) -> dict[tuple[str, int], Mean]:
 
 
 def losses(suite: Suite, margin: float) -> list[Contrast]:
-    """Each system's longer lengths against its shortest one, over the tasks that both have."""
+    """Compares each system's longer lengths with its shortest one, over the tasks that both have."""
     contrasts: list[Contrast] = []
     for label in suite.labels:
         start, *longer = suite.lengths_of(label)
@@ -92,7 +92,7 @@ def losses(suite: Suite, margin: float) -> list[Contrast]:
 def contrast(
     suite: Suite, label: str, baseline: str, length: int, margin: float, task: str | None = None
 ) -> Contrast | None:
-    """A system less the baseline at one length, over the shared tasks or one of them; None where they share none."""
+    """Returns a system minus the baseline at one length, over the shared tasks or one; None without shared tasks."""
     tasks = suite.shared_tasks((label, length), (baseline, length))
     tasks = tasks if task is None else tuple(t for t in tasks if t == task)
     return _contrast(suite, (label, length), (baseline, length), tasks, margin) if tasks else None
@@ -128,7 +128,7 @@ def _contrast(
 def _pairs(
     a: Sequence[Record], b: Sequence[Record], same: Callable[[Record, Record], bool]
 ) -> list[tuple[Record, Record]]:
-    """Records of the same index, none if any two of them are not comparable."""
+    """Pairs records of the same index; empty if any pair isn't comparable."""
     others = {record.index: record for record in b}
     pairs = [(record, others[record.index]) for record in a if record.index in others]
     return pairs if all(same(x, y) for x, y in pairs) else []
@@ -139,7 +139,7 @@ def _same_document(a: Record, b: Record) -> bool:
 
 
 def _same_question(a: Record, b: Record) -> bool:
-    """A longer sample is the shorter one with more around it: asked the same, with the same answer."""
+    """Returns whether a longer sample is the shorter one with more text: same question, same answer."""
     return a.question == b.question and a.outputs == b.outputs
 
 

@@ -17,24 +17,24 @@ from memagent_bench.systems.base import Status
 
 @dataclass(frozen=True)
 class Cost:
-    """Of the answered samples of a system at one length; others stopped somewhere on the way."""
+    """Cost of the answered samples of a system at one length; the others stopped midway."""
 
     label: str
     length: int
     answered: int
     calls: Point
-    """Mean over tasks, as those below."""
+    """Mean over tasks, as in the fields below."""
     tokens: Point
-    """Prompt and completion."""
+    """Prompt plus completion tokens."""
     completion: Point
     seconds: Point | None
-    """Without samples that were resumed, whose first part is not timed; None where all were."""
+    """Without resumed samples, whose first part isn't timed; None if all were."""
     predicted_calls: float | None
-    """Mean; None where the system predicts none."""
+    """Mean; None if the system makes no prediction."""
     predicted_tokens: float | None
-    """Upper bound, mean."""
+    """Mean of the upper bounds."""
     retries: int
-    """Of all samples, calls that led to nothing."""
+    """Calls without a usable result, of all samples."""
     shown: float
     """Mean share of the document that the model saw."""
 
@@ -45,15 +45,15 @@ class Growth:
 
     label: str
     calls: Ratio | None
-    """None where the system predicts none."""
+    """None if the system makes no prediction."""
     tokens: Ratio | None
-    """Against the upper bound: below 1 where samples take less."""
+    """Ratio to the upper bound: below 1 if samples take less."""
     seconds: Line | None
-    """Against tokens of the document."""
+    """Line over tokens of the document."""
 
 
 def costs(suite: Suite) -> list[Cost]:
-    """By label and length, where any sample was answered."""
+    """Computes costs by label and length, for cells with an answered sample."""
     cell_costs = [
         _cost(suite, label, length) for label in suite.labels for length in suite.lengths_of(label)
     ]
@@ -61,7 +61,7 @@ def costs(suite: Suite) -> list[Cost]:
 
 
 def growth(suite: Suite) -> list[Growth]:
-    """By label, where any sample was answered."""
+    """Computes growth by label, for systems with an answered sample."""
     rows: list[Growth] = []
     for label in suite.labels:
         records = _keep_answered(suite.of(label))
@@ -71,7 +71,7 @@ def growth(suite: Suite) -> list[Growth]:
 
 
 def _growth(label: str, records: list[Record]) -> Growth:
-    # Read only once: a system that predicts does so for every sample.
+    # Filtered only once: a system that predicts does so for every sample.
     calls = [(r.predicted_calls, r.usage.calls) for r in records if r.predicted_calls is not None]
     tokens = [(r.predicted_tokens, tokens_of(r)) for r in records if r.predicted_tokens is not None]
     timed = [r for r in records if not r.resumed]
@@ -84,7 +84,7 @@ def _growth(label: str, records: list[Record]) -> Growth:
 
 
 def tokens_of(record: Record) -> int:
-    """Prompt and completion tokens of the calls that were used."""
+    """Returns prompt and completion tokens of the calls that were used."""
     return record.usage.prompt_tokens + record.usage.completion_tokens
 
 
@@ -114,7 +114,7 @@ def _keep_answered(records: Sequence[Record]) -> list[Record]:
 
 
 def _amount(strata: Sequence[Sequence[Record]], of: Callable[[Record], float]) -> Point:
-    """Unweighted mean over tasks, with its bootstrap interval; of no width if each task's amounts are equal."""
+    """Returns the unweighted mean over tasks with a bootstrap interval; zero width if each task's amounts are equal."""
     arrays = [np.array([of(record) for record in records], dtype=float) for records in strata]
     low = high = mean = float(np.mean([values.mean() for values in arrays]))
     if any(values.min() < values.max() for values in arrays):

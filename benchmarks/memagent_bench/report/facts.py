@@ -1,4 +1,4 @@
-"""What has to be the same before two results can be compared, as the records say it."""
+"""What must be equal before two results can be compared, according to the records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROVENANCE: dict[str, Callable[[Provenance], str]] = {
     "Python": lambda p: p.python,
     "machine": lambda p: p.machine,
 }
-"""Row of the table -> what a provenance says there."""
+"""Row of the table -> its value in a provenance."""
 TASK_FACTS = {
     "haystack": "haystack",
     "positions": "positions of the evidence",
@@ -46,20 +46,20 @@ TASK_FACTS = {
     "rounds": "rounds of filler",
     "length_tokenizer": "length tokenizer",
 }
-"""Facts of tasks that this page has words for; others are shown by their own names."""
+"""Facts of tasks that have a label on this page; others are shown by their own names."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One row: values, each with what it holds for."""
+    """One row: its values, each with the systems or tasks that have it."""
 
     name: str
     values: tuple[tuple[str, str], ...]
-    """Value, and the systems or tasks that have it; nothing where all have it."""
+    """Value, and the systems or tasks that have it; empty if all have it."""
 
 
 def provenance_facts(suites: Sequence[Suite]) -> list[Fact]:
-    """Model, server, prompts, chunker, sampling, commit, machine."""
+    """Returns model, server, prompts, chunker, sampling, commit, machine."""
     facts: list[Fact] = []
     for name, of in PROVENANCE.items():
         holders: dict[str, dict[str, None]] = {}
@@ -82,7 +82,7 @@ def provenance_facts(suites: Sequence[Suite]) -> list[Fact]:
 
 
 def task_facts(suite: Suite) -> list[Fact]:
-    """What the tasks of a suite say of their data, their scorers, and how many samples there are."""
+    """Returns the facts that a suite's tasks report about their data, their scorers, and the numbers of samples."""
     holders: dict[str, dict[str, dict[tuple[str, int], None]]] = {}
     for record in suite.records:
         facts = {"scorer": record.scorer, **record.facts}
@@ -100,7 +100,7 @@ def task_facts(suite: Suite) -> list[Fact]:
 
 
 def _where(suite: Suite, places: Sequence[tuple[str, int]]) -> str:
-    """The tasks and lengths of these places, as far as they are not all."""
+    """Names the tasks and lengths of these places; empty if they are all."""
     tasks = list(dict.fromkeys(task for task, _ in places))
     lengths = sorted({length for _, length in places})
     parts = [", ".join(tasks)] if len(tasks) < len(suite.tasks) else []
@@ -110,7 +110,7 @@ def _where(suite: Suite, places: Sequence[tuple[str, int]]) -> str:
 
 
 def _samples(suite: Suite) -> Fact:
-    """Samples a task, by system: one number, or from the fewest to the most."""
+    """Returns the samples per task, by system: one number, or a range."""
     sizes: dict[str, dict[str, None]] = {}
     for label in suite.labels:
         of = [len(records) for (name, _, _), records in suite.cells.items() if name == label]

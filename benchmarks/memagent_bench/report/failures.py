@@ -9,9 +9,9 @@ from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 
 SHOWN = 60
-"""Failures listed one by one; all of them are in results.jsonl."""
+"""Maximum failures listed one by one; all of them are in results.jsonl."""
 WIDTH = 200
-"""Characters of a failure's first line."""
+"""Maximum characters of a failure's first line."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Failure:
 
     @property
     def why(self) -> str:
-        """First line of the detail, cut."""
+        """First line of the detail, shortened."""
         lines = self.record.detail.strip().splitlines()
         return shorten(lines[0], WIDTH) if lines else "no reason was recorded"
 
 
 def failures(suite: Suite) -> list[Failure]:
-    """All, by label, task, length and index."""
+    """Returns all failures, by label, task, length and index."""
     return [
         Failure(label, record)
         for (label, _, _), records in suite.cells.items()

@@ -10,7 +10,7 @@ import numpy as np
 from memagent.errors import ConfigError
 
 LEAST_R2 = 0.5
-"""Below it a line leaves more of the variance than it explains: other things than the length decided."""
+"""Below it, a line leaves more of the variance than it explains: the length isn't what mattered."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Ratio:
     """Measured amounts as a multiple of predicted ones."""
 
     ratio: float
-    """1 where the prediction is right on the whole."""
+    """1 if the prediction is right overall."""
     r2: float | None
-    """Share of the variance that the multiple explains; None where the measured amounts are all equal."""
+    """Share of the variance that the multiple explains; None if the measured amounts are all equal."""
     worst: float
     """Largest |measured / (ratio * predicted) - 1|."""
 
@@ -30,12 +30,12 @@ class Line:
     """A straight line through measured amounts."""
 
     slope: float
-    """Of the amount, for each token of the document."""
+    """Increase of the amount per token of the document."""
     intercept: float
     r2: float | None
-    """None where the amounts are all equal."""
+    """None if the amounts are all equal."""
     worst: float
-    """Largest distance of an amount from the line, as a part of the largest amount."""
+    """Largest distance of an amount from the line, relative to the largest amount."""
 
     @property
     def problem(self) -> str:
@@ -48,12 +48,12 @@ class Line:
 
 
 def against_prediction(predicted: Sequence[float], measured: Sequence[float]) -> Ratio | None:
-    """Least squares through the origin: ratio = sum(p m) / sum(p^2).
+    """Fits least squares through the origin: ratio = sum(p m) / sum(p^2).
 
     R^2 = 1 - sum((m - ratio p)^2) / sum((m - mean(m))^2).
 
     Returns:
-        None without samples, or where nothing was predicted to be used.
+        None without samples, or if all predictions are 0.
 
     Raises:
         ConfigError: the two have different lengths.
@@ -67,10 +67,10 @@ def against_prediction(predicted: Sequence[float], measured: Sequence[float]) ->
 
 
 def straight_line(tokens: Sequence[float], measured: Sequence[float]) -> Line | None:
-    """Ordinary least squares of an amount on the length of the document.
+    """Fits ordinary least squares of an amount on the length of the document.
 
     Returns:
-        None where there are not two different lengths.
+        None without two different lengths.
 
     Raises:
         ConfigError: the two have different lengths.

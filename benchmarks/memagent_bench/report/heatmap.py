@@ -13,7 +13,7 @@ from memagent_bench.report.compare import Mean, scores
 from memagent_bench.report.theme import LIGHT
 
 DEPTHS = 10
-"""Rows of a map of depths."""
+"""Rows of a depth map."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,18 @@ class HeatMap:
     label: str
     lengths: tuple[int, ...]
     rows: tuple[tuple[str, tuple[Estimate | None, ...]], ...]
-    """What a row is about, and its scores by length, None where nothing was run."""
+    """Row labels, and scores by length; None where nothing was run."""
     kind: Literal["task", "depth", "arm"] = "task"
-    """What a row is."""
+    """Kind of the rows."""
 
     @property
     def has_mean(self) -> bool:
-        """The last row is the mean of the others."""
+        """Whether the last row is the mean of the others."""
         return self.kind == "task" and len(self.rows) > 1
 
 
 def heat_map(suite: Suite, label: str, means: dict[tuple[str, int], Mean]) -> HeatMap:
-    """The scores of a system at all lengths of the suite."""
+    """Returns the scores of a system at all lengths of the suite."""
     rows = [
         (task, tuple(_cell(suite, label, task, length) for length in suite.lengths))
         for task in suite.tasks
@@ -46,9 +46,9 @@ def heat_map(suite: Suite, label: str, means: dict[tuple[str, int], Mean]) -> He
 
 
 def depth_map(suite: Suite, label: str) -> HeatMap | None:
-    """The scores of a system by where the answer stands, in tenths of the document; None where no sample says it.
+    """Returns the scores of a system by the answer's depth, in tenths of the document; None if no sample says it.
 
-    Of samples with one place that answers: needles, last notes. Tasks are pooled, each weighing the same.
+    Uses samples with one place that answers: needles, last notes. Tasks are pooled with equal weight.
     """
     cells: dict[tuple[int, int], dict[str, list[float | None]]] = {}
     for record in suite.of(label):
@@ -79,16 +79,16 @@ def _cell(suite: Suite, label: str, task: str, length: int) -> Estimate | None:
 
 
 def blend(score: float) -> tuple[str, int]:
-    """Which end of the scale a score is nearer to, and how much of its colour it takes, in percent."""
+    """Returns the end of the scale that a score is nearer to, and how much of its colour it takes, in percent."""
     return ("good" if score >= 0.5 else "bad"), round(abs(score - 0.5) * 200)
 
 
 def heat_map_png(heat: HeatMap, suite: str) -> bytes:
-    """The map as a picture.
+    """Draws the map as a PNG.
 
     Args:
         heat: what to draw.
-        suite: its title, the first line.
+        suite: the first line of the title.
     """
     columns, rows = len(heat.lengths), len(heat.rows)
     # Letters of a task are about 0.085 inches wide, bold ones of the title 0.1.
@@ -128,7 +128,7 @@ def _fill(axes: Any, heat: HeatMap) -> None:
 
 
 def colour(score: float) -> str:
-    """The light theme's colour of a score, mixed in sRGB as the page's `color-mix` does."""
+    """Returns the light theme's colour of a score, mixed in sRGB like the page's `color-mix`."""
     end, percent = blend(score)
     mixed = (
         round(

@@ -1,4 +1,4 @@
-"""From folders of records to a page and pictures."""
+"""Makes a page and pictures from folders of records."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from memagent_bench.report.view import View, view
 
 PAGE, TABLE = "report.html", "results.csv"
 DEFAULT_MARGIN = 5.0
-"""Points: what this project calls a small loss."""
+"""Margin of non-inferiority in points: what this project calls a small loss."""
 BASELINE = "memory"
-"""The system that others are compared with, if it is there: the one that this project is about."""
+"""The default baseline if present: the system that this project is about."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written."""
+    """The files written."""
 
     page: Path
     table: Path
-    """The same scores as CSV."""
+    """Path of the same scores as CSV."""
     pictures: tuple[Path, ...]
     summary: tuple[str, ...]
-    """Two paragraphs a suite, as on the page."""
+    """Two paragraphs per suite, as on the page."""
     cautions: tuple[str, ...]
 
 
@@ -55,14 +55,14 @@ def make_report(
 
     Args:
         folders: each with a `results.jsonl`; the same folder twice counts once.
-        out: the folder to write to, made if need be. Files of the same names are replaced, each at once.
+        out: the folder to write to, created if needed. Files of the same names are replaced atomically.
         primary: cells to test, `TASK@LENGTH` or `mean@LENGTH`; none: the mean at the longest shared length.
         margin: of non-inferiority, in points.
-        baseline: the system to compare the others with, by its label on the page (its name, and its model where
+        baseline: the system to compare the others with, by its label on the page (its name, and its model if
             there are several); None: `memory`, else the first system.
 
     Raises:
-        ConfigError: no folder, no record, a margin, cell or baseline that cannot be, or `out` cannot be written.
+        ConfigError: there is no folder or record; a margin, cell or baseline is invalid; or `out` cannot be written.
         StoreError: a folder has no records that can be read.
     """
     if not 0 < margin <= 100:
@@ -83,7 +83,7 @@ def make_report(
             for name, data in _pictures(suite_view)
         ]
         table = write_whole(out / TABLE, spreadsheet(views))
-        # Last: a page that is there has its pictures beside it.
+        # Last, so that a page always has its pictures beside it.
         written = write_whole(out / PAGE, html.encode("utf-8", "replace"))
     return Report(
         written,
@@ -97,7 +97,7 @@ def make_report(
 
 
 def name_folders(folders: Sequence[Path]) -> dict[str, Path]:
-    """Each folder once, by its name; by its path where two have the same name.
+    """Returns each folder once, by its name, or by its path if two have the same name.
 
     Raises:
         ConfigError: there is none.
@@ -146,7 +146,7 @@ def _pictures(of: View) -> Iterator[tuple[str, bytes]]:
 
 
 def _file_name(text: str) -> str:
-    """Letters, digits, dots and hyphens: a model's name may hold a slash."""
+    """Keeps letters, digits, dots and hyphens: a model's name may contain a slash."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:80] or "system"
 
 
@@ -155,7 +155,7 @@ def make_folder(out: Path) -> Generator[None]:
     """Makes the folder of a report.
 
     Raises:
-        ConfigError: it cannot be made, or what the block writes cannot be written.
+        ConfigError: it can't be created, or the block can't write its files.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -168,14 +168,14 @@ def make_folder(out: Path) -> Generator[None]:
 
 @contextmanager
 def _quiet_fonts() -> Generator[None]:
-    """A name in a script that matplotlib's font lacks shows boxes in the PNG files; the page has it right."""
+    """Silences warnings of missing glyphs: the PNG files show boxes instead; the page is right."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph \d+", category=UserWarning)
         yield
 
 
 def write_whole(path: Path, data: bytes) -> Path:
-    """Writes a file at once: a reader sees the old or the new one, and two reports never mix within a file."""
+    """Writes a file atomically: a reader sees the old or the new one, and two reports never mix within a file."""
     with replacing(path) as new:
         new.write_bytes(data)
     return path

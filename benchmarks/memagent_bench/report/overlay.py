@@ -1,4 +1,4 @@
-"""Published figures beside measured ones, where tasks and metric are the same."""
+"""Published figures beside measured ones, if tasks and metric are the same."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from memagent_bench.report.theme import Mark, mark
 
 @dataclass(frozen=True)
 class Overlay:
-    """One published table, and what was measured that compares with it."""
+    """One published table, and the comparable measurements."""
 
     table: Published
     measured: Mapping[str, Mapping[int, Estimate]]
-    """By label and length: the mean over the table's tasks, by the table's metric."""
+    """Means over the table's tasks by the table's metric, by label and length."""
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Of both, rising."""
+        """Lengths of both, ascending."""
         lengths = {length for means in self.measured.values() for length in means}
         return tuple(sorted(lengths | set(self.table.lengths)))
 
 
 def overlays(suite: Suite) -> list[Overlay]:
-    """Published tables with which any cell of the published system compares."""
+    """Returns the published tables that compare with any cell of the published system."""
     results: list[Overlay] = []
     for table in list_published(suite.name):
         labels = [label for label in suite.labels if suite.is_published(label)]
@@ -41,7 +41,7 @@ def overlays(suite: Suite) -> list[Overlay]:
 
 
 def overlay_chart(name: str, overlay: Overlay, marks: Mapping[str, Mark]) -> Chart:
-    """Measured lines as everywhere, published ones thin and dashed, and named so."""
+    """Returns a chart with measured lines as everywhere, and published ones thin, dashed and labelled as such."""
     lines = [Series(label, marks[label], means) for label, means in overlay.measured.items()]
     lines += [
         Series(
@@ -77,7 +77,7 @@ def _measure(suite: Suite, label: str, table: Published) -> dict[int, Estimate]:
 def _scores(
     strata: Sequence[Sequence[Record]], table: Published
 ) -> list[list[float | None]] | None:
-    """By the table's metric; None where an answer was not scored by it."""
+    """Returns scores by the table's metric; None if an answer wasn't scored by it."""
     scores: list[list[float | None]] = []
     for records in strata:
         names = [table.metric_of(r.scorer, r.scores) for r in records]

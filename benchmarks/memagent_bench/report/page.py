@@ -47,15 +47,15 @@ def page(
     named: bool,
     folders: Sequence[str],
 ) -> str:
-    """The whole page.
+    """Renders the whole page.
 
     Args:
-        views: of the suites, at least one.
+        views: views of the suites, at least one.
         tests: the primary comparisons.
         cautions: sentences.
         margin: of non-inferiority, as a fraction.
-        named: the primary cells were named, not chosen by default.
-        folders: names of what was read.
+        named: whether the primary cells were named, not chosen by default.
+        folders: names of the folders read.
     """
     suites = [view.suite for view in views]
     return fill_template(
@@ -78,11 +78,11 @@ def page(
 def fill_template(
     name: str, filters: Mapping[str, Callable[..., object]] = {}, **values: object
 ) -> str:
-    """A page of its template, with what all pages share: style, colours, version.
+    """Renders a template, with what all pages share: style, colours, version.
 
     Args:
         name: of a template here that extends `base.html.j2`.
-        filters: beside those of all pages.
+        filters: in addition to those of all pages.
         values: `title`, `byline`, `count`, `folders`, and what the template's content needs.
     """
     from markupsafe import Markup
@@ -109,7 +109,7 @@ def title(suites: Sequence[Suite]) -> str:
 
 
 def byline(suites: Sequence[Suite]) -> str:
-    """Models, systems, days."""
+    """Returns models, systems and days."""
     records = [record for suite in suites for record in suite.records]
     models = list(dict.fromkeys(record.provenance.model for record in records))
     systems = dict.fromkeys(record.system for record in records)
@@ -158,14 +158,14 @@ def _percent(part: float) -> str:
 
 
 def _svg(chart: Chart, prefix: str) -> Markup:
-    """matplotlib escapes the names in its own XML."""
+    """Returns the chart as safe markup: matplotlib escapes the names in its own XML."""
     from markupsafe import Markup
 
     return Markup(svg(chart, prefix))
 
 
 def _pairing(contrasts: Sequence[Contrast], same: str, different: str) -> str:
-    """Which differences are paired, and why."""
+    """Says which differences are paired, and why."""
     kinds = {contrast.difference.paired for contrast in contrasts}
     if len(kinds) == 2:
         return f"Paired where {same}, else unpaired."

@@ -1,4 +1,4 @@
-"""The comparisons that were named before the results were seen, tested as one family."""
+"""The comparisons named before the results were seen, tested as one family."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from memagent_bench.report.compare import Contrast, contrast
 from memagent_bench.significance import PValue, holm, sign_flip_test
 
 MEAN = "mean"
-"""Stands for all tasks in the name of a cell."""
+"""Name of a cell over all tasks."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One hypothesis of the family: in this cell the system scores as the baseline does."""
+    """One hypothesis of the family: in this cell the system scores like the baseline."""
 
     suite: str
     cell: str
@@ -26,15 +26,15 @@ class Hypothesis:
     label: str
     baseline: str
     contrast: Contrast | None
-    """None where one of the two has no records of the cell."""
+    """None if one of the two has no records in the cell."""
     p: PValue | None
-    """None where the two did not have the same samples."""
+    """None if the two didn't get the same samples."""
     adjusted: float | None
     """Holm's p-value over the family."""
 
 
 def default_cells(suite: Suite, baseline: str) -> list[str]:
-    """Where none are named: the mean over tasks at the longest length that the baseline shares with another system."""
+    """Returns the default cells: the mean over tasks at the longest length that the baseline shares with another."""
     shared = [
         length
         for length in suite.lengths

@@ -14,33 +14,33 @@ from memagent_bench.report.compare import Mean
 
 @dataclass(frozen=True)
 class Summary:
-    """Of one system."""
+    """RULER's summary of one system."""
 
     label: str
     tasks: int
-    """Of RULER's 13, at each of its lengths."""
+    """Number of RULER's 13 tasks run at each of its lengths."""
     published: bool
-    """The system sends RULER's own prompt: only for such has the threshold a meaning."""
+    """Whether the system sends RULER's own prompt: the threshold is meaningless otherwise."""
     effective: int | None
-    """Longest length that reaches the threshold; None where none does."""
+    """Longest length that reaches the threshold; None if none does."""
     below: tuple[int, ...]
-    """Shorter lengths that do not reach it."""
+    """Shorter lengths that don't reach it."""
     average: float
     increasing: float
     """Average with weights 1, 2, 3, ... from the shortest to the longest length."""
     decreasing: float
     lengths: int
     complete: bool
-    """The 13 tasks and no others were run at every length: only then is it RULER's."""
+    """Whether exactly the 13 tasks were run at every length: only then is it RULER's summary."""
 
     @property
     def has_effective_length(self) -> bool:
-        """Whether `effective` says anything."""
+        """Whether `effective` is meaningful."""
         return self.published and self.complete
 
 
 def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summary]:
-    """By label; nothing for other suites."""
+    """Returns summaries by label; empty for other suites."""
     if suite.name != "ruler":
         return []
     results: list[Summary] = []
@@ -70,6 +70,6 @@ def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summa
 
 
 def _weighted_average(scores: Mapping[int, float], *, increasing: bool) -> float:
-    """RULER's: the k lengths weigh 1..k, the longest most if `increasing`, else the shortest."""
+    """Computes RULER's average: the k lengths weigh 1..k, the longest most if `increasing`, else the shortest."""
     values = [scores[length] for length in sorted(scores, reverse=not increasing)]
     return float(np.average(values, weights=range(1, len(values) + 1)))

@@ -18,14 +18,14 @@ HEAD = (
     *("suite", "system", "task", "length", "samples", "unscored", "score", "low", "high"),
     *("calls", "prompt_tokens", "completion_tokens", "seconds"),
 )
-"""Scores and their 95% bounds are fractions; calls, tokens and seconds are means a sample.
-Seconds are without samples that were resumed, and empty where all were."""
+"""Scores and their 95% bounds are fractions; calls, tokens and seconds are means per sample.
+Seconds exclude resumed samples, and are empty if all were resumed."""
 MEAN = "(mean)"
-"""The row of all tasks of a length, each weighing the same."""
+"""The row for all tasks of a length, with equal weights."""
 
 
 def spreadsheet(views: Sequence[View]) -> bytes:
-    """A row for each system, length and task, and one for the mean of the tasks where there are several."""
+    """Returns a row for each system, length and task, and one for the mean if there are several tasks."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEAD)

@@ -1,4 +1,4 @@
-"""The conclusion in plain words, for readers who read nothing else."""
+"""The conclusion in plain words, for readers who read only that."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from memagent_bench.report.words import (
 from memagent_bench.significance import Verdict
 
 RANKED = 4
-"""Systems named in the ranking; the tables have all."""
+"""Maximum systems named in the ranking; the tables have all."""
 AS_PREDICTED = 0.02
-"""A ratio of measured to predicted calls within this of 1 is called as predicted."""
+"""Maximum deviation from 1 of the ratio of measured to predicted calls that is called "as predicted"."""
 
 
 def summary(view: View, tests: Sequence[Hypothesis], margin: float) -> tuple[str, str]:
-    """A suite in two paragraphs: what became of the score, and everything else."""
+    """Summarises a suite in two paragraphs: what became of the score, and everything else."""
     more = [
         _describe_effective(view),
         _calls(view),
@@ -41,7 +41,7 @@ def summary(view: View, tests: Sequence[Hypothesis], margin: float) -> tuple[str
 
 
 def verdict_words(verdict: Verdict, margin: float) -> str:
-    """What a verdict means, as the end of a sentence."""
+    """Returns the meaning of a verdict, as the end of a sentence."""
     limit = f"{100 * margin:g} points"
     return {
         Verdict.NON_INFERIOR: f"a loss of {limit} or more is ruled out (non-inferior)",
@@ -51,7 +51,7 @@ def verdict_words(verdict: Verdict, margin: float) -> str:
 
 
 def _trend(view: View, margin: float) -> str:
-    """The baseline at its shortest and its longest length."""
+    """Describes the baseline at its shortest and its longest length."""
     label, lengths = view.baseline, view.suite.lengths_of(view.baseline)
     first = view.means[label, lengths[0]]
     over = "the only task" if len(first.tasks) == 1 else f"{len(first.tasks)} tasks"
@@ -89,7 +89,7 @@ def _effective_words(of: Summary) -> str:
 
 
 def _ranking(view: View) -> str:
-    """All systems at the longest length that the baseline has, best first."""
+    """Ranks all systems at the longest length of the baseline, best first."""
     length = view.suite.lengths_of(view.baseline)[-1]
     tasks = view.means[view.baseline, length].tasks
     means = {
@@ -107,7 +107,7 @@ def _ranking(view: View) -> str:
 
 
 def _tests(view: View, tests: Sequence[Hypothesis]) -> str:
-    """The primary comparisons; only their number where they are many."""
+    """Describes the primary comparisons; only their number if there are many."""
     suite_tests = [t for t in tests if t.suite == view.suite.name and t.adjusted is not None]
     if len(suite_tests) > RANKED:
         differ = sum((t.adjusted or 0) < 0.05 for t in suite_tests)

@@ -1,4 +1,4 @@
-"""Colours: one set for light paper, one for dark, told apart by people who do not see all colours too.
+"""Colours: one set for light paper, one for dark, both distinguishable with colour blindness.
 
 A chart is drawn once, in the light set. On the page its colours become CSS variables, so it follows the reader's theme.
 """
@@ -24,7 +24,7 @@ DARK = {
     "good": "#22639b",
     "bad": "#9a4f17",
 }
-"""`good` and `bad` are the ends of the heat map's scale, `paper` its middle: ink is readable on all of it."""
+"""`good` and `bad` are the ends of the heat map's scale, `paper` its middle: ink is readable on all of them."""
 
 SERIES = (
     ("#0068b0", "#6be1ff"),  # blue
@@ -36,41 +36,41 @@ SERIES = (
     ("#225522", "#a3e189"),  # moss
     ("#101820", "#e3cec4"),  # slate
 )
-"""Light and dark. Each stands at least 3:1 against its paper (WCAG 2.1, 1.4.11), and any two are at least 17 apart in
+"""Light and dark. Each contrasts at least 3:1 with its paper (WCAG 2.1, 1.4.11), and any two are at least 17 apart in
 CIELAB for full colour vision and for each of the three dichromacies (simulated after Machado et al. 2009)."""
 
 MARKERS = (
     *(("o", "●", "○"), ("s", "■", "□"), ("^", "▲", "△"), ("D", "◆", "◇")),
     *(("v", "▼", "▽"), ("P", "✚", "✛"), ("X", "✖", "✕"), ("*", "★", "☆"), ("h", "⬢", "⬡")),
 )
-"""Of matplotlib, and as a character, full and hollow. Nine, so that with eight colours no pair comes twice in 72."""
+"""matplotlib's name, and the character, full and hollow. Nine, so that with eight colours no pair repeats in 72."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How one system looks in all charts."""
+    """The look of a system in all charts."""
 
     colour: str
-    """In the light set."""
+    """Its colour in the light set."""
     marker: str
-    """Of matplotlib."""
+    """matplotlib's name of the marker."""
     sign: str
     """The marker as a character, for legends on the page."""
     hollow: str
-    """The same, as published series have it."""
+    """The hollow marker, for published series."""
     css: str
     """Name of the CSS variable of its colour."""
 
 
 def mark(number: int) -> Mark:
-    """The look of the series of that number, from 0."""
+    """Returns the look of the series with that number, from 0."""
     colour = number % len(SERIES)
     marker, sign, hollow = MARKERS[number % len(MARKERS)]
     return Mark(SERIES[colour][0], marker, sign, hollow, f"series-{colour}")
 
 
 def variables(*, dark: bool) -> dict[str, str]:
-    """CSS variables of a theme: name -> colour."""
+    """Returns the CSS variables of a theme: name -> colour."""
     named = DARK if dark else LIGHT
     return named | {f"series-{i}": pair[dark] for i, pair in enumerate(SERIES)}
 
@@ -79,10 +79,10 @@ _NAMES = {colour: name for name, colour in variables(dark=False).items()}
 
 
 def apply_theme(svg: str, prefix: str) -> str:
-    """A chart as it can stand in a page: without XML header, ids its own, colours as variables.
+    """Prepares a chart for embedding in a page: no XML header, unique ids, colours as variables.
 
     Args:
-        svg: as matplotlib writes it.
+        svg: matplotlib's output.
         prefix: for ids, different for each chart of a page.
     """
     body = svg[svg.index("<svg") :]
@@ -94,7 +94,7 @@ def apply_theme(svg: str, prefix: str) -> str:
         lambda match: f"var(--{_NAMES[match[0]]})" if match[0] in _NAMES else match[0],
         body,
     )
-    # The size is the page's to choose; the shape is in the viewBox.
+    # The page chooses the size; the shape is in the viewBox.
     return re.sub(
         r'(<svg[^>]*?) width="[^"]*"| height="[^"]*"(?=[^>]*viewBox)', r"\1", body, count=2
     )

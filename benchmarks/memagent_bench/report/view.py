@@ -1,4 +1,4 @@
-"""Everything that the page says of a suite, computed once."""
+"""Everything that the page shows for a suite, computed once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from memagent_bench.systems.base import Status
 
 @dataclass(frozen=True)
 class View:
-    """Of one suite."""
+    """The results of one suite."""
 
     suite: Suite
     title: str
     baseline: str
-    """Label that the others are compared with."""
+    """Label of the system that the others are compared with."""
     means: dict[tuple[str, int], Mean]
     heat_maps: list[HeatMap]
     depth_maps: list[HeatMap]
@@ -40,7 +40,7 @@ class View:
     ruler: list[Summary]
     failures: list[Failure]
     stopped: Counter[tuple[str, int]]
-    """How many of the failures ended without an error, by label and length."""
+    """Number of failures that ended without an error, by label and length."""
     facts: list[Fact]
 
 
@@ -48,9 +48,9 @@ def view(suite: Suite, baseline: str, labels: tuple[str, ...], margin: float) ->
     """Computes everything.
 
     Args:
-        suite: with records.
+        suite: a suite with records.
         baseline: one of its labels.
-        labels: of all suites: a system looks the same in all of them.
+        labels: labels of all suites: a system looks the same in all of them.
         margin: of non-inferiority, as a fraction.
     """
     marks = {label: mark(i) for i, label in enumerate(labels)}
@@ -133,7 +133,7 @@ def _amounts(
     amount: Callable[[Cost], Point | None],
     predicted: Callable[[Cost], float | None],
 ) -> list[Series]:
-    """Systems of which anything was counted; a logarithmic axis has no place for nothing."""
+    """Returns series of the systems with non-zero amounts: a logarithmic axis can't show 0."""
     series: list[Series] = []
     for label in suite.labels:
         label_costs = [cost for cost in costed if cost.label == label]

@@ -16,7 +16,7 @@ SUITES = {
 }
 """Suites as headings; others are shown by name."""
 NOTHING = "–"
-"""Where there is no number."""
+"""Shown in place of a missing number."""
 
 
 def suite_title(name: str) -> str:
@@ -24,12 +24,12 @@ def suite_title(name: str) -> str:
 
 
 def points(score: float | None) -> str:
-    """`91.2`: a score in points."""
+    """Formats a score in points: `91.2`."""
     return NOTHING if score is None else f"{100 * score:.1f}"
 
 
 def sign_points(score: float) -> str:
-    """`+1.2`, `−3.4`, `0.0`: a difference in points."""
+    """Formats a difference in points: `+1.2`, `−3.4`, `0.0`."""
     text = f"{100 * score:+.1f}"
     return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "\u2212")
 
@@ -40,7 +40,7 @@ def interval(of: Estimate) -> str:
 
 
 def between(of: Difference) -> str:
-    """`−6.1 to −1.2`; the dash of a range would be taken for a sign."""
+    """Formats an interval: `−6.1 to −1.2`; the dash of a range would look like a sign."""
     return f"{sign_points(of.low)} to {sign_points(of.high)}"
 
 
@@ -65,7 +65,7 @@ def p_text(p: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A plain number with at most that many digits behind the point."""
+    """Formats a plain number with at most that many decimals."""
     if value is None:
         return NOTHING
     text = f"{value:,.{digits}f}"

@@ -1,1 +1,1 @@
-"""Measures a published checkpoint again with the published protocol, and compares the figures."""
+"""Repeats the published measurement of a checkpoint with the published protocol, and compares the figures."""

@@ -34,26 +34,26 @@ class Part:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """All tasks that are measured."""
+        """All tasks measured."""
         return self.table.tasks
 
     def figure(self, length: int) -> float:
-        """The published mean, in [0, 1]."""
+        """Returns the published mean, in [0, 1]."""
         return self.table.scores[self.row][length]
 
 
 def settings(seed: int) -> MemorySettings:
-    """Those of the published system."""
+    """Returns the settings of the published system."""
     return MemorySettings(sampling=Sampling(**_FILE["sampling"]), seed=seed, **_FILE["agent"])
 
 
 def parts(checkpoint: str, suites: Collection[str], lengths: Collection[int] | None) -> list[Part]:
-    """What is to be measured of a checkpoint.
+    """Returns what to measure for a checkpoint.
 
     Args:
         checkpoint: one of `CHECKPOINTS`.
-        suites: which of them.
-        lengths: which of the published ones; None for all.
+        suites: the suites to include.
+        lengths: the published lengths to include; None for all.
 
     Raises:
         ConfigError: there is no such checkpoint, or nothing is published at a length.

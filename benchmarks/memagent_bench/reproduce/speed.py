@@ -1,4 +1,4 @@
-"""How fast a server is at the calls that a benchmark consists of."""
+"""How fast a server is at a benchmark's calls."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from memagent.threads import in_thread
 from memagent_bench.perf.chunks import book
 
 CHARS_PER_TOKEN = 8
-"""More than English has by any tokenizer."""
+"""More characters per token than English has with any tokenizer."""
 
 
 async def tokens_per_second(model: ChatModel, plan: MemoryPlan, calls: int) -> float:
-    """Prompt and completion tokens per second of concurrent update calls, each with a chunk of a book.
+    """Measures prompt and completion tokens per second of concurrent update calls, each with a chunk of a book.
 
     Raises:
         ModelError: a call failed.
@@ -29,7 +29,7 @@ async def tokens_per_second(model: ChatModel, plan: MemoryPlan, calls: int) -> f
 
 
 def _requests(plan: MemoryPlan, calls: int) -> list[ChatRequest]:
-    """Chunks that differ: a server must not find them in its cache."""
+    """Returns requests with different chunks, so that a server doesn't find them in its cache."""
     text, budget = book(), plan.budget
     share = len(text) // calls
     requests: list[ChatRequest] = []

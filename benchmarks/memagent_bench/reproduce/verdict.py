@@ -1,4 +1,4 @@
-"""Whether a measured mean and a published one agree, given how few samples either rests on."""
+"""Whether a measured mean and a published one agree, given how few samples both rest on."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from memagent_bench.significance import Difference, unpaired_difference
 
 
 class Agreement(StrEnum):
-    """Of a measured mean with a published one."""
+    """Agreement of a measured mean with a published one."""
 
     CONSISTENT = "consistent"
-    """The 95% interval of the difference holds 0."""
+    """The 95% interval of the difference includes 0."""
     BELOW = "below"
-    """All of it lies below 0: less was measured than was published."""
+    """The whole interval is below 0: the measured mean is lower than the published one."""
     ABOVE = "above"
-    """All of it lies above 0."""
+    """The whole interval is above 0."""
     INCOMPLETE = "incomplete"
-    """Samples are still to be measured."""
+    """Some samples are still to be measured."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Verdict:
     length: int
     published: Estimate
     measured: Estimate | None
-    """None where nothing was measured. Samples without an answer count as 0."""
+    """None if nothing was measured. Samples without an answer count as 0."""
     difference: Difference | None
-    """Measured less published."""
+    """Measured minus published."""
     agreement: Agreement
 
 
 def verdicts(part: Part, records: Sequence[Record]) -> list[Verdict]:
-    """One for each length of a row.
+    """Returns a verdict for each length of a row.
 
     Args:
         part: the row.
-        records: of its suite.
+        records: the records of its suite.
     """
     return [_verdict(part, length, records) for length in part.lengths]
 
@@ -72,7 +72,7 @@ def _verdict(part: Part, length: int, records: Sequence[Record]) -> Verdict:
 
 
 def _scores(part: Part, length: int, task: str, records: Sequence[Record]) -> list[float | None]:
-    """By the published metric; None without an answer."""
+    """Returns scores by the published metric; None without an answer."""
     scores: list[float | None] = []
     for record in records:
         if (record.system, record.task, record.length) != (SYSTEM, task, length):

@@ -1,4 +1,4 @@
-"""The most common words of a long numbered list: RULER's first task of aggregation."""
+"""The most common words of a long numbered list: RULER's first aggregation task."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from memagent_bench.ruler.frames import Cwe, load_frames
 from memagent_bench.ruler.vocabulary import Vocabulary, english, list_further, wonderwords
 
 GENERATE = 120
-"""Tokens that the published protocol gives the reply."""
+"""Tokens that the published protocol allows for the reply."""
 COMMON = 10
-"""Words that are asked for."""
+"""Number of words asked for."""
 TIMES = (30, 3)
-"""How often each of these comes, and each of the others."""
+"""Occurrences of each word asked for, and of each other word."""
 EXAMPLE_WORDS = 40
 EXAMPLE_TIMES = (10, 3)
 LISTS = {"wonderwords": wonderwords, "English": english, "further English": list_further}
-"""The words by what records call them."""
+"""Word lists by their name in records."""
 
 
 def times(words: int, common: int, others: int) -> Order:
-    """How often each word occurs; the first `COMMON` are those asked for."""
+    """Returns how often each word occurs; the first `COMMON` are those asked for."""
     return np.repeat(np.array([common, others]), [COMMON, words - COMMON])
 
 
 @dataclass(frozen=True)
 class Part:
-    """Words of one list that a sample has."""
+    """The words of one list in a sample."""
 
     words: str
-    """Of `LISTS`."""
+    """Name in `LISTS`."""
     vocabulary: Vocabulary
     costs: Order
-    """Tokens of each word: the same in all samples of a length."""
+    """Tokens of each word, the same in all samples of a length."""
 
 
 class CweTask(FittedTask):
     """Samples of the numbered list at one length.
 
-    Words come from wonderwords' 8,169 as long as these suffice, beyond that all from a list of English words, as in
-    RULER. English words take more tokens, so there is a stretch of lengths (around 128K) where fewer of them would
-    fit: there samples have all of wonderwords' words and are shorter than the length, as in RULER. Nested samples
-    take English words only where wonderwords' are used up. Samples of a length differ in their words, but neither in
-    their number nor in their tokens.
+    As in RULER, words come from wonderwords' 8,169 if these suffice, otherwise all from a list of English words.
+    English words take more tokens, so in a range of lengths (around 128K) fewer of them would fit: there samples
+    have all of wonderwords' words and are shorter than the length, as in RULER. Nested samples take English words
+    only after wonderwords' are used up. Samples of a length differ in their words, but neither in the number of
+    words nor in tokens.
 
     Raises:
         ConfigError: the wording is unusable, or wonderwords is not installed.
@@ -85,7 +85,7 @@ class CweTask(FittedTask):
         before = self._example(rng, index) + self._fill(self._frame.before)
         after, prefix = self._fill(self._frame.after), self._fill(self._frame.answer_prefix)
         drawn = [p.vocabulary.words[p.vocabulary.draw(p.costs, rng)] for p in parts]
-        # Made anew they lie together in memory: 2 to 3 ms less of 50 for a text of a million tokens.
+        # Recreated, they are adjacent in memory: 2 to 3 ms less of 50 for a text of a million tokens.
         words = objects("\n".join(np.concatenate(drawn).tolist()).split("\n"))
         often = times(len(words), *TIMES)
         places = np.repeat(np.arange(len(words)), often)
@@ -107,7 +107,7 @@ class CweTask(FittedTask):
         )
 
     def _fit(self, limit: int) -> list[Part]:
-        """As many words as fit."""
+        """Returns as many words as fit."""
         if limit not in self._fits:
             example = self._example(self._rng("words", 0), 0)
             before, after = self._fill(self._frame.before), self._fill(self._after)
@@ -138,7 +138,7 @@ class CweTask(FittedTask):
         )
 
     def _count_fitting(self, costs: Order, room: int) -> int:
-        """How many words fit, given what each takes."""
+        """Counts how many words fit, given the cost of each."""
         sums = np.cumsum(costs * times(len(costs), *TIMES))
 
         def tokens(words: int) -> int:
@@ -151,12 +151,12 @@ class CweTask(FittedTask):
         return bisect_right(range(count + 1), room, lo=COMMON, key=tokens) - 1
 
     def _around(self, before: str, after: str) -> int:
-        """Tokens around the list, and where it meets them."""
+        """Returns the tokens around the list, including where they meet it."""
         item = self._numbered.item(1, "word")
         return self._count(before + item + after) - self._numbered.cost("word")
 
     def _example(self, rng: Random, index: int) -> str:
-        """A whole prompt with its reply, to stand before the sample's own; the same tokens in each."""
+        """Returns a whole prompt with its reply, to precede the sample's own; its tokens are the same in each."""
         vocabulary = _vocabulary("wonderwords", self._numbered)
         pattern = shuffle_range(len(vocabulary), self._rng("example pattern"))[:EXAMPLE_WORDS]
         words = vocabulary.words[vocabulary.draw(vocabulary.costs[pattern], rng)]
@@ -185,5 +185,5 @@ def _number_items(item: str, between: str, counter: TokenCounter) -> Numbered:
 
 @lru_cache(maxsize=3)
 def _vocabulary(name: str, numbered: Numbered) -> Vocabulary:
-    """Counting English takes seconds, so that all lengths share it."""
+    """Cached: counting English takes seconds, and all lengths share it."""
     return Vocabulary(LISTS[name](), numbered.cost)

@@ -1,4 +1,4 @@
-"""The wording of the RULER tasks, as data: one TOML file, checked when it is read."""
+"""The wording of the RULER tasks, as data: one TOML file, validated when loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memagent.messages import Leaf
 
 
 def _fields(needed: str = "", allowed: str = "") -> AfterValidator:
-    """A template that shows each of `needed`, may show those of `allowed`, and has no other field."""
+    """Validates a template: it has each field of `needed`, may have those of `allowed`, and no others."""
     must = set(needed.split())
     may = must | set(allowed.split())
 
@@ -46,7 +46,7 @@ Line = Annotated[str, Field(min_length=1), _fields()]
 
 
 class Kind(Leaf):
-    """What a kind of value is called."""
+    """Words for a kind of value."""
 
     one: str = Field(min_length=1)
     many: str = Field(min_length=1)
@@ -60,7 +60,7 @@ class Kinds(Leaf):
     uuids: Kind
 
     def of(self, name: Literal["words", "numbers", "uuids"]) -> Kind:
-        """The words for one kind."""
+        """Returns the words for one kind."""
         return {"words": self.words, "numbers": self.numbers, "uuids": self.uuids}[name]
 
 
@@ -70,7 +70,7 @@ class NiahFrame(Leaf):
     before: Annotated[str, _fields(allowed="kind kinds query")]
     after: Annotated[str, _fields("query", "kind kinds")]
     answer_prefix: Annotated[str, _fields(allowed="query kind kinds")] = ""
-    """How the reply begins, in all frames."""
+    """Beginning of the reply, in all frames."""
     question: Annotated[str, _fields("query", "kind kinds")]
     """All that an agent is told: what to find, and the form of the reply."""
 
@@ -82,9 +82,9 @@ class Niah(Leaf):
     noise: Line
     """One line of the noise haystack."""
     between: Text
-    """Between the keys of a query of several, but for the last two."""
+    """Separator of the keys of a query, except before the last."""
     last: Text
-    """Between the last two."""
+    """Separator before the last key."""
     kinds: Kinds
     one: NiahFrame
     """For one value of one key."""
@@ -92,7 +92,7 @@ class Niah(Leaf):
     """For several values or keys."""
 
     def query(self, keys: list[str]) -> str:
-        """The keys as a question names them."""
+        """Joins the keys as a question names them."""
         return self.between.join(keys[:-1]) + self.last + keys[-1] if len(keys) > 1 else keys[0]
 
 
@@ -102,16 +102,16 @@ class Vt(Leaf):
     assign: Annotated[str, _fields("name value")]
     """The line that starts a chain."""
     copy_: Annotated[str, _fields("name source")] = Field(alias="copy")
-    """A further hop."""
+    """The line of a further hop."""
     noise: Line
     before: Annotated[str, _fields(allowed="value count")]
     after: Annotated[str, _fields("value", "count")]
     answer_prefix: Annotated[str, _fields(allowed="value count")] = ""
     question: Annotated[str, _fields("value", "count")]
     answer: Annotated[str, _fields("names")]
-    """How the example's reply follows its answer prefix, with what parts it from the prompt itself."""
+    """Template of the example's reply after its answer prefix, including the separator before the real prompt."""
     between: Text
-    """Between the names of that reply."""
+    """Separator of the names in that reply."""
 
 
 class Words(Leaf):
@@ -129,18 +129,18 @@ class Cwe(Words):
     item: Annotated[str, _fields("word", "rank")]
     """One word of the list, and of the example's reply."""
     between: Text
-    """Between items."""
+    """Separator of items."""
     answer: Annotated[str, _fields("items")]
-    """How the example's reply follows its answer prefix, with what parts it from the prompt itself."""
+    """Template of the example's reply after its answer prefix, including the separator before the real prompt."""
 
 
 class Fwe(Words):
     """Frequent coded words."""
 
     rank_one: Line
-    """Stands for the most frequent of all, which isn't an answer."""
+    """Stands for the most frequent word, which isn't an answer."""
     between: Text
-    """Between words."""
+    """Separator of words."""
 
 
 class Qa(Leaf):
@@ -148,7 +148,7 @@ class Qa(Leaf):
 
     document: Annotated[str, _fields("text", "number")]
     between: Text
-    """Between documents."""
+    """Separator of documents."""
     before: Annotated[str, _fields(allowed="question")]
     after: Annotated[str, _fields("question")]
     answer_prefix: Annotated[str, _fields(allowed="question")] = ""
@@ -167,7 +167,7 @@ class Frames(Leaf):
     _hash: str = PrivateAttr(default="")
 
     def table(self, kind: type[T]) -> T:
-        """The wording of one kind of task, such as `Niah`.
+        """Returns the wording of one kind of task, such as `Niah`.
 
         Raises:
             ConfigError: the file has no such table.
@@ -186,7 +186,7 @@ class Frames(Leaf):
 
     @property
     def wording(self) -> str:
-        """What records call it: name and hash."""
+        """Its name in records: name and hash."""
         return f"{self.name}:{self.hash}"
 
     @classmethod
@@ -211,12 +211,12 @@ class Frames(Leaf):
 
 
 def shipped_frames() -> bytes:
-    """The file of the shipped wording."""
+    """Returns the bytes of the shipped wording."""
     return resources.files("memagent_bench.ruler").joinpath("frames.toml").read_bytes()
 
 
 def load_frames(path: Path | None) -> Frames:
-    """The wording of a TOML file; None for the shipped one.
+    """Loads the wording of a TOML file; None for the shipped one.
 
     Raises:
         ConfigError: it can't be read, or isn't a valid wording (see `Frames.parse`).
@@ -225,7 +225,7 @@ def load_frames(path: Path | None) -> Frames:
         return Frames.parse(shipped_frames(), "frames.toml")
     try:
         raw = path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: it can be no path
+    except (OSError, ValueError) as error:  # ValueError: not a valid path
         raise ConfigError(
             f"no wording at {str(path)!r}: give a readable TOML file ({getattr(error, 'strerror', error)})"
         ) from error

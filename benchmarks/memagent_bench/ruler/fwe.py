@@ -1,4 +1,4 @@
-"""The most frequent words of a long coded text: RULER's second task of aggregation."""
+"""The most frequent words of a long coded text: RULER's second aggregation task."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from memagent_bench.options import DataOptions
 from memagent_bench.ruler.frames import Fwe, load_frames
 
 GENERATE = 50
-"""Tokens that the published protocol gives the reply."""
+"""Tokens that the published protocol allows for the reply."""
 ANSWERS = 3
-"""Coded words that are asked for: those of rank 2 to 4. Rank 1 is dots."""
+"""Number of coded words asked for: ranks 2 to 4. Rank 1 is dots."""
 LETTERS = 6
-"""Of a coded word."""
+"""Letters of a coded word."""
 EDGES = 8
-"""Tokens set aside for how the first and the last coded word meet the prompt: it must not decide how many there are."""
+"""Tokens reserved for where the first and last coded words meet the prompt, which must not affect their number."""
 LEAST = 53
-"""Words with which rank 4 comes twice, and so for the first time always more often than rank 5."""
+"""Words at which rank 4 first occurs twice: from then on always more often than rank 5."""
 STEPS = 32
-"""RULER takes words away, where a sample is too long, by this part of the length."""
+"""If a sample is too long, RULER removes words in steps of the length divided by this."""
 
 
 def zeta_counts(n: float) -> NDArray[np.int64]:
-    """How often each rank comes in about n coded words: floor(n k^-2 / zeta(2)), zeta(2) = pi^2 / 6, where not 0.
+    """Returns each rank's count in about n coded words: floor(n k^-2 / zeta(2)), zeta(2) = pi^2 / 6, without zeros.
 
     Source: RULER (arXiv 2404.06654), frequent words, with its parameter alpha = 2.
     """
@@ -43,8 +43,8 @@ class FweTask(FittedTask):
     """Samples of the coded text at one length.
 
     Coded words take different numbers of tokens. As in RULER, all samples of a length have the number of words that
-    fits for some words drawn beforehand, and those whose own words take more have fewer, by steps of 1/32 of the
-    length: so samples with the same number of words have each rank at the same places, and few fill the length.
+    fits for some words drawn beforehand; samples whose own words take more have fewer, in steps of 1/32 of the
+    length. So samples with the same number of words have each rank at the same places, and few fill the length.
 
     Raises:
         ConfigError: the wording is unusable.
@@ -99,11 +99,11 @@ class FweTask(FittedTask):
 
     @property
     def _most_ranks(self) -> int:
-        """More different words than any sample of the length has: a word takes a token at least."""
+        """Upper bound of the different words in a sample of this length: a word takes at least one token."""
         return len(zeta_counts(2 * self._length + LEAST))
 
     def _fit(self, room: int, costs: NDArray[np.int64]) -> int:
-        """The largest number of words that fits, of those that samples of the length may have; 0 if none does."""
+        """Returns the largest number of words that fits and is allowed at this length; 0 if none does."""
         step = max(1, (self._length - GENERATE) // STEPS)
 
         def tokens(n: int) -> int:
@@ -115,7 +115,7 @@ class FweTask(FittedTask):
         return sizes[fitting - 1] if fitting else 0
 
     def _draw(self, n: int, rng: Random) -> list[str]:
-        """The words of the ranks; more of them begin with those that fewer would be."""
+        """Draws the words of the ranks; a larger number extends a smaller one."""
         words = {self._frame.rank_one: None}
         while len(words) < n:
             words[_draw_code(rng)] = None

@@ -1,8 +1,8 @@
-"""For comparison only: generating in the manner of RULER's script, which counts a whole prompt for each guess.
+"""For comparison only: generates like RULER's script, which counts a whole prompt for each guess.
 
 The number of haystack units is found by bisection between one increment and three times what a first
 guess suggests. Each guess writes a new sample (the essays are joined and split into sentences again, distractors
-are drawn again) and tokenises all of it; so does each sample after that. See `niah` for how it can be had for less.
+are drawn again) and tokenises all of it; so does each sample after that. `niah` does the same for less.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from memagent_bench.ruler.words import draw
 INCREMENTS = {"essay": 500, "noise": 25, "needles": 25}
 """Words or lines by which RULER's script steps, by haystack."""
 SLACK = 3
-"""The search begins with this many times what the first guess suggests."""
+"""The search begins with this multiple of the first guess."""
 
 
 class NaiveNiahTask(NiahTask):
-    """The same task, with the published script's amount of work."""
+    """The same task, with as much work as the published script."""
 
     def __init__(self, name: str, length: int, options: DataOptions) -> None:
         super().__init__(name, length, options)
@@ -35,7 +35,7 @@ class NaiveNiahTask(NiahTask):
             self._words = " ".join(filler.take(0, len(filler))).split(" ")
 
     def sample(self, index: int) -> Sample:
-        """A sample; unlike other tasks this one gives another each time."""
+        """Returns a sample; unlike other tasks, a different one each time."""
         units = self._max_units
         while True:
             sample = self._write(index, units)
@@ -45,7 +45,7 @@ class NaiveNiahTask(NiahTask):
 
     @cached_property
     def _max_units(self) -> int:
-        """Units that fit the length."""
+        """The number of units that fit the length."""
         low = self._step
         guess = self._write(0, low).tokens / low
         high = max(int(self._length / guess * SLACK), 2 * low)

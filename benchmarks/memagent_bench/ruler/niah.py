@@ -18,25 +18,25 @@ from memagent_bench.ruler.frames import Niah, load_frames
 from memagent_bench.ruler.words import KindName, draw, draw_different
 
 GENERATE = 128
-"""Tokens that the published protocol gives the reply of these tasks."""
+"""Tokens that the published protocol allows for the reply of these tasks."""
 DEPTHS = [round(100 * i / 39) for i in range(40)]
-"""Where needles may stand in essays, in percent of the sentences: 40 places from 0 to 100, as published."""
+"""Possible depths of needles in essays, in percent of the sentences: 40 places from 0 to 100, as published."""
 SPARE = 1.25
-"""Tokens of the pool of distractors for each of the length: a sample has about four fifths of them."""
+"""Tokens of the distractor pool per token of length: a sample uses about four fifths of it."""
 PROBE = 100
-"""Distractors that tell how many more there have to be."""
+"""Distractors measured to estimate how many more are needed."""
 
 
 @dataclass(frozen=True)
 class Needles:
-    """One line of RULER's table of retrieval tasks."""
+    """One row of RULER's table of retrieval tasks."""
 
     haystack: Literal["noise", "essay", "needles"]
     key: KindName = "words"
     value: KindName = "numbers"
     keys: int = 1
     values: int = 1
-    """For each key."""
+    """Number of values per key."""
     queries: int = 1
 
 
@@ -55,26 +55,26 @@ NIAH = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a sample asks for and where it stands: all that chance decides apart from distractors."""
+    """What a sample asks for and where it stands: all random choices apart from distractors."""
 
     needles: tuple[str, ...]
-    """Sentences, in the order of the document."""
+    """Sentences in document order."""
     values: tuple[str, ...]
-    """Of each needle."""
+    """Values of the needles."""
     supports: tuple[tuple[int, ...], ...]
-    """Of each needle, the outputs that it gives; none for keys that are not asked for."""
+    """For each needle, the outputs that it provides; empty for keys that aren't asked for."""
     places: tuple[float, ...]
-    """Of each needle, the share of the haystack that stands before it; ascending."""
+    """For each needle, the share of the haystack before it; ascending."""
     keys: tuple[str, ...]
     query: str
     outputs: tuple[str, ...]
 
     def among(self, units: Sequence[str]) -> Placement:
-        """The needles among units of a haystack."""
+        """Places the needles among units of a haystack."""
         return Placement(units, self.needles, [int(len(units) * place) for place in self.places])
 
     def evidence(self, spans: Sequence[tuple[int, int]]) -> tuple[Evidence, ...]:
-        """Where the needles stand that are asked for, given where each does."""
+        """Returns the places of the needles asked for, given the spans of all."""
         return tuple(
             Evidence(start=start, end=end, supports=supports, notes=(value,))
             for (start, end), value, supports in zip(spans, self.values, self.supports, strict=True)
@@ -101,7 +101,7 @@ class NiahTask(FittedTask):
 
         Raises:
             DocumentError: they cannot be read.
-            ConfigError: there is no sentence in them.
+            ConfigError: they contain no sentence.
         """
         return {
             **super().facts,
@@ -125,9 +125,9 @@ class NiahTask(FittedTask):
         )
 
     def _distractors(self) -> list[str]:
-        """A pool that is long enough; with nested samples only its end depends on the length.
+        """Returns a large enough pool; with nested samples only its end depends on the length.
 
-        Some keys come twice, as in RULER: none of them is asked for.
+        As in RULER, some keys occur twice: none of them is asked for.
         """
         rng = self._rng("distractors")
         key, value = self._spec.key, self._spec.value
@@ -168,7 +168,7 @@ class NiahTask(FittedTask):
         )
 
     def _frame(self, query: str) -> tuple[str, str, str, str]:
-        """What stands before and after the document, prefix and question; singular where one value is sought."""
+        """Returns the text before and after the document, prefix and question; singular if one value is sought."""
         kind = self._wording.kinds.of(self._spec.value)
         singular = self._spec.queries * self._spec.values == 1
         frame = self._wording.one if singular else self._wording.many
@@ -178,7 +178,7 @@ class NiahTask(FittedTask):
         return before, after, prefix, question
 
     def _make(self, index: int, limit: int) -> Sample:
-        """A sample of at most `limit` tokens by adding up its parts."""
+        """Returns a sample of at most `limit` tokens, by adding up its parts."""
         drawn = self._draw(self._rng("needles", index))
         before, after, prefix, question = self._frame(drawn.query)
         filler = self._haystack.filler
@@ -186,7 +186,7 @@ class NiahTask(FittedTask):
         around = self._count(before) + self._count(after + prefix)
         room = limit - needles - around
         while True:
-            # No distractor may have a key that is asked for, or pass for its needle.
+            # No distractor may have a key that is asked for, or look like its needle.
             without = (*drawn.keys, *drawn.outputs)
             units, cost = self._haystack.lay(room, self._rng("order", index), without)
             if not units:
@@ -217,8 +217,8 @@ class NiahTask(FittedTask):
     def _competing(
         self, context: str, spans: Sequence[tuple[int, int]], evidence: Sequence[Evidence]
     ) -> tuple[int, ...]:
-        """Where the needles begin that are not asked for."""
+        """Returns where the needles that aren't asked for begin."""
         starts = {start for start, _ in spans}
-        if self._spec.haystack == "needles":  # one a line
+        if self._spec.haystack == "needles":  # one per line
             starts = {0, *(at + 1 for at, sign in enumerate(context) if sign == "\n")}
         return tuple(sorted(starts - {place.start for place in evidence}))

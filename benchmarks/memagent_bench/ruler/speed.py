@@ -33,19 +33,19 @@ COMMAND = "generate"
 TASKS = {"noise": "niah_single_1", "essay": "niah_single_2", "needles": "niah_multikey_2"}
 """The task that stands for each haystack."""
 ALONE = ("vt", "cwe", "fwe")
-"""Timed without a naive generator beside them, at shuffled positions: the slower way."""
+"""Tasks timed without a naive generator for comparison, at shuffled positions, which is slower."""
 TARGET = 0.05
-"""CPU seconds for a further sample of a million tokens."""
+"""Maximum CPU seconds for a further sample of a million tokens."""
 FIRSTS, FURTHER = 3, 10
-"""Repetitions."""
+"""Repetitions for the first and for further samples."""
 UPSTREAM_FURTHER = (2, 8, 32)
-"""Further samples of RULER's script, until they take longer than `NOISE`."""
+"""Further samples of RULER's script, increased until they take longer than `NOISE`."""
 NOISE = 0.1
-"""Two runs of RULER's script may differ by this share of their time for nothing."""
+"""Share of its time by which two runs of RULER's script may differ by chance."""
 
 
 def main() -> int:
-    """Measures, prints a Markdown table; 1 where a target is missed or something is wrong."""
+    """Measures, prints a Markdown table; returns 1 if a target is missed or something is wrong."""
     parser = page_parser(__doc__)
     parser.add_argument("--upstream", type=Path, help="a checkout of NVIDIA/RULER to measure too")
     parser.add_argument("--upstream-tokenizer", default="openai:gpt2", metavar="TYPE:PATH")
@@ -56,7 +56,7 @@ def main() -> int:
     failed = False
     try:
         if arguments.write is not None:
-            split_page(arguments.write, COMMAND)  # now, and not once all is measured
+            split_page(arguments.write, COMMAND)  # now, not after all measurements
         if arguments.upstream:
             upstream.script_of(arguments.upstream)
         for length in parse_lengths(arguments.lengths):
@@ -117,7 +117,7 @@ def _within_target(what: str, length: int, further: list[float]) -> Row:
 def _upstream(
     haystack: str, length: int, arguments: argparse.Namespace, ours: Sequence[Row]
 ) -> Iterator[Row]:
-    """RULER's script beside the first two rows of `_compare`."""
+    """Measures RULER's script against the first two rows of `_compare`."""
     what = f"{haystack}, {show_length(length)}"
 
     def seconds(n: int) -> float:
@@ -135,7 +135,7 @@ def _upstream(
     first = seconds(1)
     more, longer = 1, 0.0
     for more in UPSTREAM_FURTHER:
-        # Of two runs, so that starting and searching do not count.
+        # The difference of two runs, so that startup and search don't count.
         longer = seconds(1 + more) - first
         if longer > NOISE * first:
             break

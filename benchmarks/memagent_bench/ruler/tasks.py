@@ -19,4 +19,4 @@ TASKS: dict[str, MakeTask] = {
     "qa_1": qa_1,
     "qa_2": qa_2,
 }
-"""Factories of all tasks; the score of RULER is the unweighted mean over them."""
+"""Factories of all tasks; RULER's score is the unweighted mean over them."""

@@ -1,4 +1,4 @@
-"""RULER's own generator from a checkout of NVIDIA/RULER, run as it is, for comparison."""
+"""RULER's own generator from a checkout of NVIDIA/RULER, run unmodified, for comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from memagent.errors import ConfigError
 
 SCRIPT = Path("scripts/data/prepare.py")
-"""The entry that its own documentation names: it reads a task's parameters and starts the task's script."""
+"""The entry point in its documentation: it reads a task's parameters and starts the task's script."""
 
 
 def generate(
@@ -24,22 +24,22 @@ def generate(
     tokenizer: str = "openai:gpt2",
     python: str = sys.executable,
 ) -> float:
-    """Has RULER's own script write n samples.
+    """Makes RULER's own script write n samples.
 
     Args:
-        checkout: the folder of the checkout, with the essays and other data that its documentation has one fetch.
+        checkout: the folder of the checkout, with the essays and other data that its documentation says to download.
         task: such as `niah_single_2`.
         length: tokens.
         n: samples.
         out: folder for `TASK/validation.jsonl`.
-        tokenizer: RULER's tokenizer type and path, with a colon between.
-        python: the interpreter that RULER's requirements are installed for.
+        tokenizer: RULER's tokenizer type and path, separated by a colon.
+        python: an interpreter with RULER's requirements installed.
 
     Returns:
-        CPU seconds, of the script and what it starts, all of its imports among them.
+        CPU seconds of the script and the processes it starts, including imports.
 
     Raises:
-        ConfigError: there is no such checkout, or its script failed; the message holds what it wrote last.
+        ConfigError: there is no such checkout, or its script failed; the message has its last output.
     """
     script = script_of(checkout)
     kind, _, path = tokenizer.partition(":")
@@ -71,7 +71,7 @@ def generate(
         raise ConfigError(f"{python!r} cannot be run: {error}") from error
     seconds = _child_seconds() - start
     written = out / task / "validation.jsonl"
-    # Its exit status is 0 also where the task's script failed.
+    # Its exit status is 0 even if the task's script failed.
     lines = 0
     if written.is_file():
         with written.open("rb") as file:
@@ -87,10 +87,10 @@ def generate(
 
 
 def script_of(checkout: Path) -> Path:
-    """The entry of a checkout.
+    """Returns the entry point of a checkout.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it isn't a checkout.
     """
     script = (checkout / SCRIPT).resolve()
     if not script.is_file():

@@ -1,4 +1,4 @@
-"""The words that RULER's list of common words is made of, drawn so that samples of one length have the same tokens."""
+"""The words of RULER's list of common words, drawn so that samples of one length have the same tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGLISH = "data/english_words.txt.gz"
 
 @cache
 def wonderwords() -> tuple[str, ...]:
-    """The nouns, adjectives and verbs of wonderwords, each once: 8,169 words.
+    """Returns the distinct nouns, adjectives and verbs of wonderwords: 8,169 words.
 
     Raises:
         ConfigError: wonderwords is not installed.
@@ -29,14 +29,14 @@ def wonderwords() -> tuple[str, ...]:
 
 @cache
 def english() -> tuple[str, ...]:
-    """English words of 3 to 12 letters (source and licence: data/README.md): 314,667 of them."""
+    """Returns the English words of 3 to 12 letters (source and licence: data/README.md): 314,667 of them."""
     packed = resources.files("memagent_bench").joinpath(ENGLISH).read_bytes()
     return tuple(gzip.decompress(packed).decode().split())
 
 
 @cache
 def list_further() -> tuple[str, ...]:
-    """The English words that wonderwords has not."""
+    """Returns the English words that wonderwords doesn't have."""
     words = set(wonderwords())
     return tuple(word for word in english() if word not in words)
 
@@ -46,7 +46,7 @@ class Vocabulary:
 
     Args:
         words: in any order.
-        cost: tokens that a word takes in its place.
+        cost: tokens that a word takes in context.
     """
 
     def __init__(self, words: Sequence[str], cost: Callable[[str], int]) -> None:
@@ -58,9 +58,9 @@ class Vocabulary:
         return len(self.words)
 
     def draw(self, costs: Order, rng: Random) -> Order:
-        """Words at random, none twice, each of the cost that is given for its place.
+        """Draws distinct words at random, each with the cost given for its place.
 
-        More costs add words to those that fewer would give.
+        A longer `costs` adds words to those of a shorter one.
 
         Args:
             costs: of some of the words.
@@ -77,10 +77,10 @@ class Vocabulary:
 
 
 def draw_distinct(n: int, k: int, rng: Random) -> Order:
-    """The first k of 0..n-1 in random order; a larger k only adds to them.
+    """Returns the first k of 0..n-1 in random order; a larger k only adds to them.
 
-    Numbers are drawn until k different ones have come. Only a k near n takes more than the expected number of draws
-    (each new number is one of n - i that are left): then those that have not come follow in an order of their own.
+    Draws numbers until there are k different ones. Only a k near n takes more than the expected number of draws
+    (each new number is one of the n - i that are left): then the missing ones follow in their own random order.
     """
     order = np.empty(0, dtype=np.int64)
     enough = 2 * n if k > n * 3 // 4 else int(-n * np.log1p(-k / n) * 1.02) + 100
@@ -90,7 +90,7 @@ def draw_distinct(n: int, k: int, rng: Random) -> Order:
         drawn = ((keys * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
         when = np.arange(draws)
         first = np.full(n, -1)
-        first[drawn[::-1]] = when[::-1]  # where a number comes twice, what is written last stays
+        first[drawn[::-1]] = when[::-1]  # if a number occurs twice, the last write wins
         order = drawn[first[drawn] == when]
         if len(order) >= k:
             return order[:k]

@@ -14,34 +14,34 @@ from memagent_bench.options import DataOptions
 from memagent_bench.ruler.frames import Vt, load_frames
 
 GENERATE = 30
-"""Tokens that the published protocol gives the reply."""
+"""Tokens that the published protocol allows for the reply."""
 HOPS = 4
-"""Variables that are set from another one; as published, one chain of them."""
+"""Number of variables set from another one; one chain of them, as published."""
 LETTERS = 5
-"""Of a variable's name."""
+"""Letters of a variable's name."""
 VALUES = (10_000, 99_999)
 EXAMPLE_TOKENS = 500
-"""Most tokens of the example without its reply: RULER fills them with noise, 14 or 15 lines in its own wording."""
+"""Maximum tokens of the example without its reply: RULER fills them with noise, 14 or 15 lines in its own wording."""
 EXAMPLE_LETTERS = 3
-"""Of a name in the example."""
+"""Letters of a name in the example."""
 JOINER = "\n"
 RUN = 3
-"""Lines of noise that stand for a longer run where tokens are counted."""
+"""Lines of noise that represent a longer run when tokens are counted."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The lines of one chain, and where they go."""
+    """The lines of one chain, and their places."""
 
     value: str
     names: tuple[str, ...]
     lines: tuple[str, ...]
     places: tuple[float, ...]
-    """For each line the share of the noise that stands before it; ascending."""
+    """For each line, the share of the noise before it; ascending."""
 
     @classmethod
     def draw(cls, frame: Vt, rng: Random, letters: int = LETTERS) -> Chain:
-        """Draws nothing that depends on the length."""
+        """Draws a chain; nothing depends on the length."""
         names: list[str] = []
         while len(names) < HOPS + 1:
             name = "".join(rng.choices(string.ascii_uppercase, k=letters))
@@ -54,12 +54,12 @@ class Chain:
         return cls(value, tuple(names), lines, tuple(places))
 
     def runs(self, noise: int) -> list[int]:
-        """Lines of noise before each line of the chain, and after the last."""
+        """Returns the lines of noise before each line of the chain, and after the last."""
         cuts = [0, *(int(place * (noise + 1)) for place in self.places), noise]
         return [stop - start for start, stop in pairwise(cuts)]
 
     def text(self, runs: Sequence[int], noise: str) -> tuple[str, list[int]]:
-        """The document, and where in it the lines begin."""
+        """Returns the document, and where the chain's lines begin in it."""
         lines: list[str] = []
         starts: list[int] = []
         chars = 0
@@ -73,7 +73,7 @@ class Chain:
 
 
 class VtTask(FittedTask):
-    """Samples of variable tracking at one length. Their positions are drawn for each, as published.
+    """Samples of variable tracking at one length. Positions are drawn for each, as published.
 
     Raises:
         ConfigError: the wording is unusable.
@@ -83,7 +83,7 @@ class VtTask(FittedTask):
         super().__init__("vt", "string_match_all", length, options)
         self._frames = load_frames(options.frames)
         self._frame = self._frames.table(Vt)
-        # What one line of noise more takes.
+        # Cost of one more line of noise.
         noise = self._frame.noise
         few, more = (self._count(JOINER.join([noise] * n)) for n in (RUN, RUN + 1))
         self._line = more - few
@@ -131,7 +131,7 @@ class VtTask(FittedTask):
         )
 
     def _tokens(self, chain: Chain, noise: int, before: str, after: str) -> int:
-        """Of the prompt and the reply: counts it with short runs of noise, and adds what was left out of them."""
+        """Counts prompt and reply: counts them with short runs of noise, and adds what was left out."""
         runs = chain.runs(noise)
         short = [min(run, RUN) for run in runs]
         text, _ = chain.text(short, self._frame.noise)
@@ -139,7 +139,7 @@ class VtTask(FittedTask):
         return self._count(before + text + after) + left_out + GENERATE
 
     def _around(self, chain: Chain) -> tuple[str, str, str]:
-        """What stands before and after the lines, and the answer prefix."""
+        """Returns the text before and after the lines, and the answer prefix."""
         fields = {"value": chain.value, "count": len(chain.names)}
         before, after, prefix = (
             template.format(**fields)
@@ -148,7 +148,7 @@ class VtTask(FittedTask):
         return before, after, prefix
 
     def _lay_example(self) -> tuple[tuple[float, ...], int]:
-        """The places of the example's lines and its lines of noise: as in RULER, the same in every sample."""
+        """Returns the example's places and number of noise lines: as in RULER, the same in every sample."""
         chain = Chain.draw(self._frame, self._rng("example"), EXAMPLE_LETTERS)
         noise = len(chain.lines)
         while self._count(self._example(chain, noise + 1)) <= EXAMPLE_TOKENS:
@@ -156,16 +156,16 @@ class VtTask(FittedTask):
         return chain.places, noise
 
     def _example(self, chain: Chain, noise: int) -> str:
-        """A whole prompt, to stand with its reply before the sample's own."""
+        """Returns a whole prompt that precedes the sample's own, followed by its reply."""
         before, after, prefix = self._around(chain)
         text, _ = chain.text(chain.runs(noise), self._frame.noise)
         return before + text + after + prefix
 
 
 def _evidence(chain: Chain, starts: Sequence[int]) -> tuple[Evidence, ...]:
-    """For each line, one entry for each variable that cannot be known without it: its own, and those after it.
+    """Returns, per line, one entry for each variable that can't be known without it: its own, and those after it.
 
-    One that comes later in the chain follows from the earlier ones: who has it noted needs them no more.
+    A later variable follows from earlier ones: a memory that holds it no longer needs them.
     """
     return tuple(
         Evidence(

@@ -1,4 +1,4 @@
-"""What keys and values are made of: adjective-noun words, 7-digit numbers, UUIDs."""
+"""The parts of keys and values: adjective-noun words, 7-digit numbers, UUIDs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from memagent.errors import ConfigError
 
 KindName = Literal["words", "numbers", "uuids"]
 WONDERWORDS = "2.2.0"
-"""RULER names no version; the lists of 3.0 are others, and with them every word that a seed draws."""
+"""RULER doesn't pin a version; the lists of 3.0 differ, and with them every word that a seed draws."""
 DIGITS = 7
-"""Of a number, as published."""
+"""Digits of a number, as published."""
 
 
 def word_list(name: str) -> list[str]:
-    """The words of a list of wonderwords (`noun`, `adjective`, `verb`), in its order.
+    """Returns the words of a list of wonderwords (`noun`, `adjective`, `verb`), in its order.
 
     Raises:
-        ConfigError: wonderwords is not installed, or another version, whose words differ.
+        ConfigError: wonderwords is not installed, or another version is, whose words differ.
     """
-    # Only its files are wanted: importing the package reads them all, with a warning on Python 3.11 and 3.12.
+    # Only its files are needed: importing the package reads them all, with a warning on Python 3.11 and 3.12.
     spec = find_spec("wonderwords")
     installed = version("wonderwords") if spec else None
     if spec is None or not spec.submodule_search_locations or installed != WONDERWORDS:
@@ -41,10 +41,10 @@ def word_list(name: str) -> list[str]:
 
 
 class Names(Sequence[str]):
-    """All texts `adjective-noun`, sorted, without holding the six million of them.
+    """All texts `adjective-noun`, sorted, without storing all six million.
 
     The texts of one adjective are adjacent in the sorted list, unless another adjective extends it
-    (`blue` and `blue-eyed`): only the texts of such families are made and sorted.
+    (`blue` and `blue-eyed`): only the texts of such families are built and sorted.
     """
 
     def __init__(self, adjectives: Sequence[str], nouns: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ class Names(Sequence[str]):
 
 @cache
 def names() -> Names:
-    """RULER's words.
+    """Returns RULER's words.
 
     Raises:
         ConfigError: see `word_list`.
@@ -92,7 +92,7 @@ def names() -> Names:
 
 
 def draw(kind: KindName, rng: Random) -> str:
-    """A random word, number or UUID."""
+    """Draws a random word, number or UUID."""
     if kind == "words":
         return rng.choice(names())
     if kind == "numbers":
@@ -101,7 +101,7 @@ def draw(kind: KindName, rng: Random) -> str:
 
 
 def draw_different(kind: KindName, n: int, rng: Random) -> list[str]:
-    """Distinct ones, none of which is part of another: they are searched for as texts."""
+    """Draws distinct texts, none of which is part of another, since they are searched for as text."""
     texts: list[str] = []
     while len(texts) < n:
         text = draw(kind, rng)

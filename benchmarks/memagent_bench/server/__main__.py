@@ -29,12 +29,12 @@ METRICS = {
 
 
 class Bench:
-    """Passes against one server.
+    """Runs passes against one server.
 
     Args:
         base_url: up to `/v1`.
         model: the served name.
-        tokenizer: the model's own, for the passes that count here.
+        tokenizer: the model's own, for passes that count locally.
     """
 
     def __init__(self, base_url: str, model: str, tokenizer: str) -> None:
@@ -42,12 +42,12 @@ class Bench:
         self._server = VLLM(base_url)
 
     def run(self, kind: str, log: Path, *, here: bool) -> dict[str, Any]:
-        """One pass in a fresh process, from an empty prefix cache.
+        """Runs one pass in a fresh process, from an empty prefix cache.
 
         Args:
             kind: see `client`.
-            log: where requests are written down, or read.
-            here: counts with the tokenizer; else the server counts.
+            log: file that requests are written to, or read from.
+            here: whether to count with the tokenizer; otherwise the server counts.
         """
         self._server.reset()
         before = self._server.metrics(METRICS)
@@ -61,7 +61,7 @@ class Bench:
 
 
 def measure(bench: Bench, rounds: int) -> list[Row]:
-    """All rows; each ratio is of two passes of the same round."""
+    """Measures all rows; each ratio is of two passes of the same round."""
     passes: dict[str, list[dict[str, Any]]] = {"here": [], "there": [], "flat": [], "alone": []}
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "requests.jsonl"
@@ -100,7 +100,7 @@ def measure(bench: Bench, rounds: int) -> list[Row]:
 
 
 def main() -> int:
-    """Measures, prints the table, and writes it into a page where asked."""
+    """Measures, prints the table, and writes it into a page if one is given."""
     parser = page_parser(__doc__)
     parser.add_argument("--base-url", default=os.environ.get("MEMAGENT_BASE_URL"))
     parser.add_argument("--model", default=os.environ.get("MEMAGENT_MODEL", "").partition(":")[2])

@@ -24,12 +24,12 @@ from memagent_bench.server.vllm import VLLM
 
 AT_ONCE = 8
 CHARS_PER_CHUNK = 1200
-"""About 300 tokens of English."""
+"""Characters per chunk: about 300 tokens of English."""
 QUESTION = "Who is Natasha to marry?"
 
 
 class Recorder(Wrapper):
-    """Keeps the requests and the texts of their replies."""
+    """Records the requests and the texts of their replies."""
 
     def __init__(self, inner: ChatModel) -> None:
         super().__init__(inner)
@@ -45,7 +45,7 @@ class Recorder(Wrapper):
 
 
 async def send(model: ChatModel, requests: Sequence[ChatRequest], at_once: int) -> list[str]:
-    """The texts of the replies to requests sent in groups."""
+    """Sends requests in groups; returns the texts of the replies."""
     texts: list[str] = []
     for first in range(0, len(requests), at_once):
         group = requests[first : first + at_once]
@@ -56,7 +56,7 @@ async def send(model: ChatModel, requests: Sequence[ChatRequest], at_once: int) 
 
 
 async def read(model: ChatModel, text: str, ahead: int) -> tuple[float, Result]:
-    """Seconds of a reading, and its result."""
+    """Returns the seconds of a reading, and its result."""
     agent = MemoryAgent(
         model,
         prompts="small",
@@ -75,7 +75,7 @@ async def read(model: ChatModel, text: str, ahead: int) -> tuple[float, Result]:
 
 
 async def measure(spec: str, server: VLLM, chunks: int, rounds: int) -> list[Row]:
-    """All rows. Each pass begins with an empty prefix cache; each round reads another part of the book."""
+    """Measures all rows. Each pass begins with an empty prefix cache; each round reads another part of the book."""
     alone, together, faster, calls, same = (list[float]() for _ in range(5))
     model = open_model(spec)
     novel, size = book(), chunks * CHARS_PER_CHUNK
@@ -106,7 +106,7 @@ async def measure(spec: str, server: VLLM, chunks: int, rounds: int) -> list[Row
 
 
 def main() -> int:
-    """Measures, prints the table, and writes it into a page where asked."""
+    """Measures, prints the table, and writes it into a page if one is given."""
     parser = page_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""One measured pass in a process of its own, printed as a JSON object.
+"""One measured pass in its own process, printed as a JSON object.
 
 Usage: python -m memagent_bench.server.client agent|flat|alone BASE_URL MODEL LOG [TOKENIZER]
 """
@@ -23,16 +23,16 @@ from memagent_bench.perf.measure import measure_resident
 AT_ONCE = 64
 QUESTION = "Whom does Natasha marry?"
 WINDOW = 2048
-"""Of the 64 runs: the published proportions, a quarter of the published size."""
+"""Window of the 64 runs: the published proportions at a quarter of the published size."""
 CHARS = 8_000
-"""Of each document: about 2,500 tokens of the test vocabulary, 3 or 4 calls."""
+"""Characters of each document: about 2,500 tokens of the test vocabulary, 3 or 4 calls."""
 ALONE_CHARS = 60_000
 FULL = {"ignore_eos": True}
-"""Every reply has its full length, so that both sides do the same work."""
+"""Makes every reply full length, so that both sides do the same work."""
 
 
 class Log(Wrapper):
-    """Writes down what passes, to be sent again without an agent."""
+    """Records requests, to be sent again without an agent."""
 
     def __init__(self, inner: ChatModel, path: Path) -> None:
         super().__init__(inner)
@@ -46,7 +46,7 @@ class Log(Wrapper):
 
 
 async def agent(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
-    """64 documents, read at once."""
+    """Reads 64 documents at once with the agent."""
     served = OpenAIModel(model, base_url=base_url, tokenizer=tokenizer, extra_body=FULL)
     text = book()
     documents = [text[CHARS * i : CHARS * (i + 1)] for i in range(AT_ONCE)]
@@ -54,7 +54,7 @@ async def agent(base_url: str, model: str, log: Path, tokenizer: str | None) -> 
 
 
 async def read_alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
-    """One document by itself, with the published window of 8192."""
+    """Reads one document by itself, with the published window of 8192."""
     served = OpenAIModel(model, base_url=base_url, tokenizer=tokenizer, extra_body=FULL)
     return await _read(served, [book()[:ALONE_CHARS]], 8192, log)
 
@@ -65,7 +65,7 @@ async def _read(
     store = log.with_suffix(".sqlite")
     store.unlink(missing_ok=True)
     reader = MemoryAgent(model, window=window, concurrency=AT_ONCE, store=store)
-    await reader.plan((QUESTION,))  # counter and window are asked for once
+    await reader.plan((QUESTION,))  # counter and window are requested only once
     start = time.perf_counter()
     results = await asyncio.gather(*(reader.aask(document, QUESTION) for document in documents))
     seconds = time.perf_counter() - start
@@ -79,7 +79,7 @@ def _count(seconds: float, calls: int, tokens: int) -> dict[str, Any]:
 
 
 async def send_flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
-    """The same requests with the bare client, 64 at once."""
+    """Sends the same requests with the bare client, 64 at once."""
     from openai import AsyncOpenAI
 
     lines = await asyncio.to_thread(log.read_text, encoding="utf-8")

@@ -30,11 +30,11 @@ from memagent_bench.perf.measure import Row, page_parser, publish
 from memagent_bench.server.vllm import VLLM
 
 COUNTS = (1, 4, 16)
-"""Questions about one document."""
+"""Numbers of questions about one document."""
 WINDOW, CHUNK, MEMORY, CHARS = 2048, 1024, 64, 6_000
-"""Of a reading: two chunks of `smol`'s vocabulary. Each reading has a text of its own, which no cache knows yet."""
+"""Settings of a reading: two chunks of `smol`'s vocabulary. Each reading has its own text, which no cache knows yet."""
 FULL = {"ignore_eos": True}
-"""vLLM gives every reply its full length, so that all readings do the same work."""
+"""Makes vLLM give every reply its full length, so that all readings do the same work."""
 METRICS = {"hits": "vllm:prefix_cache_hits_total", "queries": "vllm:prefix_cache_queries_total"}
 NAMES = (
     *("Andrew", "Anna", "Boris", "Helene", "Hippolyte", "Julie", "Marya", "Mortemart"),
@@ -46,18 +46,18 @@ ORDERS = {
     "chunk first": ("shared", False),
     WAITS: ("shared", True),
 }
-"""Each order of the prompt: its prompt set, and whether one question's call ends before the others are sent."""
+"""Order of the prompt -> its prompt set, and whether one question's call ends before the others are sent."""
 
 
 class OneAhead(Wrapper):
-    """Holds a chunk's calls back until the first of them has its reply."""
+    """Holds back a chunk's calls until the first of them has its reply."""
 
     def __init__(self, inner: ChatModel) -> None:
         super().__init__(inner)
         self._first: dict[str, asyncio.Event] = {}
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Passes the request on, the chunk's first one at once."""
+        """Passes the request on, at once if it is the chunk's first."""
         chunk = request.parts.get("chunk")
         if chunk is None:
             return await self.inner.complete(request)
@@ -73,7 +73,7 @@ class OneAhead(Wrapper):
 
 @dataclass
 class Pass:
-    """One reading."""
+    """The measurements of one reading."""
 
     seconds: float
     cached: float
@@ -88,7 +88,7 @@ Counters = Callable[[], Mapping[str, float]]
 async def read(
     model: ChatModel, counters: Counters, text: str, questions: Sequence[str], order: str
 ) -> Pass:
-    """One reading."""
+    """Makes one reading."""
     prompts, ahead = ORDERS[order]
     agent = MemoryAgent(
         OneAhead(model) if ahead else model,
@@ -97,10 +97,10 @@ async def read(
         chunk_tokens=CHUNK,
         memory_tokens=MEMORY,
         sampling=Sampling(temperature=0.0),
-        degenerate="take",  # a retry would be more work
+        degenerate="take",  # a retry would add work
         store=None,
     )
-    await agent.plan(tuple(questions))  # counter and window are asked for once
+    await agent.plan(tuple(questions))  # counter and window are requested only once
     before = counters()
     start = time.perf_counter()
     results = await agent.aask_many(text, questions)
@@ -116,18 +116,18 @@ async def read(
 async def measure(
     model: ChatModel, counters: Counters, counts: Sequence[int], rounds: int
 ) -> list[Row]:
-    """Cached tokens and seconds for each number of questions and order.
+    """Measures cached tokens and seconds for each number of questions and order.
 
     Args:
-        model: what answers.
-        counters: the server's numbers under the names of `METRICS`, 0 for those that it lacks.
+        model: the model that answers.
+        counters: returns the server's numbers by the names of `METRICS`, 0 for missing ones.
         counts: numbers of questions.
-        rounds: readings of each kind.
+        rounds: number of readings of each kind.
     """
     novel = await in_thread(book)
     texts = (novel[start : start + CHARS] for start in range(0, len(novel), CHARS))
     questions = [f"What is said about {name}?" for name in NAMES]
-    # With one question, there is nobody to wait.
+    # With one question, there is nothing to wait for.
     kinds = [(count, order) for count in counts for order in ORDERS if count > 1 or order != WAITS]
     passes: dict[tuple[int, str], list[Pass]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
@@ -159,7 +159,7 @@ async def run(given: argparse.Namespace, *, full: bool) -> list[Row]:
 
 
 def main() -> int:
-    """Measures, prints the table, and writes it into a page where asked."""
+    """Measures, prints the table, and writes it into a page if one is given."""
     parser = page_parser(__doc__)
     parser.add_argument("--base-url", default=os.environ.get("MEMAGENT_BASE_URL"))
     parser.add_argument("--model", default=os.environ.get("MEMAGENT_MODEL", "").partition(":")[2])

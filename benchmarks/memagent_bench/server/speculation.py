@@ -27,7 +27,7 @@ from memagent_bench.server.vllm import VLLM
 
 GREEDY = Sampling(temperature=0.0)
 NOTES, REQUESTS, OUTPUT = 8, 4, 256
-"""Notes that a reply repeats, such requests a round, and tokens of a reply."""
+"""Notes that a reply repeats, such requests per round, and tokens of a reply."""
 COPY = """\
 Write down all of these notes again, word for word, and add the new note at the end.
 
@@ -49,10 +49,10 @@ Work = Callable[[ChatModel], Awaitable[None]]
 
 @dataclass
 class Pass:
-    """What one server did with one kind of work."""
+    """One server's results for one kind of work."""
 
     replies: dict[str, str] = field(default_factory=dict[str, str])
-    """By prompt."""
+    """Replies by prompt."""
     tokens: int = 0
     seconds: float = 0.0
     drafted: float = 0.0
@@ -60,7 +60,7 @@ class Pass:
 
 
 class Log(Wrapper):
-    """Writes down what is said, and how many tokens it took."""
+    """Records replies, and how many tokens they took."""
 
     def __init__(self, inner: ChatModel, log: Pass) -> None:
         super().__init__(inner)
@@ -75,7 +75,7 @@ class Log(Wrapper):
 
 
 async def copy(model: ChatModel) -> None:
-    """Has notes repeated with one more. Notes are sentences of the shipped novel."""
+    """Has the model repeat notes plus one more. Notes are sentences of the shipped novel."""
     sentences = re.findall(r"(?<=[.!?] )[A-Z][^.!?]{40,120}\.", book().replace("\n", " "))
     for start in range(0, REQUESTS * (NOTES + 1), NOTES + 1):
         *notes, new = [f"- {sentence}" for sentence in sentences[start : start + NOTES + 1]]
@@ -91,7 +91,7 @@ async def read(model: ChatModel) -> None:
         chunk_tokens=CHUNK,
         memory_tokens=MEMORY,
         sampling=GREEDY,
-        degenerate="take",  # a second try would not be greedy
+        degenerate="take",  # a retry wouldn't be greedy
         store=None,
     )
     text = book()[CHARS:]
@@ -100,7 +100,7 @@ async def read(model: ChatModel) -> None:
 
 
 async def time_pass(work: Work, base_url: str, name: str, tokenizer: str) -> Pass:
-    """One pass, from an empty prefix cache."""
+    """Times one pass, from an empty prefix cache."""
     result, server = Pass(), VLLM(base_url)
     model = Log(OpenAIModel(name, base_url=base_url, tokenizer=tokenizer, dialect="vllm"), result)
     await model.counter()
@@ -116,7 +116,7 @@ async def time_pass(work: Work, base_url: str, name: str, tokenizer: str) -> Pas
 
 
 def rows(what: str, pairs: list[tuple[Pass, Pass]]) -> list[Row]:
-    """The rows of one kind of work; each pair is of the same round, without and with speculation."""
+    """Returns the rows of one kind of work; each pair is of the same round, without and with speculation."""
     speeds = [[result.tokens / result.seconds for result in pair] for pair in pairs]
     same = [
         [
@@ -145,7 +145,7 @@ def rows(what: str, pairs: list[tuple[Pass, Pass]]) -> list[Row]:
 
 
 async def measure(base_urls: list[str], name: str, tokenizer: str, rounds: int) -> list[Row]:
-    """All rows."""
+    """Measures all rows."""
     kinds: dict[str, Work] = {"notes repeated, one added": copy, "reading": read}
     table: list[Row] = []
     for what, work in kinds.items():
@@ -159,7 +159,7 @@ async def measure(base_urls: list[str], name: str, tokenizer: str, rounds: int) 
 
 
 def main() -> int:
-    """Measures, prints the table, and writes it into a page where asked."""
+    """Measures, prints the table, and writes it into a page if one is given."""
     parser = page_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()

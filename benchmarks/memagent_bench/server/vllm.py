@@ -1,4 +1,4 @@
-"""A vLLM server as a benchmark sees it, beside the chat: its version, its metrics, an empty prefix cache."""
+"""A vLLM server as a benchmark sees it besides the chat: its version, its metrics, resetting its prefix cache."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import httpx
 
 
 class VLLM:
-    """A server that was started with VLLM_SERVER_DEV_MODE=1.
+    """A server started with VLLM_SERVER_DEV_MODE=1.
 
     Args:
         base_url: up to `/v1`.
-        client: where the server is asked often: without one, each request takes 25 ms of this process to open another.
+        client: pass one for frequent requests: otherwise each request spends 25 ms of this process on opening one.
     """
 
     def __init__(self, base_url: str, client: httpx.Client | None = None) -> None:
@@ -20,7 +20,7 @@ class VLLM:
         self._get = client.get if client else httpx.get
 
     def version(self) -> str:
-        """The server's."""
+        """Returns the server's version."""
         return str(self._get(f"{self._root}/version").json()["version"])
 
     def reset(self) -> None:
@@ -28,7 +28,7 @@ class VLLM:
         httpx.post(f"{self._root}/reset_prefix_cache", timeout=60).raise_for_status()
 
     def metrics(self, names: Mapping[str, str]) -> dict[str, float]:
-        """The server's counters, under names of your own; 0 for those it does not have."""
+        """Returns the server's counters, under your own names; 0 for those it doesn't have."""
         lines = self._get(f"{self._root}/metrics").text.splitlines()
         return {
             name: sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))

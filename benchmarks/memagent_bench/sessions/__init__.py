@@ -1,1 +1,1 @@
-"""Tool sessions: the same games played with whole histories, cut ones and summaries, and their cost."""
+"""Tool sessions: the same games played with whole histories, shortened ones and summaries, and their cost."""

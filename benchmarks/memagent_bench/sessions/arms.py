@@ -10,7 +10,7 @@ from memagent_bench.sessions.wire.loops import LOOPS
 
 Local: TypeAlias = Literal["full", "drop-oldest", "mask", "summary"]
 SystemName: TypeAlias = str
-"""A `Local` one, or one of `LOOPS`."""
+"""One of `Local` or `LOOPS`."""
 ABOUT: dict[Local, str] = {
     "full": "the whole history, while it fits the model's window",
     "drop-oldest": "drops the oldest turns when the working context is full",
@@ -20,18 +20,18 @@ ABOUT: dict[Local, str] = {
 
 
 class Arm(Leaf):
-    """One way, with its settings; None where a setting means nothing to it."""
+    """One way, with its settings; None for settings that don't apply to it."""
 
     system: SystemName
     working_context: int | None = None
-    """Most tokens of prompt plus output; for a loop at a server, the server's window."""
+    """Maximum tokens of prompt plus output; for a loop at a server, the server's window."""
     summaries: int | None = None
-    """Most summaries of a session."""
+    """Maximum summaries of a session."""
     kept: int | None = None
-    """Newest tool outputs that are shown as they are."""
+    """Newest tool outputs that are shown unchanged."""
 
     writer: str | None = None
-    """The model that writes the summaries of a loop at a server; None for the rules."""
+    """Model that writes the summaries of a loop at a server; None for the rules."""
 
     @property
     def label(self) -> str:
@@ -50,7 +50,7 @@ def arms(
     kept: int,
     writers: Sequence[str | None] = (None,),
 ) -> tuple[Arm, ...]:
-    """Each system with each of the settings that mean something to it."""
+    """Returns each system with each of the settings that apply to it."""
     ways: list[Arm] = []
     for system in (*ABOUT, *LOOPS):
         if system not in systems:

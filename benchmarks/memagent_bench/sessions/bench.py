@@ -40,11 +40,11 @@ from memagent_bench.shift.shift import Shift
 from memagent_bench.systems.base import Status
 
 FIRST = 10
-"""Steps of the shift that warms a loop up."""
+"""Steps of the shift that warms up a loop."""
 DETAIL = 500
-"""Characters kept of the reason for a missing answer."""
+"""Maximum characters kept of the reason for a missing answer."""
 Tell = Callable[[SessionRecord, int, int], None]
-"""Called with each record, the number of records, and their total."""
+"""Called with each record, the number of records so far, and the total."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class SessionBench:
     player: Player = "expert"
     protocol: Protocol = "native"
     window: int | None = None
-    """Of a model that is not there; None for one without end."""
+    """Window assumed without a model; None for unlimited."""
     tokenizer: str | None = None
-    """The tokenizer without a model; None for GPT-2's."""
+    """Tokenizer used without a model; None for GPT-2's."""
     concurrency: int = 1
     writers: Mapping[str, ChatModel] = field(default_factory=dict[str, ChatModel])
-    """Write the summaries of loops at a server, by the name that arms have."""
+    """Models that write the summaries of loops at a server, by their name in arms."""
 
     def __post_init__(self) -> None:
         if self.model is None and self.player == "model":
@@ -83,16 +83,16 @@ class SessionBench:
 
     @cached_property
     def prompts(self) -> SessionPrompts:
-        """The wording."""
+        """Wording of the session prompts."""
         return SessionPrompts.load()
 
     @cached_property
     def counter(self) -> ChatCounter:
-        """Counts for a model that is not there."""
+        """Counter used without a model."""
         return ChatCounter(length_counter(self.tokenizer))
 
     def choose_model(self) -> ChatModel:
-        """The model that gets the requests. One that is not there keeps them all, so each session has its own."""
+        """Returns the model that gets the requests: `model`, or a new stand-in, which keeps all its requests."""
         if self.model is not None:
             return self.model
         return ScriptedModel(
@@ -101,17 +101,17 @@ class SessionBench:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Playing]:
-        """Holds the folder.
+        """Locks the folder.
 
         Raises:
-            ConfigError: a game cannot be dealt so.
+            ConfigError: a game can't be dealt with these settings.
             RunBusy, RunMismatch, StoreError: the folder cannot be used.
             ModelError: the server cannot be reached.
         """
         await in_thread(self.grid.check)
         paid, prompts = await in_thread(
             lambda: (self.choose_model(), self.prompts)
-        )  # they read files
+        )  # blocks: reads files
         origin = await origin_of(paid, self.player, self.protocol, prompts, self.grid.name)
         binding = await in_thread(lambda: binding_of(origin, self.grid.files, extra_body_of(paid)))
         held = bind_folder(self.out, binding)
@@ -123,19 +123,19 @@ class SessionBench:
 
 
 class Playing:
-    """An open folder, and what is played in it."""
+    """An open folder, and the sessions played in it."""
 
     def __init__(self, bench: SessionBench, origin: Origin) -> None:
         self._bench, self._origin = bench, origin
         self._failed_in_a_row = 0
         self._warm: set[str] = set()
-        """Loops that have played in this process."""
+        """Loops that have already played in this process."""
 
     async def run(self, tell: Tell) -> list[SessionRecord]:
-        """Plays what has no record, and what failed; returns the new records.
+        """Plays jobs without a record, and failed ones; returns the new records.
 
         Raises:
-            ModelError: the model failed too often in a row, or in a way that will not pass.
+            ModelError: the model failed too often in a row, or in a way that won't resolve itself.
             StoreError: a record cannot be written.
         """
         bench = self._bench
@@ -166,7 +166,7 @@ class Playing:
         return new_records
 
     async def _play(self, job: Job) -> SessionRecord:
-        """One session, from the deal to its record."""
+        """Plays one session, from the deal to its record."""
         at_server = job.arm.system in LOOPS
         if at_server:
             await self._warm_up(job)
@@ -233,13 +233,13 @@ class Playing:
             bench.counter,
             window=job.arm.working_context or 0,
             max_steps=job.max_steps,
-            # A writer in this process would be taken for the loop.
+            # A writer in this process would be counted as the loop.
             alone=bench.concurrency == 1 and job.arm.writer is None,
             write=None if job.arm.writer is None else Writer(bench.writers[job.arm.writer]),
         )
 
     async def _warm_up(self, job: Job) -> None:
-        """Plays one short shift with each loop: what a framework loads at first isn't a step's time."""
+        """Plays one short shift with each loop: what a framework loads at first isn't part of a step's time."""
         if job.arm.system not in self._warm:
             self._warm.add(job.arm.system)
             arm = job.arm.model_copy(update={"writer": None})
@@ -247,7 +247,7 @@ class Playing:
             await self._at_server(first, await in_thread(self._bench.grid.deal, first))
 
     def _give_up(self, record: SessionRecord) -> None:
-        """Ends the run where the model does nothing but fail."""
+        """Ends the run if the model keeps failing."""
         failed = record.reason is Reason.ERROR
         self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
         if self._failed_in_a_row >= IN_A_ROW:

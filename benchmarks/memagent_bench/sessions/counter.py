@@ -1,4 +1,4 @@
-"""Counts prompts without a server, as a common chat template writes them: ChatML, with Hermes' form of calls."""
+"""Counts prompts without a server, in the form of a common chat template: ChatML, with Hermes' form of calls."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from memagent.tools.protocol import describe
 
 CONTROL = frozenset({"<|im_start|>", "<|im_end|>"})
 MARKS = 2
-"""The tokens around a message, a call or a result; each is one token of its own, as in Qwen's vocabulary."""
+"""Tokens around a message, a call or a result; each mark is a single token, as in Qwen's vocabulary."""
 TOOLS_TEXT = 110
-"""What Qwen's template says of tools, apart from the tools themselves (see `memagent.tokens.base`)."""
+"""Tokens of the tool instructions in Qwen's template, apart from the tools themselves (see `memagent.tokens.base`)."""
 REMEMBERED = 2**16
-"""Messages whose counts are kept: in a session each is counted again with every call behind it."""
+"""Messages whose counts are cached: in a session each is counted again with every later call."""
 
 
 class ChatCounter:
     """The exact tokens of a ChatML prompt, with another counter's tokens for the text.
 
-    No token reaches across a mark, so a prompt is the sum of its messages, and a long history costs no more to count
-    than what is new in it.
+    No token spans a mark, so a prompt is the sum of its messages, and in a long history only what is new must be
+    counted.
 
     Args:
-        text: counts what stands between the marks.
+        text: counts the text between the marks.
     """
 
     def __init__(self, text: TokenCounter) -> None:
@@ -39,7 +39,7 @@ class ChatCounter:
         self._turn = 1 + text.count("assistant\n")
 
     def count(self, text: str) -> int:
-        """Tokens of a text by itself."""
+        """Counts the tokens of a text by itself."""
         return self._text.count(text)
 
     def count_messages(
@@ -49,7 +49,7 @@ class ChatCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the prompt up to where the model's turn begins. Reasoning is not written about."""
+        """Counts the tokens of the prompt up to the start of the model's turn. `thinking` makes no difference."""
         tokens = sum(
             self._message(m.role, m.content, m.tool_calls, m.tool_call_id is not None)
             for m in messages
@@ -57,7 +57,7 @@ class ChatCounter:
         return tokens + self._turn + (self._tools(describe(tools)) if tools else 0)
 
     def measure(self, text: str) -> Measured:
-        """As the text's counter."""
+        """Measures as the text's counter does."""
         return self._text.measure(text)
 
     def _count_message(

@@ -11,18 +11,18 @@ from memagent.tools.protocol import write_call
 from memagent_bench.games import Expert
 
 PAID_OUTPUT = 1
-"""Most tokens that the real model generates, since they are thrown away."""
+"""Maximum tokens that the real model generates, since they are discarded."""
 
 
 class ExpertOver(Wrapper):
-    """Sends each request to a model, throws away what it says, and replies with what a game's expert would.
+    """Sends each request to a model, discards its reply, and replies as the game's expert would.
 
-    So a session goes as well as its context allows, and its prompts cost what the model's server says they do.
+    So a session goes as well as its context allows, and its prompts cost what the model's server reports.
 
     Args:
         inner: the model that is paid.
-        expert: of the game.
-        native: calls travel in fields of their own; False: in the text of messages.
+        expert: the game's expert.
+        native: whether calls use native fields; False: the text of messages.
     """
 
     def __init__(self, inner: ChatModel, expert: Expert, *, native: bool = True) -> None:
@@ -30,15 +30,15 @@ class ExpertOver(Wrapper):
         self._expert, self._native = expert, native
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """The expert's reply. Prompt tokens are the model's, completion tokens those of the reply.
+        """Returns the expert's reply. Prompt tokens are the model's, completion tokens those of the reply.
 
         Raises:
-            ContextOverflow: prompt and output, as they were asked for, do not fit the window.
-            ModelError: the model failed: there is no reply that was not paid for.
+            ContextOverflow: prompt and output, as requested, don't fit the window.
+            ModelError: the model failed: no reply is given that wasn't paid for.
         """
         counter, window = await self.counter(), await self.window()
         if window is not None:
-            # Before the output is made smaller: a session that asks for too much has to be told.
+            # Before the output is reduced: a session that asks for too much must get an error.
             count = partial(counter.count_messages, thinking=request.thinking, tools=request.tools)
             prompt = await in_thread(count, request.messages)
             refuse_overflow(self.name, prompt, request.max_tokens, window)

@@ -1,4 +1,4 @@
-"""What records come to: a cell for each difficulty and way to play."""
+"""Aggregates records: a cell for each difficulty and way to play."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ SPREAD = " (smallest to largest)"
 
 @dataclass(frozen=True)
 class Middle:
-    """A median, and what it is the middle of."""
+    """A median with its range."""
 
     median: float
     low: float
-    """The smallest."""
+    """The smallest value."""
     high: float
 
     def words(self, *, spread: bool) -> str:
-        """The median, with what it is the middle of where that is wanted."""
+        """Formats the median, with the range if `spread`."""
         if not spread or self.low == self.high:
             return amount(self.median)
         return f"{amount(self.median)} ({amount(self.low)} to {amount(self.high)})"
@@ -39,23 +39,23 @@ class Middle:
 
 @dataclass(frozen=True)
 class Cell:
-    """All sessions of one difficulty that were played one way."""
+    """All sessions of one difficulty played in one way."""
 
     difficulty: int
     arm: Arm
     success: Estimate
-    """Mean over games of the share that was solved; without an answer counts as 0."""
+    """Mean over games of the share solved; sessions without an answer count as 0."""
     steps: Middle
     prompt_tokens: Middle
     """Of all calls of a session. A session that ended early paid until then."""
     largest_prompt: int
-    """Of all sessions."""
+    """Largest prompt of all sessions."""
     summaries: Middle
     reasons: dict[str, int]
-    """Why there is no answer, and how often."""
+    """Reasons for missing answers, with their counts."""
 
     def row(self, *, spread: bool) -> tuple[str, ...]:
-        """As in `HEAD`, with smallest and largest beside the medians or without."""
+        """Returns the columns of `HEAD`, with or without the range beside the medians."""
         mean = self.success
         return (
             self.arm.label,
@@ -68,12 +68,12 @@ class Cell:
         )
 
     def as_data(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the cell for JSON."""
         return asdict(self) | {"arm": self.arm.model_dump(mode="json"), "label": self.arm.label}
 
 
 def cells(records: Sequence[SessionRecord]) -> list[Cell]:
-    """By difficulty, then in the order in which ways came first."""
+    """Returns the cells by difficulty, then in the order in which ways first came."""
     groups: dict[tuple[int, Arm], list[SessionRecord]] = defaultdict(list)
     order = {arm: n for n, arm in enumerate(dict.fromkeys(record.arm for record in records))}
     for record in records:
@@ -83,10 +83,10 @@ def cells(records: Sequence[SessionRecord]) -> list[Cell]:
 
 
 def lines(found: Sequence[Cell], *, spread: bool = True) -> list[str]:
-    """The table, a block for each difficulty; empty where there is nothing.
+    """Returns the table's lines, a block per difficulty; empty if there are no cells.
 
     Args:
-        found: what is shown.
+        found: the cells to show.
         spread: False leaves out smallest and largest, for narrow terminals.
     """
     blocks: dict[int, list[tuple[str, ...]]] = {}
@@ -98,7 +98,7 @@ def lines(found: Sequence[Cell], *, spread: bool = True) -> list[str]:
 
 
 def pad(blocks: Collection[Sequence[Sequence[str]]]) -> list[str]:
-    """Blocks of rows as lines with columns of one width, an empty line after each block."""
+    """Formats blocks of rows as lines with aligned columns, and an empty line after each block."""
     aligned = iter(align([row for block in blocks for row in block]))
     return [line for block in blocks for line in (*islice(aligned, len(block)), "")]
 

@@ -1,4 +1,4 @@
-"""What is to be played, and what of it is left."""
+"""The sessions to play, and those left."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from memagent_bench.sessions.wire.loops import LOOPS, load_loop
 from memagent_bench.shift.shift import SHIFTS
 
 PATIENCE, SPARE = 2, 20
-"""A session may make twice the steps that the expert needs, and some more: who forgets and asks again never ends."""
+"""A session may take twice the expert's steps and some more: one that forgets and asks again would never end."""
 
 
 class Job(NamedTuple):
-    """One game, one way. Equal to the key of its record."""
+    """One game played one way. Equal to the key of its record."""
 
     game: str
     difficulty: int
@@ -30,33 +30,33 @@ class Job(NamedTuple):
 
     @property
     def max_steps(self) -> int:
-        """Most steps of it."""
+        """Maximum steps of the session."""
         return PATIENCE * self.difficulty + SPARE
 
 
 class Dealt(NamedTuple):
-    """What is played, and what follows."""
+    """A dealt environment, with its callbacks."""
 
     environment: Environment
     follow: Callable[[], str | None] = lambda: None
-    """What the user says after an answer; None if that was the last one."""
+    """Returns what the user says after an answer; None if that was the last one."""
     keep: Callable[[SessionRecord], None] = lambda _: None
     """Called with the record. Blocks."""
     close: Callable[[], None] = lambda: None
-    """Frees what the environment holds. Blocks."""
+    """Frees the environment's resources. Blocks."""
 
 
 class Plan(Protocol):
-    """What `SessionBench` plays. All methods block."""
+    """The sessions that `SessionBench` plays. All methods block."""
 
     @property
     def name(self) -> str | None:
-        """The suite's, None for games."""
+        """Name of the suite; None for games."""
         ...
 
     @property
     def files(self) -> Sequence[Path]:
-        """The suite's data; none for games."""
+        """Files of the suite's data; empty for games."""
         ...
 
     @property
@@ -65,25 +65,25 @@ class Plan(Protocol):
         ...
 
     def check(self) -> None:
-        """Raises ConfigError for what can't be played."""
+        """Raises ConfigError if something can't be played."""
         ...
 
     def jobs(self, done: Collection[object] = ()) -> Iterator[Job]:
-        """What is not done yet."""
+        """Yields the jobs that are not done."""
         ...
 
     def deal(self, job: Job) -> Dealt:
-        """Starts a job; ConfigError if it can't be started."""
+        """Starts a job; raises ConfigError if it can't be started."""
         ...
 
     def expert(self, job: Job) -> Expert:
-        """A perfect player; ConfigError if there is none."""
+        """Returns a perfect player; raises ConfigError if there is none."""
         ...
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Every game of every difficulty and seed, each way."""
+    """Every game of every difficulty and seed, played in each way."""
 
     games: Sequence[str]
     difficulties: Sequence[int]
@@ -92,10 +92,10 @@ class Grid:
     name, files = None, ()
 
     def check(self) -> None:
-        """Deals one game of each kind, and loads what is to work on shifts.
+        """Deals one game of each kind, and the first of them at the highest difficulty; loads the loops of the arms.
 
         Raises:
-            ConfigError: one cannot be dealt so, or a system doesn't play the games.
+            ConfigError: one can't be dealt with these settings, or a system doesn't play the games.
         """
         for arm in self.arms:
             at_server = arm.system in LOOPS
@@ -114,7 +114,7 @@ class Grid:
         return (SHIFTS.get(game) or partial(make, game))(seed=seed, difficulty=difficulty)
 
     def jobs(self, done: Collection[object] = ()) -> Iterator[Job]:
-        """What is not done yet, short sessions first, all ways of one game together.
+        """Yields the jobs that are not done, short sessions first, all ways of one game together.
 
         Args:
             done: keys of records.
@@ -128,9 +128,9 @@ class Grid:
                             yield job
 
     def deal(self, job: Job) -> Dealt:
-        """The game of a job."""
+        """Deals the game of a job."""
         return Dealt(self._deal(job.game, job.difficulty, job.seed))
 
     def expert(self, job: Job) -> Expert:
-        """The game's expert."""
+        """Returns the game's expert."""
         return expert(job.game)

@@ -24,25 +24,25 @@ from memagent_bench.sessions.seat import Seat, SessionEnd
 LIMIT_SHARE = 0.95
 """Share of the working context that histories may fill."""
 OUTPUT = 256
-"""Tokens that the whole history leaves for a reply; the others leave what their working context has."""
+"""Tokens that the whole history leaves for a reply; the other systems leave what their working context has."""
 ENDLESS = 1 << 62
-"""The window that the whole history is counted against: it is sent until the server refuses it."""
+"""Window that the whole history is counted against: it is sent until the server refuses it."""
 MASKED = "[left out]"
 
 
 @dataclass(frozen=True)
 class Context:
-    """What may be sent."""
+    """What may be sent to the model."""
 
     arm: Arm
     prompt: tuple[Message, ...]
-    """Stands first, always."""
+    """Messages that always come first."""
     counter: TokenCounter
     tools: tuple[ToolSpec, ...]
-    """That requests offer; none where calls travel as text."""
+    """Tools that requests offer; empty if calls are sent as text."""
 
     def fit(self, turns: tuple[Turn, ...]) -> tuple[tuple[Turn, ...], int]:
-        """The turns that may stay, and the tokens that are left for a reply. Blocks.
+        """Returns the turns that may stay, and the tokens left for a reply. Blocks.
 
         Raises:
             WindowTooSmall: the prompt and the last turn do not fit together.
@@ -65,7 +65,7 @@ class Context:
         return turns, size - prompt
 
     def messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
-        """The prompt with turns behind it."""
+        """Returns the prompt followed by the turns."""
         messages = render_turns(turns, "", native=bool(self.tools))
         return join_users((*self.prompt, *messages))
 
@@ -74,7 +74,7 @@ class Context:
 
 
 def mask_results(turns: tuple[Turn, ...], kept: int) -> tuple[Turn, ...]:
-    """The turns with a line for each output but the newest ones."""
+    """Replaces each output but the newest ones with a line."""
     newest = 0
     new_turns: list[Turn] = []
     for turn in reversed(turns):
@@ -139,7 +139,7 @@ async def play_history(seat: Seat, arm: Arm) -> SessionEnd:
 
 
 def opening(seat: Seat, toolset: Toolset) -> dict[str, Any]:
-    """A context's prompt, worded as `ToolAgent` words it, and tools."""
+    """Returns a context's prompt, worded as in `ToolAgent`, and tools."""
     prompts = seat.prompts
     if seat.protocol == "native":
         system = prompts.render("native")
@@ -155,15 +155,15 @@ def opening(seat: Seat, toolset: Toolset) -> dict[str, Any]:
 def read(
     completion: Completion, toolset: Toolset, step: int
 ) -> tuple[str, tuple[ToolCall, ...], str | None]:
-    """What a reply says, the calls in it, and why what was meant as a call is none.
+    """Returns a reply's text, its calls, and the error if an intended call isn't valid.
 
     Raises:
-        UnusableReply: there is nothing in it.
+        UnusableReply: the reply is empty.
     """
     text, calls, problem = completion.text, completion.tool_calls, None
     if not calls:
         text, calls, problem = read_calls(visible(completion), tuple(toolset))
-    # Whoever has forgotten may repeat itself, ids too.
+    # A player that has forgotten may repeat itself, ids included.
     named = (
         call.model_copy(update={"id": f"c{step:06d}{place:02d}"})
         for place, call in enumerate(calls)

@@ -1,4 +1,4 @@
-"""What produces the records of sessions."""
+"""The origin of session records: what produces them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memagent_bench.sessions.record import Origin
 
 Player: TypeAlias = Literal["expert", "model"]
 BINDING = ("player", "model", "counter", "window", "protocol", "prompts")
-"""What changes results, apart from what a record's key says."""
+"""Settings that change results, apart from a record's key."""
 
 
 async def origin_of(
@@ -28,7 +28,7 @@ async def origin_of(
     prompts: SessionPrompts,
     suite: str | None = None,
 ) -> Origin:
-    """What the records of this process say of their origin.
+    """Returns the origin of the records of this process.
 
     Raises:
         ModelError: a server cannot be reached.
@@ -52,12 +52,12 @@ async def origin_of(
 
 
 def binding_of(origin: Origin, files: Sequence[Path], extra_body: Mapping[str, object]) -> Binding:
-    """What the records of one folder have in common. Blocks: data files are read.
+    """Returns what the records of one folder have in common. Blocks: reads data files.
 
     Args:
-        origin: of the records.
-        files: of the suite that others made.
-        extra_body: fields that every request has.
+        origin: the origin of the records.
+        files: the data files of the third-party suite.
+        extra_body: extra fields of every request.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -65,7 +65,7 @@ def binding_of(origin: Origin, files: Sequence[Path], extra_body: Mapping[str, o
     suite = {"tasks": origin.suite, "data": digest_files(files)}
     return {
         "suite": "sessions",
-        # What few folders have is in theirs alone.
+        # Rarely used settings appear only in the folders that use them.
         **({} if origin.suite is None else suite),
         **({"extra_body": dict(extra_body)} if extra_body else {}),
         **origin.model_dump(mode="json", include=set(BINDING)),

@@ -1,4 +1,4 @@
-"""The page of sessions: tables, the picture, what made the records; the sessions themselves as CSV."""
+"""The page of sessions: tables, the picture, provenance; and the sessions themselves as CSV."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Run:
-    """One folder, as the page has it."""
+    """One folder as shown on the page."""
 
     name: str
     summary: str
     cells: Sequence[Cell]
     picture: str
-    """PNG in base64; empty where there is none."""
+    """PNG in base64; empty if there is none."""
     rows: Sequence[Row]
-    """Of loops at a server; then the cells aren't shown."""
+    """Rows of loops at a server; if present, the cells aren't shown."""
     steps: str
-    """PNG in base64 of what happens over the steps of such loops; empty where there is none."""
+    """PNG in base64 of such loops step by step; empty if there is none."""
     facts: Sequence[Fact]
 
 
 def make_session_report(folders: Sequence[Path], out: Path) -> Report:
-    """Writes `report.html` and `results.csv`: a section for each folder.
+    """Writes `report.html`, with a section for each folder, and `results.csv`.
 
     Args:
         folders: each with a `sessions.jsonl`; the same folder twice counts once.
-        out: the folder to write to, made if need be.
+        out: the folder to write to, created if needed.
 
     Raises:
         ConfigError: there is no record yet, or `out` cannot be written.
@@ -97,7 +97,7 @@ def _encode(picture: bytes | None) -> str:
 
 
 def _summary_of_loops(results: Sequence[Row]) -> str:
-    """Who finishes the first work of the most steps, and what that takes."""
+    """Describes which systems finish the first work with the most steps, and the cost."""
     longest = max(
         (row for row in results if row.game == results[0].game), key=lambda r: r.difficulty
     )
@@ -114,7 +114,7 @@ def _summary_of_loops(results: Sequence[Row]) -> str:
 
 
 def _summary(results: Sequence[Cell]) -> str:
-    """Every system in the longest games."""
+    """Describes every system in the longest games."""
     longest = max(cell.difficulty for cell in results)
     parts = [
         f"{cell.arm.label} scores {points(cell.success.mean)} of 100 for {amount(cell.prompt_tokens.median)} prompt "
@@ -139,7 +139,7 @@ def _cautions(name: str, records: Sequence[SessionRecord]) -> list[str]:
 
 
 def _facts(records: Sequence[SessionRecord]) -> list[Fact]:
-    """The origin, field by field, each value once."""
+    """Returns the origin, field by field, each value once."""
     rows: list[Fact] = []
     origins = [record.origin.model_dump(mode="json") for record in records]
     for field in origins[0]:
@@ -186,7 +186,7 @@ def _spreadsheet(named: Mapping[str, Sequence[SessionRecord]]) -> bytes:
 
 
 def _list_figures(wired: LoopFigures | None) -> tuple[object, ...]:
-    """What only loops at a server have."""
+    """Returns the columns that only loops at a server have."""
     if wired is None:
         return ("",) * 8
     probes = [getattr(wired.probes, name, "") for name in PROBES]

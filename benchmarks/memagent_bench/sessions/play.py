@@ -1,4 +1,4 @@
-"""Plays one game one way."""
+"""Plays one game in one way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memagent_bench.sessions.seat import Seat, SessionEnd
 
 
 async def play(seat: Seat, arm: Arm) -> SessionEnd:
-    """Plays a game to its end, and hands in the answer.
+    """Plays a game to its end, and submits the answer.
 
     Raises:
         MemagentError: the model failed. A window that is too small isn't a failure, but ends the session.
@@ -29,7 +29,7 @@ async def play(seat: Seat, arm: Arm) -> SessionEnd:
 
 
 async def play_summary(seat: Seat, arm: Arm) -> SessionEnd:
-    """`ToolAgent`, as a user would call it.
+    """Plays with `ToolAgent`, as a user would call it.
 
     Raises:
         MemagentError: see `ToolAgent.run`.
@@ -45,7 +45,7 @@ async def play_summary(seat: Seat, arm: Arm) -> SessionEnd:
         seed=seat.seed,
     )
     tools = seat.environment.tools
-    # A game lives in this process: what is killed in its middle is played anew.
+    # The game lives in this process: a killed session starts again from the beginning.
     async with make(tools, store=None) as agent:
         session = agent.session()
         result = await session.asend(seat.environment.task)

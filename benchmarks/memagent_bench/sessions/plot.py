@@ -1,4 +1,4 @@
-"""Prompt tokens against steps, both logarithmic: what grows with the square of the steps, and what with the steps."""
+"""Prompt tokens against steps, both logarithmic: shows which systems grow linearly and which quadratically."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from memagent_bench.sessions.figures import Cell
 PLOT = "prompt-tokens.png"
 WIDTH, HEIGHT = 5.6, 4.0
 PLACE = (0.12, 0.13, 0.85, 0.78)
-"""Of the axes: left, bottom, width and height as parts of the figure."""
+"""Axes: left, bottom, width and height as parts of the figure."""
 GROWTHS = ((1, ":", "proportional to steps"), (2, (0, (5, 3)), "proportional to steps squared"))
-"""Exponent, line, words."""
+"""Exponent, line style, label."""
 APART = 1.03
-"""Series stand a little apart, or one would hide another."""
+"""Factor by which series are shifted, so that none hides another."""
 
 
 def plot(cells: Sequence[Cell]) -> bytes | None:
-    """The picture as PNG; None where there are not two difficulties to draw a line between.
+    """Draws the picture as PNG; None if there are fewer than two difficulties.
 
-    A point is the median of the sessions of a difficulty, with the smallest and largest; hollow where not all were
-    solved: then it says what was paid until a session gave up, and no line leads there.
+    A point is the median of the sessions of a difficulty, with the smallest and largest; hollow if not all were
+    solved: then it shows the cost until a session gave up, and no line leads there.
     """
-    # A logarithmic axis has no place for sessions that ended before anything was sent.
+    # A logarithmic axis can't show sessions that ended before anything was sent.
     cells = [cell for cell in cells if cell.prompt_tokens.low > 0]
     difficulties = sorted({cell.difficulty for cell in cells})
     if len(difficulties) < 2:
@@ -67,7 +67,7 @@ def _axes(axes: Any, difficulties: Sequence[int], least: float, most: float) -> 
 
 
 def _growths(axes: Any, begin: float, difficulties: Sequence[int]) -> None:
-    """What both growths would come to, from the first point of the first series on."""
+    """Draws both growths, from the first point of the first series on."""
     first, last = difficulties[0], difficulties[-1]
     for power, line, words in GROWTHS:
         ends = [begin, begin * (last / first) ** power]

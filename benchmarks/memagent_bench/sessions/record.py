@@ -1,4 +1,4 @@
-"""One line of `sessions.jsonl`: how a session went, and what it paid."""
+"""One line of `sessions.jsonl`: how a session went, and what it cost."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class Reason(StrEnum):
     """Why a session ended."""
 
     ANSWERED = "answered"
-    """With an answer, right or wrong."""
+    """There is an answer, right or wrong."""
     OUT_OF_STEPS = "out_of_steps"
     OUT_OF_SUMMARIES = "out_of_summaries"
     NO_PROGRESS = "no_progress"
     UNUSABLE_REPLY = "unusable_reply"
     OVERFLOW = "overflow"
-    """A prompt was over the model's window, or a working context could not hold the prompt and one turn."""
+    """A prompt exceeded the model's window, or the working context couldn't hold the prompt and one turn."""
     BROKEN_PAIR = "broken_pair"
     """The server refused a call without its result, or a result without its call."""
     TASK_LOST = "task_lost"
     """A prompt no longer said what to do."""
     ERROR = "error"
-    """The model failed, or the program: nothing that the system can be blamed for."""
+    """The model or the program failed: not the system's fault."""
     BROKEN = "broken"
     """The task could not be started: its data are damaged."""
 
     @property
     def status(self) -> Status:
-        """What a record of it is: only what failed is tried again."""
+        """Status of its record: only failed sessions are tried again."""
         if self is Reason.ANSWERED:
             return Status.ANSWERED
         return Status.FAILED if self in (Reason.ERROR, Reason.BROKEN) else Status.STOPPED
@@ -50,14 +50,14 @@ class Origin(Leaf):
     player: str
     """`expert`: the model is paid and the game's expert plays; `model`: the model plays."""
     suite: str | None = None
-    """Whose tasks they are; None for games."""
+    """Suite of the tasks; None for games."""
     model: str
     server: str | None
     """Engine, version and address without secrets; None without a server."""
     counter: str
-    """Counts the prompts, where the model's server does not."""
+    """Counter of the prompts, if the model's server doesn't count."""
     window: int | None
-    """The model's, None for one without."""
+    """The model's window; None if unlimited."""
     protocol: str
     prompts: str
     """Name and hash of the wording, `session:0123456789abcdef`."""
@@ -69,31 +69,31 @@ class Origin(Leaf):
 
 
 class SessionRecord(Leaf):
-    """One game, played one way."""
+    """One game played in one way."""
 
     game: str
-    """Or a task of a suite that others made, by its id."""
+    """The game, or the id of a third-party suite's task."""
     difficulty: int
-    """Steps that the expert needs, about; of a task that others made, the most that are allowed."""
+    """Approximate steps that the expert needs; for a third-party task, the maximum steps allowed."""
     seed: int
-    """Of the deal: the same seed is the same game for every system."""
+    """Seed of the deal: the same seed is the same game for every system."""
     arm: Arm
     score: float | None = Field(ge=0, le=1)
-    """1 for the right answer, 0 for a wrong one, None where there is none: unscored is neither zero nor dropped."""
+    """1 for the right answer, 0 for a wrong one, None if there is none: unscored is neither zero nor dropped."""
     status: Status
     reason: Reason
     detail: str = ""
     """Why there is no answer."""
     answer: str | None
     steps: int
-    """Tool calls that the game took."""
+    """Tool calls that the game received."""
     summaries: int
     usage: Usage
-    """Of all calls, those for summaries among them."""
+    """Usage of all calls, including those for summaries."""
     largest_prompt: int
-    """Tokens."""
+    """Tokens of the largest prompt."""
     wired: LoopFigures | None = None
-    """Of a loop at a server; None for the others."""
+    """Data of a loop at a server; None for other systems."""
     seconds: float
     started: str
     """UTC, ISO 8601."""
@@ -101,12 +101,12 @@ class SessionRecord(Leaf):
 
     @property
     def key(self) -> tuple[str, int, int, Arm]:
-        """What makes a record unique in a folder."""
+        """Identity of a record in a folder."""
         return (self.game, self.difficulty, self.seed, self.arm)
 
 
 def read_sessions(folder: Path) -> list[SessionRecord]:
-    """The records of a folder, the last one of each key; none where there is no file yet.
+    """Reads the records of a folder, the last one of each key; empty if there is no file yet.
 
     Raises:
         StoreError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""A game, what it is played with, and how it may end."""
+"""A game with its player, and how it may end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SessionEnd(Leaf):
 
 @dataclass(frozen=True)
 class Seat:
-    """A game, and what it is played with."""
+    """A game with everything needed to play it."""
 
     environment: Environment
     model: ChatModel
@@ -35,4 +35,4 @@ class Seat:
     max_steps: int
     seed: int
     follow: Callable[[], str | None] = lambda: None
-    """What the user says after an answer; None if that was the last one."""
+    """Returns what the user says after an answer; None if that was the last one."""

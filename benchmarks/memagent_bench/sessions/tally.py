@@ -1,4 +1,4 @@
-"""What one session sends and pays, whoever plays it."""
+"""What one session sends and pays for, whoever plays it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from memagent.models.base import ChatModel, Wrapper
 
 
 class Tally(Wrapper):
-    """Adds up the calls of one session. It does not close the model, which other sessions share."""
+    """Adds up the calls of one session. Doesn't close the model, which other sessions share."""
 
     def __init__(self, inner: ChatModel) -> None:
         super().__init__(inner)
@@ -28,4 +28,4 @@ class Tally(Wrapper):
         return completion
 
     async def aclose(self) -> None:
-        """Leaves the model open."""
+        """Does nothing: the model stays open."""

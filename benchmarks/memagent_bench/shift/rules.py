@@ -1,8 +1,8 @@
-"""`Rules` play a shift in a model's place: they know what stands in the messages, and nothing else.
+"""`Rules` play a shift instead of a model: they know what the messages contain, and nothing else.
 
-Everything is read from text, whoever wrote it and however a framework passes it on: results as they came, results in
-the prompt of a summary, summaries. What isn't there is forgotten: a ticket that isn't shown is read again, a fact that
-isn't shown is not in the answer, and where the task isn't shown, nobody knows what to do.
+Everything is read from text, whoever wrote it and however a framework passes it on: original results, results in the
+prompt of a summary, summaries. What isn't there is forgotten: a ticket that isn't shown is read again, a fact that
+isn't shown is missing in the answer, and without the task the rules don't know what to do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memagent.messages import Message
 from memagent_bench.shift.shift import DEFAULT
 
 LOST = "I do not know what the task is."
-"""The reply where the messages show no task and no summary that tells it."""
+"""The reply if the messages show neither the task nor a summary that contains it."""
 NAMED = "For the review: {name} is {value}."
 TASK = re.compile(r"There are (\d+) tickets on this shift")
 READ = re.compile(r"Ticket (\d+) is (\w+) and (open|blocked)\.")
@@ -30,7 +30,7 @@ UP_TO = re.compile(r"All tickets up to (\d+) are dealt with\.")
 PENDING = re.compile(r"Pending: ([\d, ]+)\.")
 REVIEW = re.compile(r"The review asks for ([^;]+); and, as a list of numbers, for pending\.")
 AT_ONCE = (1, 2, 3)
-"""How many tickets are read in one reply, and closed in the next, in turn."""
+"""How many tickets are read in one reply, and closed in the next; cycled."""
 
 
 class Wish(NamedTuple):
@@ -42,24 +42,24 @@ class Wish(NamedTuple):
 
 @dataclass
 class Knowledge:
-    """What texts tell of a shift."""
+    """What texts say about a shift."""
 
     tickets: int | None = None
-    """How many there are; None where the task isn't shown."""
+    """Number of tickets; None if the task isn't shown."""
     floor: int = 0
-    """Tickets up to this one are dealt with, says a summary."""
+    """Tickets up to this one are done, according to a summary."""
     read: dict[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
-    """Colour of each ticket that is shown, and whether it is blocked."""
+    """Ticket -> its colour, and whether it is blocked; only tickets shown."""
     closed: set[int] = field(default_factory=set[int])
     facts: dict[str, str] = field(default_factory=dict[str, str])
     decisions: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
-    """The channel, for each colour and the ticket from which on it is decided."""
+    """Colour and first ticket that the decision applies to -> the channel."""
     pending: set[int] = field(default_factory=set[int])
     asked: tuple[str, ...] | None = None
-    """By the review; None where it isn't shown."""
+    """What the review asks for; None if the review isn't shown."""
 
     def add(self, other: Knowledge) -> None:
-        """Learns what another text tells."""
+        """Adds what another text says."""
         self.tickets = other.tickets or self.tickets
         self.floor = max(self.floor, other.floor)
         self.read |= other.read
@@ -70,7 +70,7 @@ class Knowledge:
         self.asked = other.asked or self.asked
 
     def holds(self, name: str, value: str) -> bool:
-        """Whether something that a shift told (`Shift.told`) is known."""
+        """Returns whether something that a shift told (`Shift.told`) is known."""
         if name.startswith("pending "):
             return int(name.removeprefix("pending ")) in self.pending
         if name.startswith("the channel of "):
@@ -79,7 +79,7 @@ class Knowledge:
         return self.facts.get(name) == value
 
     def next(self) -> list[Wish] | str:
-        """The calls to make, or the answer."""
+        """Returns the calls to make, or the answer."""
         if self.tickets is None:
             return LOST
         for first, last in _groups(self.tickets, max((self.floor, *self.read, *self.closed))):
@@ -99,7 +99,7 @@ class Knowledge:
         return json.dumps({**answer, "pending": sorted(self.pending)})
 
     def summary(self) -> str:
-        """All that matters later, a few lines however long the work is."""
+        """Returns all that matters later, in a few lines however long the work is."""
         lines: list[str] = []
         if self.tickets:
             lines.append(
@@ -134,7 +134,7 @@ class Knowledge:
 
 
 def read_messages(messages: Sequence[Message]) -> Knowledge:
-    """What messages tell together. A call that has a result was made, even where its text was removed."""
+    """Combines what all messages say. A call with a result was made, even if the result's text was removed."""
     knowledge = Knowledge()
     calls = {call.id: call for message in messages for call in message.tool_calls}
     for message in messages:
@@ -147,7 +147,7 @@ def read_messages(messages: Sequence[Message]) -> Knowledge:
 
 
 def _groups(tickets: int, reached: int) -> Iterator[tuple[int, int]]:
-    """First and last ticket of each group that is worked off together, from the one that was reached on."""
+    """Yields first and last ticket of each group that is handled together, from the one reached on."""
     first, turn = 1, 0
     while first <= tickets:
         last = min(tickets, first + AT_ONCE[turn % len(AT_ONCE)] - 1)
@@ -156,7 +156,7 @@ def _groups(tickets: int, reached: int) -> Iterator[tuple[int, int]]:
         first, turn = last + 1, turn + 1
 
 
-# A history is read again for each reply.
+# The history is read again for each reply.
 @lru_cache(maxsize=8192)
 def _read(text: str) -> Knowledge:
     knowledge = Knowledge()

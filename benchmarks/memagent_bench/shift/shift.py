@@ -1,4 +1,4 @@
-"""`Shift`: tickets to work off in order, dealt from a seed, and the questions of the review at the end."""
+"""`Shift`: tickets to handle in order, dealt from a seed, and the questions of the review at the end."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from memagent_bench.games.base import Deal, Game, act, query, within
 
 COLOURS = ("amber", "blue", "green", "grey")
 DEFAULT = "main"
-"""The channel of a colour about which nothing was decided."""
+"""Channel of a colour without a decision."""
 RECALLED = {
     "the id of the vault": "{0:08x}-{1:04x}",
     "the path of the backup": "/var/backup/{1:04x}/{0:08x}.img",
     "the number of the vendor": "{0}",
     "the host of the mirror": "mirror-{1:04x}.internal",
 }
-"""What tickets say in passing, and the form of its values."""
+"""Facts that tickets mention in passing, and the form of their values."""
 ARTIFACTS = 3
 BLOCKED = 4
-"""Most of them: what has to be remembered doesn't grow with the work."""
+"""Maximum number of blocked tickets: what must be remembered doesn't grow with the work."""
 EARLY = 0.3
-"""The share of the tickets in which everything stands that is asked at the end."""
+"""Share of the tickets, from the first, that contains everything asked for at the end."""
 LINES = (8, 32)
-"""Least and most lines of a ticket's log: some 150 to 600 tokens."""
+"""Minimum and maximum lines of a ticket's log: some 150 to 600 tokens."""
 HUGE_CHARS = 200_000
 HOSTS = ("edge", "queue", "store", "batch")
 EVENTS = (
@@ -42,32 +42,32 @@ EVENTS = (
 
 
 class Probes(Leaf):
-    """What came through, each as a share from 0 to 1."""
+    """What was retained, each as a share from 0 to 1."""
 
     recall: float = Field(ge=0, le=1)
-    """Of the ids, paths and numbers that tickets said in passing: those in the answer."""
+    """Of the ids, paths and numbers that tickets mentioned in passing, the share in the answer."""
     artifacts: float = Field(ge=0, le=1)
-    """Of the files that closing a ticket wrote for the review: those in the answer."""
+    """Of the files that closing a ticket wrote for the review, the share in the answer."""
     continuation: float = Field(ge=0, le=1)
-    """Of all tickets: those closed exactly once, or left alone and named as pending in the answer."""
+    """Of all tickets, the share closed exactly once, or left alone and named as pending in the answer."""
     decisions: float = Field(ge=0, le=1)
-    """Of the tickets whose colour was decided about: those that were closed on the channel that was decided."""
+    """Of the tickets whose colour had a decision, the share closed on the channel decided."""
 
 
 class Ticket(NamedTuple):
-    """One ticket, with its right handling."""
+    """One ticket, and how it should be handled."""
 
     colour: str
     channel: str
-    """The right one."""
+    """The right channel."""
     decided: bool
-    """Whether a decision says so."""
+    """Whether that channel comes from a decision."""
     blocked: bool
     log: str
     wrote: str | None
-    """The file that closing it writes for the review."""
+    """File that closing it writes for the review."""
     told: Mapping[str, str]
-    """What its text says that matters later: names and values."""
+    """Names and values in its text that matter later."""
 
 
 class Shift(Game):
@@ -86,7 +86,7 @@ class Shift(Game):
         open_early = [n for n in early if n not in blocked]
         writing = set(rng.sample(open_early, ARTIFACTS))
         colours = rng.sample(COLOURS, 2)
-        # Each colour is decided about early, and one of them again halfway.
+        # Each colour gets an early decision, and one of them another halfway.
         decided = dict(zip(rng.sample(range(max(2, count // 10)), 2), colours, strict=True))
         decided[count // 2] = colours[0]
         large = int(count * 0.4) if self.huge else -1
@@ -123,9 +123,9 @@ class Shift(Game):
                 )
             )
         self.told: dict[str, str] = {}
-        """What has to be remembered of the results so far: names and values, the newest of each."""
+        """What must be remembered from the results so far: names and values, the newest of each."""
         self.probes: Probes | None = None
-        """None while there is no answer."""
+        """None until there is an answer."""
         self._closed: list[list[str]] = [[] for _ in range(count)]
         self._asked = {
             name: value
@@ -176,11 +176,11 @@ class Shift(Game):
 
     @property
     def repeated(self) -> int:
-        """Tickets that were closed more than once."""
+        """Number of tickets closed more than once."""
         return sum(len(times) > 1 for times in self._closed)
 
     def _judge(self, answer: str) -> bool:
-        """Right where everything came through."""
+        """Returns whether everything was retained."""
         fields = read_object(answer) or {}
         names = {
             "recall": [*RECALLED],
@@ -210,14 +210,14 @@ class Shift(Game):
 
 
 class HugeShift(Shift):
-    """The same, and one ticket has a log of 200,000 characters."""
+    """The same shift, with one ticket whose log has 200,000 characters."""
 
     name = "shift-huge"
     huge = True
 
 
 SHIFTS: dict[str, type[Shift]] = {kind.name: kind for kind in (Shift, HugeShift)}
-"""By name."""
+"""Shifts by name."""
 
 
 def _file(number: int) -> str:
@@ -225,7 +225,7 @@ def _file(number: int) -> str:
 
 
 def _log(rng: random.Random, chars: int = 0) -> list[str]:
-    """Useless lines of a log, at least `chars` characters."""
+    """Returns irrelevant lines of a log, at least `chars` characters."""
     lines: list[str] = []
     least, length = rng.randint(*LINES), 0
     while len(lines) < least or length < chars:

@@ -19,19 +19,19 @@ from memagent.tasks import Sample
 from memagent_bench.systems.base import Outcome, Setting, Status
 
 MOST_CALLS = 1 << 16
-"""Calls that an agent lets run at once: the bound is the shared model's, and a second one would hold it back."""
+"""Calls that an agent may run at once: the shared model sets the bound, and a second one would hold it back."""
 T = TypeVar("T")
 
 
 def agent_of(setting: Setting, *, model: ChatModel | None = None, **changes: Any) -> MemoryAgent:
-    """A memory agent with the settings that all systems share.
+    """Returns a memory agent with the settings that all systems share.
 
-    It must not be closed where the model is the shared one: it would close that, too. It holds nothing else.
+    Don't close it if it uses the shared model: that would close the model too. It has no other resources.
 
     Args:
         setting: the benchmark's.
-        model: instead of the shared model.
-        changes: fields of `Settings` that are others.
+        model: replaces the shared model.
+        changes: fields of `Settings` to change.
     """
     return MemoryAgent(
         setting.model if model is None else model,
@@ -43,40 +43,40 @@ def agent_of(setting: Setting, *, model: ChatModel | None = None, **changes: Any
 
 
 async def text_of(sample: Sample) -> str:
-    """The document, checked as it is for an agent.
+    """Returns the document, checked as for an agent.
 
     Raises:
-        DocumentError: it is empty, only white space, or no text.
+        DocumentError: it is empty, only white space, or not text.
     """
     return "".join([piece async for piece in open_document(sample.context).pieces()])
 
 
 class Asker:
-    """The calls about one sample.
+    """Makes the calls for one sample.
 
     Each prompt is counted before it is sent, so prompt and output stay within the window, and a reply that is
-    empty or ends inside its reasoning is asked for again, as by the memory agent. Calls are safe to make at once.
+    empty or ends inside its reasoning is requested again, as by the memory agent. Calls may run concurrently.
 
     Args:
-        plan: of the sample's question.
-        model: the shared one.
+        plan: the plan for the sample's question.
+        model: the shared model.
     """
 
     def __init__(self, plan: MemoryPlan, model: ChatModel) -> None:
         self.plan = plan
         self.usage = Usage()
-        """Of all calls that came to an end."""
+        """Usage of all completed calls."""
         sampling, seed = plan.settings.sampling, plan.settings.seed
         self._caller = Caller(model, plan.counter, plan.window, sampling=sampling, seed=seed)
 
     async def answer(self, memory: str) -> str:
-        """The reply to the answer prompt with a text in its memory field.
+        """Returns the reply to the answer prompt with a text in its memory field.
 
         Raises:
-            Unusable: the reply never was an answer.
+            Unusable: no reply was an answer.
             ContextOverflow: the text is too long.
             ModelError: the call failed.
-            LimitReached: it was not sent.
+            LimitReached: the call wasn't sent.
         """
         plan, safe = self.plan, self.plan.neutraliser.safe(memory)
         answer = await self._ask(
@@ -89,11 +89,11 @@ class Asker:
         return answer.text
 
     async def note(self, text: str, place: int) -> tuple[str, int]:
-        """What the update prompt makes of a text and an empty memory: at most the memory's tokens, and how many.
+        """Returns the update prompt's note on a text, with an empty memory, and its tokens: at most a memory's.
 
         Args:
-            text: stands in the place of a chunk; neutralised.
-            place: the number of the call, which makes its seed.
+            text: takes the place of a chunk; neutralised.
+            place: number of the call, which determines its seed.
 
         Raises:
             MemagentError, Unusable: as `answer`.
@@ -106,18 +106,18 @@ class Asker:
             lambda completion: read_update(completion, plan.prompts, "off"),
             plan.parts(0, "", text),
         )
-        # With the gate off, a reply always is a memory.
+        # With the gate off, a reply is always a memory.
         note, tokens, _ = await plan.counting(
             plan.bound_memory, update.memory or "", cut_off=update.cut_off
         )
         return note, tokens
 
     async def reply(self, messages: tuple[Message, ...], place: int) -> str:
-        """The reply to messages of another's making, without its reasoning.
+        """Returns the reply to other messages than memagent's, without its reasoning.
 
         Args:
             messages: the prompt.
-            place: the number of the call, which makes its seed.
+            place: number of the call, which determines its seed.
 
         Raises:
             MemagentError, Unusable: as `answer`.
@@ -125,11 +125,11 @@ class Asker:
         return await self._ask(f"other-{place}", "other", messages, visible, {})
 
     async def conclude(self, work: Awaitable[str], known: Outcome) -> Outcome:
-        """Awaits the answer; where a limit or an unusable reply stops it, the outcome says so.
+        """Awaits the answer; if a limit or an unusable reply stops it, the outcome says so.
 
         Args:
-            work: what asks.
-            known: what is known of the outcome beforehand.
+            work: the work that produces the answer.
+            known: the parts of the outcome known beforehand.
 
         Raises:
             MemagentError: a call failed.

@@ -18,7 +18,7 @@ class Status(StrEnum):
     """How a sample ended with a system."""
 
     ANSWERED = "answered"
-    """There is an answer; it has a score, also where that is 0."""
+    """There is an answer, with a score, which may be 0."""
     STOPPED = "stopped"
     """The agent stopped without an answer (a limit, an unusable reply). No score: it counts as missing."""
     FAILED = "failed"
@@ -26,23 +26,23 @@ class Status(StrEnum):
 
 
 class Outcome(Leaf):
-    """What a system made of a sample."""
+    """A system's result for a sample."""
 
     answer: str | None
-    """None where there is none; `detail` says why, or how the question was put."""
+    """None if there is none; `detail` says why, or how the question was asked."""
     status: Status = Status.ANSWERED
     detail: str = ""
     usage: Usage = Usage()
     run_id: str | None = None
-    """In the run store, for systems that keep one."""
+    """Id in the run store, for systems that use one."""
     chunks: int | None = None
-    """Chunks read; None for systems that do not read in chunks."""
+    """Chunks read; None for systems that don't read in chunks."""
     predicted_calls: int | None = None
-    """Calls that the system's own arithmetic said before the first one; None where it has none."""
+    """Calls that the system predicted before the first one; None if it makes no prediction."""
     predicted_tokens: int | None = None
-    """Upper bound on prompt and completion tokens, likewise."""
+    """Upper bound on prompt plus completion tokens; None if it makes no prediction."""
     shown: float = 1.0
-    """Share of the document's characters that any prompt held."""
+    """Share of the document's characters that appeared in any prompt."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Setting:
     """What all systems of one benchmark share."""
 
     model: ChatModel
-    """With retries, limits and the bound on concurrency around it."""
+    """The model, with retries, limits and bounded concurrency."""
     prompts: PromptSet
     settings: MemorySettings
-    """Window, chunk, memory, cuts, sampling, seed: the memory agent's, and the others' where they apply."""
+    """The memory agent's window, chunk, memory, cuts, sampling and seed; other systems use those that apply."""
     store: RunStore
-    """Where runs are kept, so that a sample resumes in its middle."""
+    """Store of the runs, so that a sample can be resumed midway."""
 
 
 class System(Protocol):
@@ -63,17 +63,17 @@ class System(Protocol):
 
     @property
     def name(self) -> str:
-        """As in `--systems`."""
+        """Name in `--systems`."""
         ...
 
     async def answer(self, sample: Sample, run_id: str) -> Outcome:
         """Answers one sample.
 
         Args:
-            sample: document and question. The references are not for the system to see.
+            sample: document and question. The system must not use the references.
             run_id: the same for the same sample and system, so that a killed run can be resumed.
 
         Raises:
-            MemagentError: the sample failed; whoever runs the benchmark records it.
+            MemagentError: the sample failed; the runner records it.
         """
         ...

@@ -1,4 +1,4 @@
-"""The document itself in the answer prompt, cut to what the window holds."""
+"""The document itself in the answer prompt, cut to fit the window."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from memagent_bench.systems.base import Outcome, Setting
 from memagent_bench.systems.fitting import Excerpt, Span, ask_once, excerpt
 
 GAP = "\n[...]\n"
-"""Stands where the middle was: without it the two halves of a number or a name could meet."""
+"""Replaces the middle: without it the two halves of a number or a name could meet."""
 
 
 class Direct:
     """Asks once, with as much of the document as fits the window.
 
-    The document stands in the memory field of the prompt set's answer prompt, neutralised as a memory is, and
-    the output may be as long as the memory agent's.
+    The document goes into the memory field of the answer prompt, neutralised like a memory, and the output may be
+    as long as the memory agent's.
 
     Args:
-        name: as in `--systems`.
+        name: name in `--systems`.
         setting: the benchmark's.
-        keep: the places of a text to show: the text, and how many characters of it.
+        keep: returns the spans of a text to show, given the text and a number of characters.
     """
 
     def __init__(self, name: str, setting: Setting, keep: Callable[[str, int], list[Span]]) -> None:
@@ -52,19 +52,19 @@ class Direct:
 
 
 def beginning(text: str, n: int) -> list[Span]:
-    """The first `n` characters at most: the right side is dropped."""
+    """Returns the first `n` characters at most: the right side is dropped."""
     return [(0, grapheme_floor(text, n))]
 
 
 def ending(text: str, n: int) -> list[Span]:
-    """The last `n` characters at most: the left side is dropped."""
+    """Returns the last `n` characters at most: the left side is dropped."""
     start = max(0, len(text) - n)
     floor = grapheme_floor(text, start)
     return [(start if floor == start else next_grapheme(text, floor), len(text))]
 
 
 def both_ends(text: str, n: int) -> list[Span]:
-    """The first and the last half of `n` characters: the middle is dropped."""
+    """Returns the first and last half of `n` characters: the middle is dropped."""
     if n >= len(text):
         return [(0, len(text))]
     return beginning(text, (n + 1) // 2) + ending(text, n // 2)

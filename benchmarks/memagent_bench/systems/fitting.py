@@ -1,4 +1,4 @@
-"""How much of a document fits one prompt: a search that counts tokens only of what could."""
+"""Fits as much of a document as possible into one prompt; counts tokens only of candidates."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from memagent_bench.systems.base import Outcome
 Span = tuple[int, int]
 """First character, and one past the last."""
 SLACK = 1000
-"""The search ends when no more than a thousandth of the limit is left unused: the last few tokens would cost
+"""The search ends when at most a thousandth of the limit is unused: the last few tokens would take
 more counts than all others together."""
 ROUNDS = 60
-"""Far more than it takes: about ten for prose, and every third halves what is open."""
+"""Maximum rounds, far more than needed: about ten for prose, and every third halves the range."""
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """What of a document stands in a prompt."""
+    """The part of a document in a prompt."""
 
     text: str
     shown: float
@@ -31,7 +31,7 @@ class Excerpt:
 
 
 async def ask_once(plan: MemoryPlan, model: ChatModel, part: Excerpt) -> Outcome:
-    """The answer to an excerpt in the memory field.
+    """Asks for the answer to an excerpt in the memory field.
 
     Raises:
         MemagentError: the call failed.
@@ -55,15 +55,15 @@ def excerpt(
     guess: int,
     gap: str,
 ) -> Excerpt:
-    """As much of a document as the memory field of the answer prompt holds. Blocks: it counts tokens.
+    """Returns as much of a document as fits the memory field of the answer prompt. Blocks: it counts tokens.
 
     Args:
-        plan: names the window, the output that stays free, and the counter.
+        plan: has the window, the output to leave free, and the counter.
         text: the document.
-        choose: the places to show, more of them for a larger number.
+        choose: returns the spans to show, more of them for a larger number.
         most: the largest number.
         guess: a number that may fit.
-        gap: stands between two places.
+        gap: text between two spans.
     """
 
     def show(n: int) -> str:
@@ -82,19 +82,19 @@ def excerpt(
 def find_largest(
     tokens: Callable[[int], int], limit: int, *, most: int, guess: int
 ) -> tuple[int, int]:
-    """The largest number whose tokens are within a limit, but for a thousandth of it.
+    """Finds the largest number whose tokens are within a limit, to a thousandth of it.
 
-    The guess grows fourfold at most until it is too large, so nothing far beyond the limit is ever counted.
-    From there on a straight line between the ends of what is open says where to look.
+    The guess grows at most fourfold until it is too large, so nothing far beyond the limit is ever counted.
+    Then the search interpolates linearly between the ends of the range.
 
     Args:
-        tokens: of a number; about growing with it.
-        limit: most tokens.
-        most: the largest number there is.
-        guess: where to begin.
+        tokens: tokens of a number; roughly increasing.
+        limit: maximum tokens.
+        most: the largest possible number.
+        guess: the number to start with.
 
     Returns:
-        A number whose tokens were counted, and they: 0 where even those of 1 are too many.
+        A number whose tokens were counted, and its tokens; the number is 0 if even 1 has too many.
     """
     low, used = 0, tokens(0)
     high, over = most + 1, 0

@@ -22,7 +22,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from memagent.messages import Message, Role
 from memagent_bench.systems.peers import Send
 
-# Their types are unknown in part.
+# Their types are partly unknown.
 _LANGSMITH: Any = langsmith
 _FIRST: Any = QUESTION_PROMPT_SELECTOR
 _FURTHER: Any = REFINE_PROMPT_SELECTOR
@@ -32,7 +32,7 @@ ROLES: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant"
 class LangChainRefine:
     """The chain of `load_qa_chain(chain_type="refine")` with LangChain's prompts for chat models.
 
-    Tracing is off whatever the environment says, and there is no cache.
+    Tracing is off regardless of the environment, and there is no cache.
     """
 
     def frames(self, question: str) -> Sequence[tuple[Message, ...]]:
@@ -54,7 +54,7 @@ class LangChainRefine:
 
 
 class _Adapter(BaseChatModel):
-    """The shared model as one of LangChain's."""
+    """The shared model as a LangChain model."""
 
     send: Any
     """A `Send`."""
@@ -87,7 +87,7 @@ class _Adapter(BaseChatModel):
 def _chain(send: Send) -> Any:
     model = _Adapter(send=send)
     with warnings.catch_warnings():
-        # LangChain calls all its chains deprecated; they are what is compared here.
+        # LangChain has deprecated all its chains; they are what is compared here.
         warnings.simplefilter("ignore", DeprecationWarning)
         return RefineDocumentsChain(
             initial_llm_chain=LLMChain(llm=model, prompt=_FIRST.get_prompt(model)),

@@ -32,8 +32,8 @@ ROLES: dict[MessageRole, Role] = {
 class LlamaIndexRefine:
     """`Refine` with LlamaIndex's prompts for chat models.
 
-    Its own second cutting of the chunks is left out: they fit already, counted by the model's tokenizer, where
-    LlamaIndex would take that of GPT-3.5. No global setting of LlamaIndex is used or changed.
+    It doesn't split the chunks again: they already fit by the model's tokenizer, whereas LlamaIndex would use
+    GPT-3.5's. No global setting of LlamaIndex is used or changed.
     """
 
     def frames(self, question: str) -> Sequence[tuple[Message, ...]]:
@@ -50,7 +50,7 @@ class LlamaIndexRefine:
     async def run(self, question: str, texts: Sequence[str], send: Send) -> str:
         """See `Refine.run`."""
         callbacks = CallbackManager([])
-        # Helpers are never asked to count; without a tokenizer they would load that of GPT-3.5.
+        # Helpers never count here; without a tokenizer they would load GPT-3.5's.
         helper = cast("Any", _AsTheyAre)(tokenizer=list)
         synthesizer = Refine(
             llm=_Adapter(send=send, callback_manager=callbacks),
@@ -65,14 +65,14 @@ class LlamaIndexRefine:
 
 
 class _AsTheyAre(PromptHelper):
-    """Leaves chunks as they are."""
+    """Leaves chunks unchanged."""
 
     def repack(self, prompt: Any, text_chunks: Sequence[str], *_: Any, **__: Any) -> list[str]:
         return list(text_chunks)
 
 
 class _Adapter(CustomLLM):
-    """The shared model as one of LlamaIndex's."""
+    """The shared model as a LlamaIndex model."""
 
     send: Any
     """A `Send`."""

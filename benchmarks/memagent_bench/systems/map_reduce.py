@@ -1,4 +1,4 @@
-"""Each chunk is read by itself; the notes are read again until they fit one prompt."""
+"""Map-reduce: reads each chunk by itself, then reads the notes again until they fit one prompt."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from memagent_bench.systems.asking import Asker, agent_of
 from memagent_bench.systems.base import Outcome, Setting
 
 BETWEEN = "\n\n"
-"""Between two notes."""
+"""Separator of two notes."""
 NOTE_SLACK = 4
-"""A note that is joined to others may take more tokens than by itself: two at each end, as for `JOINT_SLACK`."""
+"""Extra tokens that a note may take when joined to others: two at each end, as for `JOINT_SLACK`."""
 Note = tuple[str, int]
-"""Text and tokens."""
+"""Text and its tokens."""
 
 
 class MapReduce:
-    """Reads the chunks of the document at once, each with the update prompt and an empty memory.
+    """Reads the chunks of the document concurrently, each with the update prompt and an empty memory.
 
-    What comes of a chunk is a note, of at most the memory's tokens. While the notes do not fit the memory field of
-    the answer prompt, as many at a time as fit a chunk are read again in the same way. A call that fails, or
-    whose reply is unusable, ends the sample: no note is left out. Calls that are under way then are not in its usage.
+    Each chunk yields a note of at most the memory's tokens. While the notes don't fit the memory field of the answer
+    prompt, as many at a time as fit a chunk are read again in the same way. A failed call or an unusable reply ends
+    the sample: no note is left out. Calls in flight at that point are not in its usage.
 
-    The number of calls is known beforehand where the notes fit at once, however long they are; beyond that,
-    the prediction is the number that notes of full length would take.
+    The number of calls is known beforehand if the notes fit at once, however long they are; otherwise
+    the prediction is the number for notes of full length.
     """
 
     name = "map-reduce"
@@ -45,7 +45,7 @@ class MapReduce:
         """See `System.answer`.
 
         Raises:
-            WindowTooSmall: the notes do not fit at once, and no two of them fit a chunk.
+            WindowTooSmall: the notes don't fit at once, and no two of them fit a chunk.
         """
         plan = await self._agent.plan((sample.question,))
         sizes = await plan.counting(Sizes.of, plan)
@@ -69,27 +69,27 @@ class MapReduce:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What notes take, and have, in tokens."""
+    """Token sizes of notes, and of the room for them."""
 
     joint: int
-    """Of what comes with each note that is joined to others."""
+    """Extra tokens of each note that is joined to others."""
     note: int
-    """The longest note, with its joint."""
+    """Tokens of the longest note, with its joint."""
     chunk: int
-    """Notes that are read again together."""
+    """Room for notes that are read again together."""
     field: int
-    """Notes that the answer prompt holds."""
+    """Room for notes in the answer prompt."""
 
     @classmethod
     def of(cls, plan: MemoryPlan) -> Sizes:
-        """Blocks: it counts tokens."""
+        """Computes the sizes of a plan. Blocks: it counts tokens."""
         budget, question = plan.budget, plan.question_tokens[0]
         joint = plan.counter.count(BETWEEN) + NOTE_SLACK
         overhead = budget.output + plan.frames["answer"] + question + JOINT_SLACK
         return cls(joint, budget.memory + joint, budget.chunk, budget.window - overhead)
 
     def bound_calls(self, chunks: int) -> int:
-        """Calls for a number of chunks if every note has maximum length.
+        """Returns the calls for a number of chunks if every note has maximum length.
 
         Raises:
             WindowTooSmall: see `MapReduce.answer`.
@@ -107,11 +107,11 @@ class Sizes:
         return calls + 1
 
     def fit(self, notes: Sequence[Note]) -> bool:
-        """Whether the answer prompt holds the notes."""
+        """Returns whether the notes fit the answer prompt."""
         return len(notes) == 1 or sum(tokens + self.joint for _, tokens in notes) <= self.field
 
     def groups(self, notes: Sequence[Note]) -> Iterator[list[Note]]:
-        """Notes that follow each other, as many at a time as fit a chunk."""
+        """Yields consecutive notes, as many at a time as fit a chunk."""
         group: list[Note] = []
         size = 0
         for note in notes:
@@ -135,12 +135,12 @@ async def _answer(asker: Asker, sizes: Sizes, read: Sequence[Chunk]) -> str:
 
 
 async def _notes(asker: Asker, texts: Sequence[str], first: int) -> list[Note]:
-    """What comes of each text; the first failure cancels the others.
+    """Returns the note of each text; the first failure cancels the others.
 
     Args:
-        asker: asks the model.
-        texts: neutralised.
-        first: number of the first call.
+        asker: makes the calls.
+        texts: neutralised texts.
+        first: the number of the first call.
     """
     try:
         async with asyncio.TaskGroup() as group:

@@ -13,17 +13,17 @@ from memagent_bench.systems.base import Outcome, Setting, Status
 from memagent_engines.extractive import WINDOW, ExtractiveModel
 
 BYTES_PER_TOKEN = 4
-"""Of English text, about: the extractive model counts in bytes, and gets as many as the tokens would have."""
+"""Approximate bytes per token of English: the extractive model counts bytes, and gets as many as the tokens have."""
 
 
 class Memory:
     """A `MemoryAgent`. Runs are stored: a killed one resumes after its last committed call.
 
-    The prediction is `MemoryAgent.estimate`, made before the first call of each session. It cuts the document once more
-    than the reading does: 7 s for 3.9 million tokens on one core, beside 860 calls that a server takes minutes for.
+    The prediction is `MemoryAgent.estimate`, made before the first call of each session. It cuts the document an extra
+    time: 7 s for 3.9 million tokens on one core, beside 860 calls that take a server minutes.
 
     Args:
-        name: as in `--systems`.
+        name: name in `--systems`.
         setting: the benchmark's.
         agent: reads with these settings and commits to this store.
     """
@@ -53,11 +53,11 @@ class Memory:
 class Extractive(Memory):
     """The memory agent over sentences that match the question: no language model, no server.
 
-    Chunk, memory and window are those of the setting, in bytes: four per token. It reports no usage:
-    it doesn't call the model, and costs nothing.
+    Chunk, memory and window are those of the setting, in bytes: four per token. It doesn't call the model, so its
+    usage is empty and it costs nothing.
 
     Args:
-        name: as in `--systems`.
+        name: name in `--systems`.
         setting: the benchmark's.
     """
 

@@ -1,4 +1,4 @@
-"""RULER's own protocol: its one-shot prompt, with the reply begun, and its tokens for the rest of the reply."""
+"""RULER's own protocol: its one-shot prompt, with the reply's prefix, and its token limit for the rest of the reply."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ GREEDY = Sampling(temperature=0, top_p=1)
 
 
 class OneShot:
-    """Asks once, with the question behind the document and the whole document as it is, whatever window is set.
+    """Asks once, with the whole document followed by the question, whatever window is set.
 
-    The answer prefix begins the assistant's turn where the server continues one, and else ends the user's message;
+    The answer prefix begins the assistant's turn if the server continues one, and otherwise ends the user's message;
     `Outcome.detail` says which. A reasoning model is asked not to reason: the reply has no room for it.
 
     Args:
-        name: as in `--systems`.
+        name: name in `--systems`.
         setting: the benchmark's; of its settings only the seed applies.
     """
 
@@ -34,7 +34,7 @@ class OneShot:
         """See `System.answer`.
 
         Raises:
-            ContextOverflow: the prompt and its reply are over the model's window.
+            ContextOverflow: prompt plus reply exceed the model's window.
             MemagentError: the call failed.
         """
         plan = await self._agent.plan((sample.question,))
@@ -74,7 +74,7 @@ class OneShot:
 
 
 async def _continues(model: ChatModel) -> bool:
-    """Whether all servers behind a model go on where an assistant's message ends.
+    """Returns whether all servers behind a model continue an assistant's message.
 
     Raises:
         ModelError: a server cannot be reached.

@@ -1,4 +1,4 @@
-"""Refine loops of other frameworks, over our chunks and with the shared model."""
+"""Refine loops of other frameworks, over memagent's chunks and with the shared model."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from memagent_bench.systems.asking import Asker, agent_of
 from memagent_bench.systems.base import Outcome, Setting
 
 Send = Callable[[tuple[Message, ...]], Awaitable[str]]
-"""Messages -> the reply."""
+"""Messages -> reply."""
 
 
 class Refine(Protocol):
-    """A framework's loop: an answer from the first text, made better with each further one."""
+    """A framework's loop: an answer from the first text, refined with each further one."""
 
     def frames(self, question: str) -> Sequence[tuple[Message, ...]]:
-        """Its prompts, with the question and without text and answer."""
+        """Returns its prompts, with the question and without text and answer."""
         ...
 
     async def run(self, question: str, texts: Sequence[str], send: Send) -> str:
-        """The last answer; each text takes one call."""
+        """Returns the last answer; each text takes one call."""
         ...
 
 
@@ -36,14 +36,14 @@ class Peer:
     """A framework's refine loop with its own prompts.
 
     The document is cut as for the memory agent, into chunks small enough that a prompt with the answer so far
-    stays within the same window; the answer may have as many tokens as a memory. The loop's last answer is the
-    outcome: it is not asked again with our answer prompt. Calls are retried, counted and refused like all
-    others, so a prompt that does not fit is a `ContextOverflow`, never a shorter text.
+    fits the same window; the answer may have as many tokens as a memory. The loop's last answer is the
+    outcome: memagent's answer prompt isn't used. Calls are retried, counted and refused like all others, so a
+    prompt that doesn't fit is a `ContextOverflow`, never a shorter text.
 
-    A loop keeps no runs: a sample that was interrupted begins anew.
+    A loop stores no runs: an interrupted sample starts again.
 
     Args:
-        name: as in `--systems`.
+        name: name in `--systems`.
         setting: the benchmark's.
         refine: the loop.
     """
@@ -89,7 +89,7 @@ class Peer:
         return await asker.conclude(self._run(question, texts, asker), outcome)
 
     def _frame(self, plan: MemoryPlan, question: str) -> int:
-        """Tokens of the largest prompt without text and answer. Blocks."""
+        """Returns the tokens of the largest prompt without text and answer. Blocks."""
         frames = self._refine.frames(question)
         return max(map(plan.counter.count_messages, frames)) + JOINT_SLACK
 
@@ -111,7 +111,7 @@ class Peer:
             raise MemagentError(
                 f"{self.name} itself failed: {type(error).__name__}: {error}"
             ) from error
-        if replies != len(texts):  # some frameworks log an error and go on without that text
+        if replies != len(texts):  # some frameworks log an error and continue without that text
             raise MemagentError(
                 f"{self.name} made {replies} calls for {len(texts)} chunks: it skipped some, so its answer doesn't "
                 f"count"

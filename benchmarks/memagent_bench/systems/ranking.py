@@ -1,4 +1,4 @@
-"""Which sentences of a document have to do with a question, found without a model. Linear in the document."""
+"""Finds sentences of a document that match a question, without a model. Linear in the document."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from memagent.memory.ranking import rank
 from memagent_bench.systems.fitting import Span
 
 Rank = Callable[[str, str, int], list[Span]]
-"""Document, question and the most sentences wanted -> their places, the best one first."""
+"""Document, question and the maximum sentences wanted -> their spans, best first."""
 LONGEST = 400
-"""Characters of a sentence, about 100 tokens; longer ones are cut between words."""
+"""Maximum characters of a sentence, about 100 tokens; longer ones are cut between words."""
 SHORTEST = 20
-"""Characters. What is shorter belongs to the next sentence, but for lines: `Mr.` ends none."""
+"""Minimum characters. Anything shorter joins the next sentence, except lines: `Mr.` doesn't end one."""
 
-# A sentence goes on after a full stop and a small letter, and so does one in hard-wrapped lines.
+# A sentence continues after a full stop before a small letter, and in hard-wrapped lines.
 _ENDS = re.compile(
     "(?<![.!?…])[.!?…]++[\"'”’»)\\]]*+(?=\\s++[^a-zà-öø-ÿ])"
     "|[。！？]++[”’」』）]*+"
@@ -26,7 +26,7 @@ _BLANK = re.compile(r"\s*+")
 
 
 def sentences(text: str) -> Iterator[Span]:
-    """The places of a text's sentences and lines, without the white space around them."""
+    """Yields the spans of a text's sentences and lines, without the white space around them."""
     start = 0
     for end in _ENDS.finditer(text):
         if end["line"] is not None or end.end() - start >= SHORTEST:
@@ -36,7 +36,7 @@ def sentences(text: str) -> Iterator[Span]:
 
 
 def _pieces(text: str, start: int, stop: int) -> Iterator[Span]:
-    """One sentence, in several pieces where it is too long."""
+    """Yields one sentence, in several pieces if it is too long."""
     while True:
         match = _BLANK.match(text, start, stop)
         start = match.end() if match else start
@@ -69,13 +69,13 @@ _OF_QUESTIONS = (
     "whose why will with would your"
 )
 _COMMON = frozenset(_OF_QUESTIONS.split())
-"""Words in questions that don't help to find the answer."""
+"""Words in questions that don't help find the answer."""
 
 
 def terms(question: str) -> list[str]:
-    """The words of a question that few sentences hold: quoted, hyphenated, with digits or capitals.
+    """Returns the words of a question that few sentences contain: quoted, hyphenated, with digits or capitals.
 
-    Where there are none, its words of four letters and more.
+    If there are none, its words of four letters or more.
     """
     quoted = [next(filter(None, match.groups())) for match in _QUOTED.finditer(question)]
     candidates = [term for term in (*quoted, *_RARE.findall(question)) if _tells(term)]
@@ -88,7 +88,7 @@ def _tells(term: str) -> bool:
 
 
 def by_terms(text: str, question: str, most: int) -> list[Span]:
-    """Sentences that hold terms of the question as they stand there, those with the most different ones first."""
+    """Returns sentences that contain terms of the question verbatim, those with the most different terms first."""
     wanted = terms(question)
     if not wanted:
         return []
@@ -113,12 +113,12 @@ def by_terms(text: str, question: str, most: int) -> list[Span]:
 
 
 def by_bm25(text: str, question: str, most: int) -> list[Span]:
-    """Sentences by the BM25 of `rank`.
+    """Ranks sentences by the BM25 of `rank`.
 
     Raises:
         ConfigError: this Python's SQLite has no FTS5.
     """
-    # Two numbers for each sentence, whatever their number: tuples would outweigh the document.
+    # Two numbers per sentence, whatever their number: tuples would take more memory than the document.
     starts, ends = array("q"), array("q")
 
     def texts() -> Iterator[str]:

@@ -28,7 +28,7 @@ class SystemEntry:
     """A system of this package."""
 
     make: Callable[[str, Setting], System]
-    """Its name and the setting -> the system."""
+    """Makes the system from its name and the setting."""
     about: str
     """What it does, in one line."""
     asks: Literal["chunks", "once", "never"] = "chunks"
@@ -40,7 +40,7 @@ def _memory(name: str, setting: Setting, gate: str) -> System:
 
 
 def _peer(name: str, setting: Setting, class_name: str) -> System:
-    """A framework's loop: a class in the module that is named after the system."""
+    """Opens a framework's loop: a class in the module named after the system."""
     try:
         module = import_module(f"memagent_bench.systems.{name.replace('-', '_')}")
     except ImportError as error:
@@ -98,30 +98,30 @@ SYSTEMS: dict[str, SystemEntry] = {
         partial(_peer, class_name="LlamaIndexRefine"), "LlamaIndex's Refine with its own prompts"
     ),
 }
-"""Left, right and middle are what is dropped."""
+"""Systems by name. Left, right and middle are what is dropped."""
 WITHOUT_MODEL = frozenset(name for name, system in SYSTEMS.items() if system.asks == "never")
 """Systems that call no language model."""
 
 
 def choose_systems(text: str) -> list[str]:
-    """Comma-separated systems, or `all` of this package.
+    """Parses comma-separated systems, or `all` of this package.
 
     Raises:
-        ConfigError: there is no such system, or none is named.
+        ConfigError: there is no such system, or the list is empty.
     """
     factories = [name for part in text.split(",") if ":" in (name := part.strip())]
     return several_of(text, (*SYSTEMS, *factories), "system")
 
 
 def open_system(name: str, setting: Setting) -> System:
-    """The system of that name.
+    """Opens the system of that name.
 
     Args:
         name: one of `SYSTEMS`, or `package.module:factory` for your own (see the package's docstring).
         setting: what all systems share.
 
     Raises:
-        ConfigError: there is none, its package is not installed, or it isn't a system.
+        ConfigError: there is no such system, its package is not installed, or it isn't a system.
     """
     module, colon, factory = name.partition(":")
     if not colon:
@@ -129,7 +129,7 @@ def open_system(name: str, setting: Setting) -> System:
     try:
         make: Any = getattr(import_module(module), factory)
         system: Any = make(setting)
-    except Exception as error:  # whatever code of the user's raises
+    except Exception as error:  # anything that the user's code raises
         raise ConfigError(
             f"the system {name!r} cannot be made: {type(error).__name__}: {error}; give "
             f"package.module:factory, with its folder on PYTHONPATH, that takes the setting"

@@ -13,17 +13,17 @@ from memagent_bench.systems.fitting import Excerpt, Span, ask_once, excerpt, fin
 from memagent_bench.systems.ranking import Rank
 
 GUESS = 40
-"""Sentences that may fit: they have some 25 tokens each."""
+"""Guess of the number of sentences that fit: they have some 25 tokens each."""
 
 
 class Retrieval:
     """Answers with the best sentences themselves, in the order of the document. No model is called.
 
-    The reply has as many of GPT-2's tokens as the task lets a reply have. Not the model's: it has no part in this, and
-    where it counts bytes, a reply would be a quarter as long. Where no sentence matches, the reply is empty.
+    The reply has as many of GPT-2's tokens as the task allows. Not the model's tokens: the model isn't involved, and
+    if it counts bytes, a reply would be a quarter as long. If no sentence matches, the reply is empty.
 
     Args:
-        name: as in `--systems`.
+        name: name in `--systems`.
         setting: the benchmark's.
         rank: finds the sentences.
     """
@@ -35,17 +35,17 @@ class Retrieval:
     async def answer(self, sample: Sample, run_id: str) -> Outcome:
         """See `System.answer`."""
         text = await text_of(sample)
-        # In a thread of its own: seconds of work, for which the few shared ones are not meant.
+        # In its own thread: the few shared ones aren't meant for seconds of work.
         best = await asyncio.to_thread(self._rank, text, sample.question, sample.generate)
         reply, chars = await asyncio.to_thread(_reply, text, best, sample.generate)
         return Outcome(answer=reply, predicted_calls=0, predicted_tokens=0, shown=chars / len(text))
 
 
 class RetrievalModel:
-    """Asks the model once, with the best sentences in the memory field: as many as the window holds.
+    """Asks the model once, with the best sentences in the memory field, as many as fit the window.
 
     Args:
-        name: as in `--systems`.
+        name: name in `--systems`.
         setting: the benchmark's.
         rank: finds the sentences.
     """
@@ -69,7 +69,7 @@ def _within_window(plan: MemoryPlan, text: str, best: list[Span]) -> Excerpt:
 
 
 def _reply(text: str, best: list[Span], limit: int) -> tuple[str, int]:
-    """The best sentences within a number of tokens, and how many characters they have."""
+    """Returns the best sentences within a number of tokens, and their number of characters."""
     counter = length_counter(None)
 
     def tokens(n: int) -> int:
@@ -77,7 +77,7 @@ def _reply(text: str, best: list[Span], limit: int) -> tuple[str, int]:
 
     n, _ = find_largest(tokens, limit, most=len(best), guess=GUESS)
     spans = best[:n]
-    if best and not spans:  # not even one fits: its beginning
+    if best and not spans:  # not even one fits: use its beginning
         start, end = best[0]
         chars, _ = find_largest(
             lambda n: counter.count(text[start : start + n]), limit, most=end - start, guess=limit

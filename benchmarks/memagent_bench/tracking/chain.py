@@ -1,4 +1,4 @@
-"""`chain`: waymarks that point to each other, in random order; the end of one chain is asked for."""
+"""`chain`: waymarks that point to each other, in random order; the question asks for the end of one chain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memagent_bench.tracking.puzzle import Fact, Puzzle
 
 CHAINS = 4
 HOPS = 6
-"""From the first waymark of a chain to its last one."""
+"""Hops from the first waymark of a chain to its last."""
 HOP = (
     "Trail note: from waymark {source} the trail goes to waymark {target}.",
     "Trail note: waymark {target} is the next one after waymark {source}.",
@@ -28,13 +28,13 @@ QUESTION = (
 
 
 def chain(rng: Random, times: int) -> Puzzle:
-    """4 chains of 6 hops and an end each, 28 notes in random order; one chain's number is asked for.
+    """Makes 4 chains of 6 hops and an end each, 28 notes in random order; asks for one chain's number.
 
-    Each note of that chain is evidence. What a memory holds of it is the name that it brings first, of the two; the
-    last one's number. A memory that joins two hops and drops the name between them is taken to have lost it.
+    Each note of that chain is evidence. A memory holds it if it has the name that the note introduces, or the last
+    note's number. A memory that joins two hops and drops the name between them counts as having lost it.
 
-    `times` changes nothing: notes come in no order, so a reader has to keep all that may be needed yet, and more of
-    them would not fit any memory.
+    `times` has no effect: notes are in random order, so a reader must keep all that may still be needed, and more
+    notes would not fit any memory.
     """
     names = invent(CHAINS * (HOPS + 1), rng)
     values = six_digits(CHAINS, rng)
@@ -45,7 +45,7 @@ def chain(rng: Random, times: int) -> Puzzle:
         links += [(which, *pair) for pair in zip(marks, [*marks[1:], value], strict=True)]
     rng.shuffle(links)
     subject = rng.randrange(CHAINS)
-    memory = {chains[subject][0]}  # stands in the question
+    memory = {chains[subject][0]}  # already in the question
     facts: list[Fact] = []
     for which, source, target in links:
         if target == values[which]:

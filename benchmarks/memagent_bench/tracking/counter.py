@@ -1,4 +1,4 @@
-"""`counter`: counters that go up and down; the final value of one is asked for."""
+"""`counter`: counters that go up and down; the question asks for the final value of one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from memagent_bench.tracking.puzzle import Fact, Puzzle
 
 COUNTERS = 4
 CHANGES = 12
-"""Of each counter, in a short document."""
+"""Changes of each counter, in a short document."""
 STARTS = range(4000, 6000)
 STEPS = range(101, 1000)
-"""Three digits each, while values have four: no two numbers are mixed up. In a short document all are different."""
+"""Three digits each, while values have four, so that no two numbers are confused. In a short document all differ."""
 LOW, HIGH = 1000, 9999
 START = "Counter note: the counter {name} starts at {value}."
 UP = (
@@ -33,11 +33,11 @@ QUESTION = (
 
 
 def counter(rng: Random, times: int) -> Puzzle:
-    """4 counters with a start and 12 `times` changes each, in random order; the final value of one is asked for.
+    """Makes 4 counters with a start and 12 `times` changes each, in random order; asks for the final value of one.
 
-    In a short document every note of that counter is evidence. What a memory may hold of it is its step, the value
-    after it, or any later value, into which it went. In a longer one these would be too many to name: only the last
-    note is evidence, and what is to be held is the final value.
+    In a short document every note of that counter is evidence. A memory holds it if it has its step, the value
+    after it, or any later value, which includes it. In a longer one these would be too many to list: only the last
+    note is evidence, and the memory must hold the final value.
     """
     names = invent(COUNTERS, rng)
     subject = rng.choice(names)

@@ -13,11 +13,11 @@ PLACES = (
     *("granary", "boathouse", "foundry", "orangery", "smithy", "chandlery", "apiary", "tannery"),
     *("brewery", "ropewalk", "belfry", "vestry", "dovecote", "icehouse", "saltworks", "creamery"),
 )
-"""Many, and rare in books: a place that a memory names is likely to be the one that was asked for."""
+"""Many, and rare in books: a place in a memory is likely to be the one asked for."""
 EVENTS = 60
-"""In a short document."""
+"""Events in a short document."""
 QUIET = 0.7
-"""All but one of the people do nothing more from somewhere in this last part on: else the end would be all it takes."""
+"""All but one of the people do nothing more after some point in this last part: else the end alone would suffice."""
 MOVE = ("{who} went to the {where}.", "{who} walked over to the {where}.")
 TAKE = ("{who} picked up the {what}.", "{who} took the {what} along.")
 DROP = ("{who} put down the {what}.", "{who} left the {what} there.")
@@ -31,27 +31,27 @@ WHAT = "Where is the {what} at the end? Reply with the name of the place alone."
 
 @dataclass
 class World:
-    """What is where, and which events say so."""
+    """Where everything is, and which events say so."""
 
     rng: Random
     facts: list[Fact] = field(default_factory=list[Fact])
     at: dict[str, str] = field(default_factory=dict[str, str])
     """Person -> place."""
     moved: dict[str, int] = field(default_factory=dict[str, int])
-    """Person -> the event of the last move."""
+    """Person -> event of the last move."""
     holder: dict[str, str] = field(default_factory=dict[str, str])
-    """Thing -> who carries it."""
+    """Thing -> person who carries it."""
     lies: dict[str, str] = field(default_factory=dict[str, str])
-    """Thing -> the place where it was put down."""
+    """Thing -> place where it was put down."""
     because: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Thing -> the events that say where it is, the carrier's moves apart."""
+    """Thing -> events that say where it is, except the carrier's moves."""
 
     def step(self, who: str) -> None:
-        """One event: a move, or something taken or put down where that is possible."""
+        """Makes one event: a move, or something is taken or put down if possible."""
         rng = self.rng
         place = self.at.get(who)
         carried = [what for what in THINGS if self.holder.get(what) == who]
-        # A thing nobody has spoken of may be anywhere: whoever takes it first finds it.
+        # A thing not yet mentioned may be anywhere: the first to take it finds it.
         near = [
             what
             for what in THINGS
@@ -66,7 +66,7 @@ class World:
             self._move(who, rng.choice([where for where in PLACES if where != place]))
 
     def where(self, what: str) -> tuple[str, tuple[int, ...]]:
-        """Where a thing is, and the events that say so."""
+        """Returns where a thing is, and the events that say so."""
         who = self.holder.get(what)
         if who is None:
             return self.lies[what], self.because[what]
@@ -94,12 +94,12 @@ class World:
 
 
 def facts(rng: Random, times: int) -> Puzzle:
-    """4 people, 5 things, 16 places, 60 `times` events.
+    """Makes 4 people, 5 things, 16 places, 60 `times` events.
 
-    Where a person or (as often) a thing is at the end is asked for.
+    Asks where a person or (equally often) a thing is at the end.
 
-    Evidence: of a person the last move; of a thing that lies somewhere, that it was put down and the move
-    before; of a thing that is carried, who took it and that one's last move.
+    Evidence: for a person, the last move; for a thing that lies somewhere, that it was put down and the move
+    before; for a carried thing, who took it and that person's last move.
     """
     world = World(rng)
     events = EVENTS * times

@@ -1,4 +1,4 @@
-"""`ledger`: balances that are overwritten again and again; the last one of some accounts is asked for."""
+"""`ledger`: balances that are overwritten again and again; the question asks for the last one of some accounts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from memagent_bench.tracking.puzzle import Fact, Puzzle
 
 ACCOUNTS = 12
 ENTRIES = 6
-"""Of each account, in a short document."""
+"""Entries of each account, in a short document."""
 QUIET = 0.8
-"""An account has its last entry somewhere in this last part of the text: if all went on to the end, a memory that
-holds only what came last would do."""
+"""An account has its last entry somewhere in this last part of the text: if all continued to the end, a memory that
+holds only the latest would do."""
 ASKED = 4
 WORDINGS = (
     "Ledger entry: the balance of account {name} is now {value} crowns.",
@@ -30,9 +30,9 @@ QUESTION = (
 
 
 def ledger(rng: Random, times: int) -> Puzzle:
-    """12 accounts with 6 `times` entries each; the last balances of 4 accounts are asked for.
+    """Makes 12 accounts with 6 `times` entries each; asks for the last balances of 4 accounts.
 
-    No balance comes twice, so an outdated one is never right. Evidence is the last entry of each asked account.
+    No balance occurs twice, so an outdated one is never right. Evidence is the last entry of each asked account.
     """
     accounts = invent(ACCOUNTS, rng)
     timed: list[tuple[float, str]] = []

@@ -1,4 +1,4 @@
-"""Invented names: in no book, all of one length, so that none is part of another."""
+"""Invented names: absent from books, all of one length, so that none is part of another."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from random import Random
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 SYLLABLES = 4
-"""(14 * 5) ** 4 = 24 million names of eight letters."""
+"""Syllables of a name: (14 * 5) ** 4 = 24 million names of eight letters."""
 
 
 def invent(count: int, rng: Random) -> list[str]:
-    """Different names of eight letters, in random order: `Tolimeva`."""
+    """Draws distinct names of eight letters, in random order, such as `Tolimeva`."""
     names: dict[str, None] = {}
     while len(names) < count:
         pairs = (rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(SYLLABLES))
@@ -19,5 +19,5 @@ def invent(count: int, rng: Random) -> list[str]:
 
 
 def six_digits(count: int, rng: Random) -> list[str]:
-    """Different numbers from 100000 to 999999, in random order."""
+    """Draws distinct numbers from 100000 to 999999, in random order."""
     return [str(number) for number in rng.sample(range(100_000, 1_000_000), count)]

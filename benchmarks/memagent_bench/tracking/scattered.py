@@ -11,12 +11,12 @@ from memagent_bench.tracking.puzzle import Layout, Puzzle
 
 
 class ScatteredTask(FittedTask):
-    """What such tasks share: the filler, and how a puzzle becomes a sample.
+    """Shared by such tasks: the filler, and how a puzzle becomes a sample.
 
     Args:
         name: of the task.
-        scorer: in `memagent.tasks.SCORERS`.
-        generate: tokens that a reply may have.
+        scorer: one of `memagent.tasks.SCORERS`.
+        generate: maximum tokens of a reply.
         length: tokens of a sample, reply included.
         options: the essays are the filler.
 
@@ -45,14 +45,14 @@ class ScatteredTask(FittedTask):
     def _scatter(
         self, index: int, limit: int, puzzle: Puzzle, layout: Layout, around: tuple[str, str]
     ) -> Sample:
-        """The sample; its tokens are over `limit` where the facts and one unit of filler alone are.
+        """Makes the sample; its tokens exceed `limit` if the facts and one unit of filler alone do.
 
         Args:
             index: of the sample.
-            limit: tokens, those of the reply included.
-            puzzle: the facts, and what is asked.
-            layout: where the facts stand.
-            around: what the one-shot prompt has before and after the document.
+            limit: tokens, including those of the reply.
+            puzzle: the facts and the question.
+            layout: the places of the facts.
+            around: text of the one-shot prompt before and after the document.
         """
         placed, tokens = self._fill(puzzle, layout, around, limit)
         context, spans = placed.join(self._filler.joiner)
@@ -82,7 +82,7 @@ class ScatteredTask(FittedTask):
     def _fill(
         self, puzzle: Puzzle, layout: Layout, around: tuple[str, str], limit: int
     ) -> tuple[Placement, int]:
-        """The facts among as many units of filler as fit, at least one; and the sample's tokens."""
+        """Returns the facts among as many units of filler as fit, at least one, and the sample's tokens."""
         filler = self._filler
         fact_tokens = sum(filler.cost(fact.text) for fact in puzzle.facts) + self._generate
         skipped = filler.tokens(layout.start)

@@ -1,4 +1,4 @@
-"""`tally`: entries of several kinds over the whole text; how many there are of one kind is asked for."""
+"""`tally`: entries of several kinds over the whole text; the question asks how many there are of one kind."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from random import Random
 from memagent_bench.tracking.puzzle import Fact, Puzzle
 
 ENTRIES = 96
-"""In a short document."""
+"""Entries in a short document."""
 KINDS = ("heron", "lapwing", "goshawk", "bittern", "kestrel", "plover")
 FEWEST = 6
-"""Of each kind; the rest are drawn with random weights, so that counts differ."""
+"""Minimum entries of each kind; the rest are drawn with random weights, so that counts differ."""
 PLACES = (
     "the weir",
     "the quarry",
@@ -33,9 +33,9 @@ QUESTION = (
 
 
 def tally(rng: Random, times: int) -> Puzzle:
-    """96 `times` entries of 6 kinds; how many there are of one kind is asked for: an aggregation, in OOLONG's spirit.
+    """Makes 96 `times` entries of 6 kinds; asks how many there are of one kind: an aggregation, in OOLONG's spirit.
 
-    The evidence is everywhere, so none is named.
+    The evidence is everywhere, so none is listed.
     """
     weights = [rng.random() for _ in KINDS]
     kinds = list(KINDS) * FEWEST

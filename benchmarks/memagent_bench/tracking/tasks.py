@@ -18,20 +18,20 @@ from memagent_bench.tracking.scattered import ScatteredTask
 from memagent_bench.tracking.tally import tally
 
 ROOM = 256
-"""Tokens of filler that are wanted beside the facts: a sentence may be long."""
+"""Tokens of filler wanted besides the facts: a sentence may be long."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What makes one task differ from the others."""
+    """What distinguishes one task from the others."""
 
     make: Callable[[Random, int], Puzzle]
-    """How many times as many facts as in a short document -> the facts and the question."""
+    """Multiple of the facts of a short document -> the facts and the question."""
     scorer: str
     generate: int
-    """Tokens that a reply may have."""
+    """Maximum tokens of a reply."""
     label: str
-    """What records call its data."""
+    """Name of its data in records."""
 
 
 KINDS: dict[str, Kind] = {
@@ -41,19 +41,19 @@ KINDS: dict[str, Kind] = {
     "tally": Kind(tally, "number_match", 32, "aggregation, in OOLONG's spirit"),
     "facts": Kind(facts, "string_match_all", 32, "BABILong-style"),
 }
-"""By name. No passage by itself tells the answer."""
+"""Kinds by name. No single passage contains the answer."""
 
 SHORT = 8192
-"""Tokens of a document with as many facts as its task names. A longer one has in proportion more of them (`chain` has
-not), 500 to 1,400 tokens in each 8K: from 128K on they do not fit a window of 8K, and a search cannot show a model all
-of them. Nested documents have the same facts at all lengths."""
+"""Tokens of a document with as many facts as its task says. A longer one has proportionally more (except `chain`),
+500 to 1,400 tokens per 8K: from 128K on they don't fit a window of 8K, and a search can't show a model all of them.
+Nested documents have the same facts at all lengths."""
 
 
 class TrackingTask(ScatteredTask):
     """Facts of one kind, at places drawn for each sample.
 
     Args:
-        name: in `KINDS`.
+        name: one of `KINDS`.
         length: tokens of a sample, reply included.
         options: the essays are the filler.
     """
@@ -83,4 +83,4 @@ class TrackingTask(ScatteredTask):
 
 
 TASKS: dict[str, MakeTask] = {name: partial(TrackingTask, name) for name in KINDS}
-"""By name."""
+"""Tasks by name."""

@@ -1,1 +1,1 @@
-"""Loops of several frameworks at one server, played by rules: which of them keep what the work needs."""
+"""Loops of several frameworks at one server, played by rules: which of them retain what the work needs."""

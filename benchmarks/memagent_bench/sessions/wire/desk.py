@@ -1,4 +1,4 @@
-"""`Desk`: what a strict server makes of each request, and what it counts meanwhile."""
+"""`Desk`: how a strict server treats each request, and what it counts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from memagent_bench.shift.rules import LOST, Wish, read_messages
 from memagent_bench.shift.shift import Shift
 
 WriteSummary = Callable[[Sequence[Message], int], str]
-"""The messages of a request for a summary and the most tokens -> the summary."""
+"""The messages of a summary request and the maximum tokens -> the summary."""
 
 
 class Refusal(StrEnum):
     """Why a request was refused."""
 
     OVERFLOW = "overflow"
-    """Prompt and output do not fit the window."""
+    """Prompt and output don't fit the window."""
     BROKEN_PAIR = "broken_pair"
     """A call without a result, or a result without a call."""
     OUT_OF_STEPS = "out_of_steps"
@@ -38,9 +38,9 @@ class Desk:
     Args:
         shift: the work.
         counter: counts the prompts.
-        window: most tokens of prompt and output.
+        window: maximum tokens of prompt plus output.
         max_steps: tool calls after which every request is refused.
-        write: the summaries; None has the rules write them.
+        write: writes the summaries; None lets the rules write them.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class Desk:
         self._ids = itertools.count()
         self.refused: list[tuple[Refusal, str]] = []
         self.stuck: Refusal | None = None
-        """Why the last request was refused; None once one was answered."""
+        """Reason of the last refusal; None once a request was answered."""
         self.usage = Usage()
         self.summaries = 0
         self.prompts: list[int] = []
-        """Tokens of the prompt of each step."""
+        """Prompt tokens of each step."""
         self.kept: list[float] = []
-        """Of what has to be remembered at that step: the share that the prompt tells."""
+        """For each step, the share of what must be remembered that the prompt contains."""
         self.lost_at: int | None = None
-        """The step at which the prompt didn't say what to do."""
+        """The step at which the prompt no longer contained the task."""
 
     def answer(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The reply to a request, and its status."""
+        """Answers a request; returns its status and body."""
         try:
             messages = [Message.from_openai(fields) for fields in body["messages"]]
             tools = [ToolSpec.from_openai(tool) for tool in body.get("tools") or ()]
@@ -97,7 +97,7 @@ class Desk:
         return self._reply(prompt, *((move, ()) if isinstance(move, str) else ("", move)), room)
 
     def _refuse_overflow(self, prompt: int, output: int) -> tuple[int, dict[str, Any]]:
-        # In the words of OpenAI's API, by which frameworks recognise it.
+        # In the words of OpenAI's API, which frameworks recognise.
         return self._refuse(
             Refusal.OVERFLOW,
             f"This model's maximum context length is {self.window} tokens. However, you requested {prompt + output} "
@@ -125,7 +125,7 @@ class Desk:
         output = text or json.dumps([call["function"] for call in calls])
         spent, finish = self._counter.count(output), "tool_calls" if calls else "stop"
         if spent > room and prompt + room == self.window:
-            # Other servers would cut the reply off, and what was left would be no call.
+            # Other servers would cut off the reply, and the rest wouldn't be a valid call.
             return self._refuse_overflow(prompt, spent)
         if spent > room:
             text, calls, finish = text[: len(text) * room // spent], [], "length"
@@ -145,12 +145,12 @@ class Desk:
 
 
 def write_by_rules(messages: Sequence[Message], _: int = 0) -> str:
-    """All that the messages tell and the work needs."""
+    """Summarises everything in the messages that the work needs."""
     return f"<summary>\n{read_messages(messages).summary()}\n</summary>"
 
 
 def unpaired(messages: Sequence[Message]) -> str:
-    """What strict servers say of calls and results that lack each other; empty where none does."""
+    """Returns the error of strict servers for calls and results that lack each other; empty if none do."""
     waiting: list[str] = []
     for message in messages:
         if message.role == "tool":

@@ -1,4 +1,4 @@
-"""What records of loops at a server come to: a row for each work and system."""
+"""Aggregates records of loops at a server: a row for each work and system."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Row:
-    """The sessions of one work with one system."""
+    """The sessions of one work under one system."""
 
     game: str
     difficulty: int
@@ -35,18 +35,18 @@ class Row:
     sessions: int
     finished: int
     probes: dict[str, float | None]
-    """Mean share of the sessions with an answer, by probe; None where there is no answer."""
+    """Mean share over the sessions with an answer, by probe; None if there is no answer."""
     tokens: float | None
-    """Prompt tokens of all sessions, for each finished one; None where none finished."""
+    """Prompt tokens of all sessions per finished one; None if none finished."""
     own: tuple[float, float, float] | None
-    """Own milliseconds a step: median, smallest, largest; None where it wasn't measured."""
+    """Own milliseconds per step: median, smallest, largest; None if not measured."""
     summaries: float
     overflows: int
     broken_pairs: int
     lost: int
-    """Sessions whose prompt no longer said what to do."""
+    """Sessions whose prompt no longer contained the task."""
     kept: float
-    """Mean share of what has to be remembered that the prompts told, over the steps."""
+    """Mean share of what must be remembered that the prompts contained, over the steps."""
 
     @property
     def work(self) -> str:
@@ -54,7 +54,7 @@ class Row:
         return f"{self.game}, {self.difficulty:,} steps"
 
     def cells(self) -> tuple[str, ...]:
-        """As in `HEAD`."""
+        """Returns the columns of `HEAD`."""
         milliseconds = NONE
         if self.own is not None:
             middle, low, high = self.own
@@ -70,7 +70,7 @@ class Row:
 
 
 def rows(records: Iterable[SessionRecord]) -> list[Row]:
-    """By work, then in the order in which systems came first; empty where no record is of a loop at a server."""
+    """Returns the rows by work, then in the order in which systems first came; empty without loops at a server."""
     groups: dict[tuple[str, int, str], list[SessionRecord]] = defaultdict(list)
     order: dict[str, int] = {}
     for record in records:
@@ -83,7 +83,7 @@ def rows(records: Iterable[SessionRecord]) -> list[Row]:
 
 
 def lines(found: Sequence[Row]) -> list[str]:
-    """The table, a block for each work; empty where there is nothing."""
+    """Returns the table's lines, a block per work; empty if there are no rows."""
     blocks: dict[str, list[tuple[str, ...]]] = {}
     for row in found:
         blocks.setdefault(row.work, [(row.work, *HEAD)]).append((row.label, *row.cells()))
@@ -92,7 +92,7 @@ def lines(found: Sequence[Row]) -> list[str]:
 
 
 def markdown(found: Sequence[Row]) -> list[str]:
-    """The same as tables of Markdown, each with its work above it."""
+    """Returns the same as Markdown tables, each under the name of its work."""
     table: list[str] = []
     for row in found:
         if f"**{row.work}**" not in table:

@@ -22,39 +22,39 @@ from memagent.tools import Tool
 from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
-# Their types are unknown in part.
+# Their types are partly unknown.
 _LANGSMITH: Any = langsmith
 TRIGGER = 0.8
-"""Share of the window at which a summary is due, as in LangChain's documentation."""
+"""Share of the window at which summarising starts, as in LangChain's documentation."""
 KEEP, TIGHT = 0.3, 0.1
-"""Shares of the window that stay behind a summary: its documentation's, and that of Deep Agents."""
+"""Shares of the window kept after a summary: LangChain's documentation's, and that of Deep Agents."""
 CLEAR = 0.5
-"""Share of the window from which on old results are cleared."""
+"""Share of the window at which old results are cleared."""
 
 
 async def play_defaults(post: Post) -> SessionEnd:
-    """`SummarizationMiddleware` that is told when a summary is due, and nothing else."""
+    """Plays with `SummarizationMiddleware`, with only the trigger set."""
     return await _play(post, [SummarizationMiddleware(_model(post), trigger=_of(post, TRIGGER))])
 
 
 async def play_tuned(post: Post) -> SessionEnd:
-    """The same, tuned to the window: it keeps a part of the window, and summarises all of the rest."""
+    """Plays the same, tuned to the window: keeps a share of the window, and summarises all of the rest."""
     return await _play(post, [_summaries(post, KEEP)])
 
 
 async def play_tight(post: Post) -> SessionEnd:
-    """The same, and keeps less."""
+    """Plays the same, and keeps less."""
     return await _play(post, [_summaries(post, TIGHT)])
 
 
 async def play_clearing(post: Post) -> SessionEnd:
-    """`ClearToolUsesEdit`: results but for the last three are cleared from half of the window on."""
+    """Plays with `ClearToolUsesEdit`: from half of the window on, clears all results but the last three."""
     edit = ClearToolUsesEdit(trigger=int(CLEAR * post.window))
     return await _play(post, [ContextEditingMiddleware(edits=[edit])])
 
 
 async def play_deep(post: Post) -> SessionEnd:
-    """Deep Agents as they come; they take the window from the model's profile."""
+    """Plays with unmodified Deep Agents, which take the window from the model's profile."""
     from deepagents import create_deep_agent
 
     agent: Any = create_deep_agent(_model(post), tools=_tools(post), system_prompt=SYSTEM)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from memagent_bench.sessions.seat import SessionEnd
 
 Play = Callable[[Post], "Awaitable[SessionEnd]"]
-"""Works until there is an answer.
+"""Plays until there is an answer.
 
 Raises:
     Exception: the server refused a request, or the framework failed.
@@ -49,11 +49,11 @@ LOOPS: dict[str, Loop] = {
         "pydantic_ai", "play_newest", "Pydantic AI; its history processor keeps the newest turns"
     ),
 }
-"""By the name of the system."""
+"""Loops by the name of the system."""
 
 
 def load_loop(name: str) -> Play:
-    """The function that plays.
+    """Returns the function that plays.
 
     Raises:
         ConfigError: its framework is not installed.

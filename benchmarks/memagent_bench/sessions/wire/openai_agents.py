@@ -21,7 +21,7 @@ from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
 
 async def play_trimmer(post: Post) -> SessionEnd:
-    """`ToolOutputTrimmer` as it comes, and a session."""
+    """Plays with an unmodified `ToolOutputTrimmer`, and a session."""
     async with AsyncOpenAI(base_url=post.url, api_key="none", max_retries=0) as client:
         agent = Agent(
             "worker",

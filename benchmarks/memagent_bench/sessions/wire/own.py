@@ -16,11 +16,11 @@ from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
 TIGHT = 0.9
-"""Share of the window."""
+"""Share of the window used as working context."""
 
 
 def open_served(post: Post) -> ChatModel:
-    """The server's model, with its tokenizer at hand."""
+    """Opens the server's model, with its tokenizer locally."""
     return open_model(
         f"openai:{post.model}",
         base_url=post.url,
@@ -31,17 +31,17 @@ def open_served(post: Post) -> ChatModel:
 
 
 async def play_tool_agent(post: Post) -> SessionEnd:
-    """`ToolAgent` with the window as its working context."""
+    """Plays with `ToolAgent` and the window as its working context."""
     return await _run_agent(post, post.window)
 
 
 async def play_tight(post: Post) -> SessionEnd:
-    """The same with a part of the window: shorter prompts, more summaries."""
+    """Plays the same with a smaller working context: shorter prompts, more summaries."""
     return await _run_agent(post, int(TIGHT * post.window))
 
 
 async def play_buffer(post: Post) -> SessionEnd:
-    """A `SummaryBuffer` before each call of a loop around the openai package."""
+    """Plays with a `SummaryBuffer` before each call of a loop around the openai package."""
     model = open_served(post)
     reads = {tool.name for tool in post.tools if tool.read_only}
     buffer = SummaryBuffer(
@@ -55,7 +55,7 @@ async def play_buffer(post: Post) -> SessionEnd:
 
 
 async def play_whole(post: Post) -> SessionEnd:
-    """The same loop without it: the whole history."""
+    """Plays the same loop without it: the whole history."""
     return await _loop(post, None)
 
 
@@ -66,7 +66,7 @@ async def _run_agent(post: Post, working_context: int) -> SessionEnd:
         working_context=working_context,
         max_steps=ENDLESS,
         max_summaries=ENDLESS,
-        store=None,  # a temporary file: everything is committed all the same
+        store=None,  # a temporary file: everything is still committed
     )
     async with agent:
         result = await agent.arun(post.task)

@@ -1,4 +1,4 @@
-"""Plays a shift with one loop at a server, and adds up what came of it."""
+"""Plays a shift with one loop at a server, and aggregates the results."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ REASONS = {
     Refusal.OUT_OF_STEPS: Reason.OUT_OF_STEPS,
 }
 OVERFLOW = re.compile("ContextOverflow|ContextWindow|WindowTooSmall")
-"""What frameworks call errors that say, before anything is sent, that the prompt will not fit."""
+"""Names of framework errors raised before anything is sent because the prompt won't fit."""
 
 
 class SessionOutcome(NamedTuple):
-    """How a session went."""
+    """The outcome of a session."""
 
     ended: SessionEnd
     usage: Usage
@@ -50,16 +50,16 @@ async def work(
     alone: bool,
     write: WriteSummary | None = None,
 ) -> SessionOutcome:
-    """Works off a shift, and hands in the answer.
+    """Works through a shift, and submits the answer.
 
     Args:
         play: the loop.
         shift: a fresh one.
-        counter: counts for the server.
-        window: the server's, in tokens.
+        counter: the server's counter.
+        window: the server's window, in tokens.
         max_steps: tool calls after which the server ends the session.
-        alone: nothing else runs in this process: its processor time is the loop's and the server's.
-        write: writes the summaries in the rules' place.
+        alone: whether nothing else runs in this process: its processor time is the loop's and the server's.
+        write: writes the summaries instead of the rules.
     """
     desk = Desk(shift, counter, window, max_steps, write)
     with ExitStack() as stack:

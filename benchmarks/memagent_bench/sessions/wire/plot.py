@@ -1,4 +1,4 @@
-"""What happens over the steps of one session with each system: the prompt's size, and what it still tells."""
+"""One session with each system, step by step: the prompt's size, and what it still contains."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from memagent_bench.sessions.record import SessionRecord
 
 PLOT = "steps.png"
 WIDTH, HEIGHT = 7.0, 1.35
-"""Of the picture, and of each row of panels; inches."""
+"""Width of the picture and height of each row of panels, in inches."""
 COLUMNS = 2
 
 
 def choose(records: Sequence[SessionRecord]) -> list[SessionRecord]:
-    """The records that are drawn: of the first work and its most steps, the first deal with each system."""
+    """Returns the records to draw: the first work with its most steps, the first deal with each system."""
     wired = [record for record in records if record.wired is not None and record.wired.prompts]
     if not wired:
         return []
@@ -30,9 +30,9 @@ def choose(records: Sequence[SessionRecord]) -> list[SessionRecord]:
 
 
 def plot_steps(records: Sequence[SessionRecord]) -> bytes | None:
-    """The picture as PNG, a panel for each system; None where there is nothing to draw.
+    """Draws the picture as PNG, a panel for each system; None if there is nothing to draw.
 
-    A cross is the end of a session without the right answer.
+    A cross marks the end of a session without the right answer.
     """
     chosen = choose(records)
     if not chosen:

@@ -18,11 +18,11 @@ from memagent_bench.sessions.seat import SessionEnd
 from memagent_bench.sessions.wire.post import SYSTEM, Post
 
 SHARE = 0.7
-"""Of the window: what the newest turns may take."""
+"""Share of the window that the newest turns may take."""
 
 
 async def play_newest(post: Post) -> SessionEnd:
-    """A processor that keeps the task and the newest turns, and no call without its results."""
+    """Plays with a processor that keeps the task and the newest turns, and no call without its results."""
 
     def keep_newest(messages: list[ModelMessage]) -> list[ModelMessage]:
         replies = [n for n, message in enumerate(messages) if isinstance(message, ModelResponse)]
@@ -42,7 +42,7 @@ async def play_newest(post: Post) -> SessionEnd:
 
 
 def _tokens(messages: Sequence[ModelMessage]) -> float:
-    """Four characters each, as people count without a tokenizer."""
+    """Estimates tokens as four characters each, as is common without a tokenizer."""
     parts: Any = (part for message in messages for part in message.parts)
     return sum(len(str(getattr(part, "content", None) or part)) for part in parts) / 4
 

@@ -1,4 +1,4 @@
-"""The server of a desk: OpenAI's chat completions on this machine, in threads whose time is known."""
+"""The server of a desk: OpenAI's chat completions on this machine, in threads whose processor time is measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL = "rules"
 
 
 class DeskServer(ThreadingHTTPServer):
-    """One desk, any number of connections; requests are answered one after the other."""
+    """One desk, any number of connections; requests are answered one at a time."""
 
     daemon_threads = True
     desk: Desk
@@ -29,19 +29,19 @@ class DeskServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What clients take as the base URL."""
+        """Base URL for clients."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients may leave."""
+        """Ignores the error: clients may disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two writes: 40 ms apart otherwise
+    disable_nagle_algorithm = True  # head and body are two writes: without it, 40 ms apart
     server: DeskServer  # pyright: ignore[reportIncompatibleVariableOverride]
     _counted = 0.0
-    """Processor seconds of this thread that the server knows of."""
+    """Processor seconds of this thread that the server has already added."""
 
     def do_GET(self) -> None:
         listed = {"id": MODEL, "object": "model", "max_model_len": self.server.desk.window}
@@ -61,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         raw = json.dumps(body).encode()
-        # A thread belongs to one connection. What it takes to send the reply counts with the next one.
+        # A thread serves one connection. Sending the reply is counted with the next request.
         spent = time.thread_time()
         with self.server.lock:
             self.server.cpu += spent - self._counted
@@ -73,12 +73,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
 
     def log_request(self, code: object = "-", size: object = "-") -> None:
-        """Logs no request."""
+        """Disables logging of requests."""
 
 
 @contextmanager
 def serving(desk: Desk) -> Generator[DeskServer]:
-    """A server that listens meanwhile."""
+    """Runs a server within the context."""
     with DeskServer(desk) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""A language model writes the summaries in the rules' place; everything else is still played by rules."""
+"""A language model that writes the summaries instead of the rules; everything else is still played by rules."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from memagent.threads import run_sync
 from memagent.tokens import TokenCounter
 
 REPLY_SHARE = 4
-"""A summary takes at most a quarter of the model's window."""
+"""Divisor of the model's window: a summary takes at most a quarter of it."""
 GAP = "\n[...]\n"
 
 
 class Writer:
-    """Writes summaries with a model whose window may be smaller than the prompts: then it reads their two ends.
+    """Writes summaries with a model; if its window is smaller than the prompts, it reads their two ends.
 
-    The messages become one text, since small models know neither tools nor their results.
+    The messages become one text, since small models don't know tools and their results.
 
     Args:
-        model: writes.
+        model: the model that writes.
     """
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
 
     def __call__(self, messages: Sequence[Message], most: int) -> str:
-        """The summary. Waits for the model.
+        """Writes the summary. Waits for the model.
 
         Raises:
-            ConfigError: the model doesn't say its window.
-            ModelError: it failed.
+            ConfigError: the model doesn't report its window.
+            ModelError: the model failed.
         """
         return run_sync(self._write(messages, most))
 
@@ -56,7 +56,7 @@ class Writer:
 
 
 def fit(text: str, limit: int, counter: TokenCounter) -> str:
-    """The text, or its two ends, so that a prompt of it stays within a limit of tokens. Blocks."""
+    """Returns the text, or its two ends, so that a prompt with it fits a limit of tokens. Blocks."""
     room = limit - counter.count_messages((Message(role="user", content=""),)) - JOINT_SLACK
     if counter.count(text) <= room:
         return text
