@@ -75,7 +75,7 @@ def test_256k() -> None:
     samples = sum(cell.samples for cell in cells)
     assert (
         f"the memory has 4 of {samples} right (two needles, two of\n  `hotpotqa`), BM25's sentences 2 "
-        "and the newest text none. The latest of 128 changes it never has."
+        "and the newest text none. None finds the latest"
     ) in PAGE
 
 
