@@ -9,7 +9,7 @@ from memagent.messages import FinishReason
 from memagent_serve.engine import Engine
 from memagent_serve.forms import Form, OwnAnswer, check_limit
 from memagent_serve.overflow import Conversation
-from memagent_serve.refusals import Refusal, checked
+from memagent_serve.refusals import Refusal, validate
 
 TAKEN = "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier stop truncation"
 """Fields that such models honour, or that don't change an answer, in addition to limits and those of a reading."""
@@ -73,7 +73,7 @@ async def complete(
         max_tokens = max(1, (window or prompt + UNSAID) - prompt)
     heat = {n: fields[n] for n in ("temperature", "top_p") if fields.get(n) is not None}
     stop = fields.get("stop") or ()
-    request = checked(
+    request = validate(
         ChatRequest,
         messages=messages,
         max_tokens=max_tokens,

@@ -16,7 +16,7 @@ from memagent.messages import Leaf
 from memagent.models import ChatModel
 from memagent.texts import plural
 from memagent_serve.long_messages import LongMessage
-from memagent_serve.refusals import Refusal, checked
+from memagent_serve.refusals import Refusal, validate
 from memagent_serve.settings import Settings
 from memagent_serve.wire import Progress
 
@@ -36,7 +36,7 @@ class ReadingRequest(Leaf):
     def of(cls, fields: dict[str, Any], owner: str) -> ReadingRequest:
         """Parses a request's fields. Raises `Refusal` if one has the wrong type."""
         values = {name: fields[name] for name in cls.model_fields.keys() & fields.keys()}
-        return checked(cls, **values | {"owner": owner})
+        return validate(cls, **values | {"owner": owner})
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Refusal(Exception):
         return JSONResponse(self.body(), self.status, headers=self.headers)
 
 
-def checked(kind: type[T], **fields: Any) -> T:
+def validate(kind: type[T], **fields: Any) -> T:
     """Makes a value of a pydantic type. Raises a `Refusal` that names the first wrong field."""
     try:
         return kind(**fields)

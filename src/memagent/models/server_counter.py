@@ -21,7 +21,7 @@ from memagent.texts import repair_surrogates
 from memagent.threads import widen
 from memagent.tokens.base import Measured, TokenCounter
 from memagent.tokens.measured import MeasuredText
-from memagent.tokens.template import TEXT_PROTOCOL, unseen
+from memagent.tokens.template import TEXT_PROTOCOL, describe_unseen
 
 logger = logging.getLogger("memagent")
 
@@ -222,7 +222,7 @@ class ServerCounter:
                     f"the server's chat template rejects tools: {error}; {TEXT_PROTOCOL}"
                 ) from error
             if tools_count == self._ask(TOOL_TALK[:1]):
-                raise TokenizerError(unseen(TOOLS))
+                raise TokenizerError(describe_unseen(TOOLS))
             self._tools = self._messages if alike else None
             self._tools_compared = True
             if not alike:

@@ -60,7 +60,7 @@ class ChatTemplate:
         text = self._text(messages, thinking, tools)
         if tools and not self._shows_tools:
             if text == self._text(messages, thinking, ()):
-                raise TokenizerError(unseen(tools))
+                raise TokenizerError(describe_unseen(tools))
             self._shows_tools = True
         return text
 
@@ -100,7 +100,7 @@ def to_template(message: Message) -> dict[str, Any]:
     return fields
 
 
-def unseen(tools: Sequence[ToolSpec]) -> str:
+def describe_unseen(tools: Sequence[ToolSpec]) -> str:
     """Makes the error message for a template that leaves tools out."""
     names = [tool.name for tool in tools]
     return f"the chat template does not show the model the tools {names!r}; {TEXT_PROTOCOL}"

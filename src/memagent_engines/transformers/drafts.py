@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicLayer
 
 from memagent_engines.transformers.batching import Request
 from memagent_engines.transformers.cache import RoomyLayer, gather
-from memagent_engines.transformers.drawing import draw, padded, uniform
+from memagent_engines.transformers.drawing import draw, pad_ids, uniform
 
 NGRAMS = (6, 5, 4, 3, 2)
 """Lengths of the suffixes to look up in the text, longest first."""
@@ -209,7 +209,7 @@ def _read_prompts(
         cache = Cache(layer_class_to_replicate=RoomyLayer)
         # A prompt of one id has none left: it gets a masked one, so that every cache has all layers.
         ids = [[*map(ord, prompt[:-1] or chr(pad))] for prompt in part]
-        ids_PS = padded(ids, pad, model.device, "right")["input_ids"]
+        ids_PS = pad_ids(ids, pad, model.device, "right")["input_ids"]
         with torch.no_grad():
             forward(input_ids=ids_PS, past_key_values=cache, use_cache=True, logits_to_keep=1)
         places |= {prompt: (cache, row) for row, prompt in enumerate(part)}

@@ -37,7 +37,7 @@ def generation_settings(
             module.training = True
 
 
-def padded(
+def pad_ids(
     rows: Sequence[Sequence[int]], pad: int, device: torch.device, side: Literal["left", "right"]
 ) -> dict[str, torch.Tensor]:
     """Returns `(B, S)` ids of B rows, and their attention mask."""

@@ -14,7 +14,7 @@ from memagent.errors import ConfigError
 from memagent.messages import Sampling
 from memagent_engines.transformers.batching import Batcher, Request
 from memagent_engines.transformers.drafts import draw_replies, draws, verifies
-from memagent_engines.transformers.drawing import Drawing, generation_settings, padded
+from memagent_engines.transformers.drawing import Drawing, generation_settings, pad_ids
 from memagent_engines.transformers.sampler import (
     Sampled,
     end_ids,
@@ -124,7 +124,7 @@ class PaddedSampler:
     def _generate(self, batch: Sequence[Request]) -> list[tuple[list[int], list[float]]]:
         """Like `draw_replies`, for any model."""
         prompts = [request.prompt_ids for request in batch]
-        inputs = padded(prompts, self._pad, self._model.device, "left")
+        inputs = pad_ids(prompts, self._pad, self._model.device, "left")
         drawing = Drawing(batch, self._ends)
         generate: Any = self._model.generate
         ids_BS = generate(

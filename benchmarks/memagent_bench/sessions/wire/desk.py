@@ -78,7 +78,7 @@ class Desk:
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         if prompt + (limit or 1) > self.window:
             return self._refuse_overflow(prompt, limit or 1)
-        if fault := unpaired(messages):
+        if fault := find_unpaired(messages):
             return self._refuse(Refusal.BROKEN_PAIR, fault)
         room = min(self.window - prompt, limit or self.window)
         if not tools or body.get("tool_choice") == "none":
@@ -149,7 +149,7 @@ def write_by_rules(messages: Sequence[Message], _: int = 0) -> str:
     return f"<summary>\n{read_messages(messages).summary()}\n</summary>"
 
 
-def unpaired(messages: Sequence[Message]) -> str:
+def find_unpaired(messages: Sequence[Message]) -> str:
     """Returns the error of strict servers for calls and results that lack each other; empty if none do."""
     waiting: list[str] = []
     for message in messages:
