@@ -23,7 +23,7 @@ from tests.models.chat_server import (
 from tokenizers import Tokenizer
 
 from memagent import Message
-from memagent_bench.sessions.wire.desk import unpaired
+from memagent_bench.sessions.wire.desk import find_unpaired
 
 SYSTEM = "You add up the numbers of a book."
 TASK = "Read the book from page 1 to its end, and tell the total of its numbers."
@@ -131,7 +131,7 @@ class Player:
             return f"the task is gone: {messages[1]}"
         if any(message["role"] == "system" for message in messages[1:]):
             return "a system message in mid-conversation"
-        return unpaired([Message.from_openai(message) for message in messages])
+        return find_unpaired([Message.from_openai(message) for message in messages])
 
 
 def text_of(message: dict[str, Any]) -> str:
