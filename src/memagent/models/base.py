@@ -34,7 +34,7 @@ class ChatModel(Protocol):
         ...
 
     async def window(self) -> int | None:
-        """Returns the window in tokens, None if unknown. Raises a `ModelError` if its server doesn't answer."""
+        """Returns the most tokens of prompt plus output, None if unknown. Raises `ModelError` if no server answers."""
         ...
 
     async def aclose(self) -> None:

@@ -24,7 +24,7 @@ KNOWN_BLOCKS = 65_536
 STICKS = 0.5
 """Minimum share of a prompt in a server's cache for the request to be sent there."""
 LEAD = 4
-"""Most requests of the same size by which a server may be busier than the idlest and be chosen for its prefix."""
+"""Maximum requests of the same size by which a server chosen for its prefix may be busier than the idlest."""
 FIRST_REST = 1.0
 LONGEST_REST = 30.0
 """First and longest pause, in seconds, before a failed server is checked again; it doubles each time."""

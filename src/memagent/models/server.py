@@ -120,7 +120,7 @@ class Server:
             return None
 
     async def window(self) -> int | None:
-        """Returns the window, None if not listed. Asks again after `FRESH` seconds: the server may have restarted.
+        """Returns the window in tokens, None if not listed. Reuses a list for `FRESH` seconds: the server may restart.
 
         Raises a `ModelNotFound` like `check_name`, a `RequestRefused` if the base URL looks incomplete.
         """

@@ -141,7 +141,7 @@ class ServerCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Counts the server's prompt for the messages. Raises a `TokenizerError` if its template lacks tools."""
+        """Counts the tokens of the server's prompt. Raises a `TokenizerError` if its template lacks tools."""
         texts = repr((thinking, *messages, *tools)).encode()
         key = hashlib.blake2b(texts, digest_size=16).digest()
         if (count := self._memo.get(key)) is None:

@@ -37,7 +37,7 @@ OnEvent = Callable[[Event], object]
 
 
 class Agent(Closing, Generic[S]):
-    """Base of all agents. Opens its store on first use; closing it closes its model, even one that was passed in.
+    """Base of all agents. Opens its store on first use. Closing an agent closes its model, even one passed in.
 
     Raises:
         ConfigError: `limits` is not a `Limits`, or `store` not a path or `RunStore`.

@@ -76,7 +76,7 @@ class Caller:
                 if not last or fallback is None:
                     detail, cut_off = str(error), completion.finish_reason is FinishReason.LENGTH
                     exchange.charge(waste(cost))
-                    if exchange.tool_choice and completion.tool_calls:  # which the server ignored
+                    if exchange.tool_choice and completion.tool_calls:  # "none" was ignored
                         exchange.tools, exchange.tool_choice = (), None
                     continue
                 # A doubted reply is better than none. It was charged as wasted; this one's cost takes its place.

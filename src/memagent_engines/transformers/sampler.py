@@ -68,7 +68,7 @@ def window_of(model: PreTrainedModel) -> int:
 def read_drawn(
     ids: Sequence[int], logprobs: Sequence[float], max_tokens: int, ends: Sequence[int]
 ) -> Sampled | ModelError:
-    """Checks what an engine drew; returns an error without ids, or if log-probs don't match them or aren't finite."""
+    """Returns what an engine drew, or an error: no ids, or log-probs that are too few, too many or not finite."""
     if not ids or len(ids) != len(logprobs):
         return ModelError(f"the engine returned {len(logprobs)} log-probs for {len(ids)} ids")
     if not all(map(math.isfinite, logprobs)):

@@ -45,7 +45,7 @@ class RolloutSettings(Leaf):
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """1 for the model's own log-probs; with another value the trainer's are scaled the same way."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Top-p of sampling. Below 1, the sampled distribution isn't the trained one; not for continuous batching."""
+    """Top-p of sampling. Below 1, the sampled distribution isn't the trained one; only `padded` supports that."""
     window: int | None = Field(default=None, gt=0)
     """Maximum tokens of prompt plus output; default: the config's."""
     max_batch: int = Field(default=64, gt=0)

@@ -246,7 +246,7 @@ class Feeding(Closing):
 
 
 def make_prompt(messages: Sequence[Message], spoken: Neutraliser) -> tuple[Message, ...]:
-    """Returns the messages that start every request. Only the first may be the system's: templates refuse others."""
+    """Returns the messages that start each request. Only the first may be the system's: templates refuse later ones."""
     safe = [m if m.role == "system" else neutralise(m, spoken, spoken) for m in messages]
     return join_users([*safe[:1], *map(as_user, safe[1:])])
 

@@ -78,7 +78,7 @@ def describe(call: ToolCall) -> str:
 
 
 def normalise_json(arguments: str, change: Callable[[str], str] = str) -> str:
-    """Returns a JSON object's arguments in canonical form, with `change` applied to texts; others unchanged."""
+    """Returns arguments in canonical form, `change` applied to texts; unchanged if they aren't a JSON object."""
     values = read_object(arguments, change)
     return arguments if values is None else json.dumps(values, sort_keys=True, ensure_ascii=False)
 

@@ -78,7 +78,7 @@ def lighten(layout: Layout, state: State) -> Split | None:
 def drop_repetition(
     layout: Layout, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Turn, ...], tuple[Change, ...]]:
-    """Replaces results that a later one repeats or supersedes with a line; returns turns and changes. Blocks.
+    """Puts a line in place of results that a later one repeats or supersedes; returns turns and changes. Blocks.
 
     A failure supersedes only failures with the same text. A turn that waits for results is left alone, and makes
     nothing stale: once they arrive it may be dropped.
