@@ -63,6 +63,26 @@ def test_ruler(length: str, tasks: str, many: int) -> None:
     assert f"| {length} | {tasks} | {' | '.join(shown)} |" in PAGE
 
 
+def test_ruler_untrained() -> None:
+    trained, untrained = (read_records(RESULTS / arm) for arm in ("ruler", "ruler-untrained"))
+    page = " ".join(PAGE.split())
+    cells = [cell for cell in CELLS["ruler-4k"] if cell.task in RULER]
+    for tasks, prefix in (("points over all tasks", ""), ("on the needles", "niah_")):
+        rows = [cell for cell in cells if cell.task.startswith(prefix)]
+        before = [scores(untrained, cell, UNTRAINED) for cell in rows]
+        after = [scores(trained, cell, MEMORY_GATE) for cell in rows]
+        mean = estimate(before)
+        assert f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]" in page
+        gain = paired_difference(
+            [
+                [x - y for x, y in zip(*task, strict=True)]
+                for task in zip(after, before, strict=True)
+            ]
+        )
+        low, high = f"{100 * gain.low:+.1f}", f"{100 * gain.high:+.1f}"
+        assert f"{100 * gain.mean:.1f} {tasks} ({low} to {high})" in page
+
+
 def test_256k() -> None:
     records, cells = read_records(RESULTS / "ruler"), CELLS["256k"]
     right = {
@@ -83,7 +103,7 @@ def test_256k() -> None:
     "folders",
     [
         "imitation grpo more rejection truncated untrained search notes notes-nano",
-        "ruler ruler-search",
+        "ruler ruler-untrained ruler-search",
     ],
 )
 def test_tables(folders: str) -> None:
