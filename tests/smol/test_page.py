@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from memagent_bench.records import read_records
 from memagent_bench.ruler.tasks import TASKS as RULER
 from memagent_bench.significance import Difference, paired_difference
 from memagent_smol.answers import answers
-from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED
+from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED, Cell
 from memagent_smol.table import tables
 from memagent_smol.verdict import BM25, scores
 
@@ -64,21 +65,13 @@ def test_ruler(length: str, tasks: str, many: int) -> None:
 
 
 def test_ruler_untrained() -> None:
-    trained, untrained = (read_records(RESULTS / arm) for arm in ("ruler", "ruler-untrained"))
-    page = " ".join(PAGE.split())
+    untrained, page = read_records(RESULTS / "ruler-untrained"), " ".join(PAGE.split())
     cells = [cell for cell in CELLS["ruler-4k"] if cell.task in RULER]
     for tasks, prefix in (("points over all tasks", ""), ("on the needles", "niah_")):
         rows = [cell for cell in cells if cell.task.startswith(prefix)]
-        before = [scores(untrained, cell, UNTRAINED) for cell in rows]
-        after = [scores(trained, cell, MEMORY_GATE) for cell in rows]
-        mean = estimate(before)
+        mean = estimate([scores(untrained, cell, UNTRAINED) for cell in rows])
         assert f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]" in page
-        gain = paired_difference(
-            [
-                [x - y for x, y in zip(*task, strict=True)]
-                for task in zip(after, before, strict=True)
-            ]
-        )
+        gain, _ = difference("ruler", "ruler-untrained", to=UNTRAINED, cells=rows)
         low, high = f"{100 * gain.low:+.1f}", f"{100 * gain.high:+.1f}"
         assert f"{100 * gain.mean:.1f} {tasks} ({low} to {high})" in page
 
@@ -112,12 +105,14 @@ def test_tables(folders: str) -> None:
     assert f"`{folders}`:\n\n{made}\n" in page
 
 
-def difference(a: str, b: str, *, to: str = MEMORY_GATE) -> tuple[Difference, int]:
-    """Of two arms over both tasks, and how many answers are right in one of them only."""
+def difference(
+    a: str, b: str, *, to: str = MEMORY_GATE, cells: Sequence[Cell] = CELLS["short"]
+) -> tuple[Difference, int]:
+    """Compares two arms over all cells; also counts the answers that are right in one of them only."""
     both = ((read_records(RESULTS / a), MEMORY_GATE), (read_records(RESULTS / b), to))
     pairs = [
         [x - y for x, y in zip(*(scores(of, cell, system) for of, system in both), strict=True)]
-        for cell in CELLS["short"]
+        for cell in cells
     ]
     return paired_difference(pairs), sum(gap != 0 for of in pairs for gap in of)
 
