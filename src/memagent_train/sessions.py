@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, SupportsFloat, runtime_checkable
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from memagent.errors import ConfigError, ToolError
-from memagent.messages import Leaf, Sampling
+from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
+from memagent.models.policy import WorkingSettings
 from memagent.prompts.session import SessionPrompts
 from memagent.run.result import SessionResult
 from memagent.runstore import RunStore
@@ -33,24 +34,12 @@ ALONE = Running("", seed=0)
 """Takes the place of the rollout where there is none."""
 
 
-class SessionSettings(Leaf):
+class SessionSettings(WorkingSettings):
     """[agent.tools]: how the tool agent works (see `memagent.ToolAgent`)."""
 
     protocol: Literal["native", "text", "compact"] = "native"
     """How calls are sent: `native` as the chat template writes them, `text` as JSON in messages, `compact` as lines
     such as `cell(3, 4)`, for small policies and windows (`memagent_train.compact`)."""
-    working_context: int | None = Field(default=None, gt=0)
-    """W, tokens of prompt plus output; default: the smaller of the policy's window and 8192."""
-    max_summaries: int = Field(default=7, ge=0)
-    """S, the maximum number of summaries. A session that needs one more ends as overlong."""
-    max_steps: int = Field(default=100, gt=0)
-    """H, the maximum number of replies that call tools. A session that needs one more ends as overlong."""
-    summary_tokens: int | None = Field(default=None, gt=0)
-    """Maximum tokens of a summary; default: an eighth of the working context."""
-    reply_tokens: int | None = Field(default=None, gt=0)
-    """Maximum tokens of a reply; default: what the working context has left."""
-    instructions: str = ""
-    """Appended to the instructions in the system message."""
     prompts: Path | None = None
     """A TOML file with the prompts; None: memagent's, or the short ones with `compact`."""
 

@@ -15,9 +15,9 @@ from typing import cast
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import Usage
 from memagent.models.base import ChatModel
+from memagent.models.policy import Protocol
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts.session import SessionPrompts
-from memagent.session.plan import Protocol
 from memagent.terminal import shorten
 from memagent.threads import in_thread
 from memagent_bench.folder import bind_folder

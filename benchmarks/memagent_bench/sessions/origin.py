@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from memagent.models.base import ChatModel
+from memagent.models.policy import Protocol
 from memagent.prompts.session import SessionPrompts
-from memagent.session.plan import Protocol
 from memagent.tasks.origin import machine, source_state, versions
 from memagent.threads import in_thread
 from memagent_bench.folder import Binding, digest_files

@@ -1,17 +1,20 @@
-"""How a trained policy reads: the settings in its folder."""
+"""How a trained policy reads and works with tools: the settings in its folder."""
 
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from memagent.chunking import Cuts
 from memagent.errors import ConfigError
 from memagent.messages import Leaf, Sampling
 from memagent.prompts import Gate, PromptSet
-from memagent.texts import describe_problem
+from memagent.prompts.session import SessionPrompts
+from memagent.texts import describe_problem, repair_surrogates
 
+Protocol = Literal["native", "text"]
+"""How calls are sent: in the server's tool-call fields, or in the text of messages."""
 Degenerate = Literal["retry", "keep", "take"]
 FILE = "memagent.toml"
 """The settings file, next to the weights."""
@@ -39,12 +42,47 @@ class ReadingSettings(Leaf):
     """`neutral` neutralises look-alikes of prompt fields and control tokens; `exact` leaves field tags alone."""
 
 
+class WorkingSettings(Leaf):
+    """How a tool session works; shared by the agent and the trainer."""
+
+    working_context: int | None = Field(default=None, gt=0)
+    """W, tokens of prompt plus output per call; default the smaller of the model's window and 8192."""
+    max_summaries: int = Field(default=7, ge=0)
+    """S, the maximum number of summaries; a session that needs one more ends."""
+    max_steps: int = Field(default=100, gt=0)
+    """H, the maximum number of replies that call tools; a session that needs one more ends."""
+    summary_tokens: int | None = Field(default=None, gt=0)
+    """Maximum tokens of a summary; default an eighth of the working context."""
+    reply_tokens: int | None = Field(default=None, gt=0)
+    """Maximum tokens of a reply; default what the working context has left."""
+    instructions: str = ""
+    """Appended to the instructions in the system message."""
+
+    @field_validator("instructions")
+    @classmethod
+    def _encodable(cls, text: str) -> str:
+        if repair_surrogates(text) != text:
+            raise ValueError("it contains a lone surrogate, which cannot be encoded; remove it")
+        return text
+
+
+class ToolPolicy(WorkingSettings):
+    """The settings a policy was trained with as a tool agent."""
+
+    protocol: Protocol = "native"
+    prompts: SessionPrompts | None = None
+    """In the file: the name of a file of session prompts in the same folder."""
+    sampling: Sampling | None = None
+
+
 class Policy(ReadingSettings):
     """The settings a policy was trained with: an agent uses them unless its user overrides them."""
 
     prompts: PromptSet | None = None
     """In the file: the name of a prompt set in the same folder."""
     sampling: Sampling | None = None
+    tools: ToolPolicy = ToolPolicy()
+    """The settings for tool sessions; the others are for reading."""
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
@@ -56,32 +94,35 @@ class Policy(ReadingSettings):
         """
         file = folder / FILE
         try:
-            fields = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+            fields: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or not TOML
             raise ConfigError(f"{str(file)!r} cannot be read: {error}; correct it") from error
-        name = fields.get("prompts")
-        if name is not None:
+        tools: dict[str, Any] | None = fields.get("tools")
+        for section, prompts in ((fields, PromptSet), (tools, SessionPrompts)):
+            name: object = section.get("prompts") if isinstance(section, dict) else None
+            if section is None or name is None:
+                continue
             if not isinstance(name, str) or Path(name).name != name:
                 raise ConfigError(
                     f"{str(file)!r}, prompts = {name!r}: give the name of a prompt set in the same folder"
                 )
-            fields["prompts"] = PromptSet.load(folder / name)
+            section["prompts"] = prompts.load(folder / name)
         try:
             return cls.model_validate(fields)
         except ValidationError as error:
-            raise ConfigError(
-                f"{str(file)!r}: {describe_problem(error, cls.model_fields)}"
-            ) from error
+            known = [*cls.model_fields, *(f"tools.{name}" for name in ToolPolicy.model_fields)]
+            raise ConfigError(f"{str(file)!r}: {describe_problem(error, known)}") from error
 
     def reading(self, window: int | None = None) -> dict[str, Any]:
         """Returns the settings given, without the prompt set, and without sizes that can't fit the user's `window`."""
         sizes = (self.chunk_tokens or 0) + 2 * (self.memory_tokens or 0)
         too_large = isinstance(window, int) and sizes >= window
-        exclusions = {"prompts", "chunk_tokens", "memory_tokens"} if too_large else {"prompts"}
-        fields = {name: getattr(self, name) for name in self.model_fields_set - exclusions}
-        return {name: value for name, value in fields.items() if value is not None}
+        sizes_left_out = {"chunk_tokens", "memory_tokens"} if too_large else set[str]()
+        return self.model_dump(
+            exclude={"prompts", "tools"} | sizes_left_out, exclude_unset=True, exclude_none=True
+        )
 
 
 def policy_of(model: object) -> Policy:

@@ -13,6 +13,7 @@ from memagent.errors import ConfigError, RunMismatch
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
+from memagent.models.policy import Protocol, policy_of
 from memagent.prompts.output import Output
 from memagent.prompts.session import SessionPrompts
 from memagent.run.agent import Agent, OnEvent
@@ -23,7 +24,7 @@ from memagent.run.sync import check_run_id, new_run_id
 from memagent.runstore import RunStore
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.loop import ToolLoop
-from memagent.session.plan import Protocol, ToolPlan, ToolSettings
+from memagent.session.plan import ToolPlan, ToolSettings
 from memagent.session.user_messages import UserMessage
 from memagent.threads import in_thread
 from memagent.tools import Tool, Toolset
@@ -32,7 +33,8 @@ from memagent.tools import Tool, Toolset
 class ToolAgent(Agent[ToolSettings]):
     """Works on a task with tools, for as many steps as it takes, within a fixed-size working context.
 
-    When the context is full, the model replaces its older part with a summary (see `SummaryBuffer`).
+    When the context is full, the model replaces its older part with a summary (see `SummaryBuffer`). For a model that
+    comes with settings (`memagent.models.policy`), those replace the defaults below.
 
     Args:
         model: a spec, as in `open_model` (`vllm:NAME`), any `ChatModel`, or None for `MEMAGENT_MODEL`.
@@ -85,9 +87,11 @@ class ToolAgent(Agent[ToolSettings]):
             raise ConfigError(
                 f"the tool name {READ_ARCHIVED.name!r} is reserved for the tool that every session has: rename yours"
             )
-        self.prompts = SessionPrompts.load(prompts)
+        super().__init__(model, concurrency=concurrency, limits=limits, store=store)
+        policy = policy_of(self.model).tools
+        self.prompts = SessionPrompts.load(policy.prompts if prompts is None else prompts)
         self.settings = ToolSettings.choose(
-            {},
+            policy.model_dump(exclude={"prompts"}, exclude_unset=True),
             working_context=working_context,
             max_summaries=max_summaries,
             max_steps=max_steps,
@@ -99,7 +103,6 @@ class ToolAgent(Agent[ToolSettings]):
             sampling=sampling,
             seed=seed,
         )
-        super().__init__(model, concurrency=concurrency, limits=limits, store=store)
 
     def session(self, run_id: str | None = None) -> Session:
         """Returns a conversation whose messages share one working context and one run.

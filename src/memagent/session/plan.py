@@ -3,46 +3,30 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from memagent.events import SessionStarted
 from memagent.messages import Message
 from memagent.models.base import ChatModel
+from memagent.models.policy import Protocol, WorkingSettings
 from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
 from memagent.run.log import Log
 from memagent.run.plan import Plan, Settings, check_text, choose_window
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.texts import repair_surrogates
 from memagent.tokens import TokenCounter
 from memagent.tools import Toolset
 from memagent.tools.protocol import describe
 
-Protocol = Literal["native", "text"]
-"""How calls are sent: in the server's tool-call fields, or in the text of messages."""
 
+class ToolSettings(Settings, WorkingSettings):
+    """A tool agent's settings."""
 
-class ToolSettings(Settings):
-    """A tool agent's settings, declared once."""
-
-    working_context: int | None = Field(default=None, gt=0)
-    max_summaries: int = Field(default=7, ge=0)
-    max_steps: int = Field(default=100, gt=0)
-    summary_tokens: int | None = Field(default=None, gt=0)
-    reply_tokens: int | None = Field(default=None, gt=0)
     protocol: Protocol = "native"
-    instructions: str = ""
     early: float | None = Field(default=None, gt=0, lt=1)
-
-    @field_validator("instructions")
-    @classmethod
-    def _encodable(cls, text: str) -> str:
-        if repair_surrogates(text) != text:
-            raise ValueError("it contains a lone surrogate, which cannot be encoded; remove it")
-        return text
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from memagent.replacing import replacing
 from memagent_engines.transformers.adapter import BASE, WEIGHTS, weights_sha256
 from memagent_engines.transformers.sampler import end_ids, window_of
 from memagent_engines.vllm import largest_rank
-from memagent_train.agents import TOOLS
+from memagent_train.agents import MEMORY, TOOLS
 from memagent_train.config.toml import Table, read_toml
 from memagent_train.data.games import list_games
 from memagent_train.errors import TrainingError
@@ -76,8 +76,6 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
         _write(model, tokenizer, half)
         window = _window(agent, held)
         prompts = _write_wording(run, half, window)
-        if agent and not (half / FILE).is_file():
-            window = held  # a tool agent or a custom one may fill the window
         (half / README).write_text(_readme(run, target, window, prompts), encoding="utf-8")
         check_export(model, half, code=target.model.trust_remote_code)
     return Exported(out, target.checkpoint.step, prompts)
@@ -186,32 +184,45 @@ def _agent(run: Path) -> tuple[dict[str, Any], int | None]:
 
 
 def _window(agent: dict[str, Any], held: int) -> int:
-    """Returns the window that the memory agent read with in rollouts that held `held` tokens."""
-    return min(agent.get("window") or DEFAULT_WINDOW, held)
+    """Returns the window of an agent in rollouts that held `held` tokens, which only the memory agent never fills."""
+    is_memory = agent.get("use", MEMORY) == MEMORY
+    return min(agent.get("window") or DEFAULT_WINDOW, held) if is_memory else held
 
 
 def _write_wording(run: Path, folder: Path, window: int | None) -> bool:
-    """Writes the prompts, if any, and for the memory agent its training settings (see `memagent.models.policy`)."""
+    """Writes the prompts, if any, and the settings of memagent's agents in training (see `memagent.models.policy`)."""
     wording, settings = RunFolder(run).prompts, read_toml(RunFolder(run).settings)
-    agent, evaluation = settings.get("agent", {}), settings.get("evaluation", {})
+    agent, sampling = settings.get("agent", {}), _drawing(settings.get("evaluation", {}))
+    fields: Table = {"prompts": PROMPTS}
     if agent.get("use") == TOOLS:
         # Runs of earlier versions have no copy of the prompts.
         changes = {"prompts": wording} if wording.is_file() else {}
         text = _session(agent).model_copy(update=changes).wording().source
         (folder / PROMPTS).write_text(text, encoding="utf-8")
-        return True
-    if not wording.is_file():
+        fields |= _tool_settings(agent, window)
+    elif wording.is_file():
+        shutil.copy(wording, folder / PROMPTS)
+        fields |= {"window": window} if window else {}
+        fields |= {name: agent[name] for name in OPTIONS if name in agent}
+    else:
         return False
-    shutil.copy(wording, folder / PROMPTS)
-    options = {name: agent[name] for name in OPTIONS if name in agent}
-    drawing = _drawing(evaluation)
-    fields = {"prompts": PROMPTS} | ({"window": window} if window else {}) | options
-    text = tomli_w.dumps(fields | ({"sampling": drawing} if drawing else {}))
+    fields |= {"sampling": sampling} if sampling else {}
+    text = tomli_w.dumps({"tools": fields} if agent.get("use") == TOOLS else fields)
     (folder / FILE).write_text(
-        f"# memagent's default settings for reading with this policy.\n{text}", encoding="utf-8"
+        f"# memagent's default settings for this policy.\n{text}", encoding="utf-8"
     )
     Policy.load(folder)
     return True
+
+
+def _tool_settings(agent: Table, window: int | None) -> Table:
+    """Returns the arguments of `ToolAgent` in training, without prompts and sampling."""
+    session = _session(agent)
+    context = session.working_context or DEFAULT_WINDOW
+    fields = session.model_dump(exclude={"protocol", "prompts"}, exclude_none=True)
+    fields |= {"working_context": min(context, window or context)}
+    fields |= {"protocol": "text"} if session.protocol == "text" else {}
+    return {name: value for name, value in fields.items() if value != ""}
 
 
 def _session(agent: Table) -> SessionSettings:
@@ -286,18 +297,15 @@ def _playing(settings: Table, window: int | None, *, served: bool) -> str:
     open_it = 'open_model("vllm:policy")  # served as above'
     if not served:
         open_it = 'open_model(f"transformers:{folder}")  # or "vllm:policy", served as above'
-    context = session.working_context or DEFAULT_WINDOW
-    arguments: dict[str, Any] = {"working_context": min(context, window or context)}
-    fields = session.model_dump(exclude={"protocol", "prompts", *arguments}, exclude_none=True)
-    arguments |= {name: value for name, value in fields.items() if value != ""}
+    arguments = _tool_settings(settings["agent"], window)
     arguments |= {"sampling": Sampling(**_drawing(settings.get("evaluation", {})))}
-    arguments |= {"protocol": "text"} if session.protocol == "text" else {}
     compact = session.protocol == "compact"
     source = next(section for section in settings["data"]["source"] if section["kind"] == "game")
     return PLAYING.format(
         imported="from memagent_train.compact import CompactCalls\n" if compact else "",
         game=f'"{list_games(source["games"])[0]}", seed=0, difficulty={source["difficulties"][0]}',
         model=open_it,
+        alone="" if served else f" (without a server, you can leave them out: `{FILE}` has them)",
         wrapped="CompactCalls(model)" if compact else "model",
         settings="".join(f"    {name}={value!r},\n" for name, value in arguments.items()),
     )
@@ -306,8 +314,8 @@ def _playing(settings: Table, window: int | None, *, served: bool) -> str:
 PLAYING = """\
 ## Use it
 
-It was trained as the agent `tools` with the wording in `prompts.toml` and these settings, so use the same ones. This
-plays a game as in training; give your own tools and task in the same way:
+It was trained as the agent `tools` with the wording in `prompts.toml` and these settings, so use the same ones{alone}.
+This plays a game as in training; give your own tools and task in the same way:
 
 ```python
 from memagent import Sampling, ToolAgent, open_model

@@ -225,6 +225,21 @@ def test_a_folder_brings_its_settings_and_a_name_none(tmp_path: Path) -> None:
     assert policy_of(TransformersModel("Qwen/Qwen3-0.6B")).reading() == {}
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("max_stepps = 9", r"no setting 'tools\.max_stepps'; did you mean 'tools\.max_steps'"),
+        ("max_steps = 0", r"tools\.max_steps must be greater than 0, got 0"),
+        ('prompts = "../mine.toml"', r"prompts = '\.\./mine\.toml': give the name"),
+    ],
+)
+def test_a_bad_setting_for_tools_is_named(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "config.json").touch()
+    (tmp_path / "memagent.toml").write_text(f"[tools]\n{line}\n")
+    with pytest.raises(ConfigError, match=r"memagent\.toml.*" + message):
+        TransformersModel(tmp_path)
+
+
 async def test_tools_that_may_not_be_called_are_in_the_prompt(tmp_path: Path) -> None:
     folder = model_folder(tmp_path)
     names = tokenizer()

@@ -19,6 +19,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from memagent.errors import ConfigError
 from memagent.memory.agent import MemoryAgent
+from memagent.memory.plan import MemorySettings
+from memagent.models import open_model
 from memagent.models.policy import Policy
 from memagent.prompts import PromptSet
 from memagent.prompts.session import SessionPrompts
@@ -92,12 +94,13 @@ def test_the_window_is_the_one_that_the_agent_read_with(run: Path, tmp_path: Pat
         found = Policy.load(out)
         assert found is not None
         assert found.window == 8192
-    RunFolder(roomy).prompts.unlink()  # as if the agent were another one
-    readme = (export(roomy, tmp_path / "own").out / "README.md").read_text()
+    own = changed(roomy, tmp_path / "own", agent={"use": "mine:read"})
+    RunFolder(own).prompts.unlink()
+    readme = (export(own, tmp_path / "own-out").out / "README.md").read_text()
     assert "--max-model-len 16384" in readme
     model = shutil.copytree(run.parent / "model", tmp_path / "model") / "config.json"
     model.write_text(json.dumps(json.loads(model.read_text()) | {"max_position_embeddings": 32768}))
-    large = changed(roomy, tmp_path / "large", model={"path": str(model.parent)}, rollout={})
+    large = changed(own, tmp_path / "large", model={"path": str(model.parent)}, rollout={})
     readme = (export(large, tmp_path / "all").out / "README.md").read_text()
     assert "--max-model-len 32768" in readme, "by default rollouts have the model's window"
 
@@ -298,6 +301,15 @@ def test_a_tool_agent_plays_as_it_was_trained_as_its_readme_says(
     assert isinstance(agent.model.inner, CompactCalls)
     assert agent.prompts.native.startswith("Play. Call one tool")
     assert names["result"].usage.calls > 0
+    spec, tools = f"transformers:{made.out}", names["game"].tools
+    with ToolAgent(CompactCalls(open_model(spec)), tools, store=None) as alone:
+        assert alone.settings == agent.settings
+        assert alone.prompts.hash == agent.prompts.hash
+    with ToolAgent(spec, tools, working_context=300, prompts="session", store=None) as other:
+        assert other.settings == agent.settings.model_copy(update={"working_context": 300})
+        assert other.prompts.hash == SessionPrompts.load().hash
+    with MemoryAgent(spec, store=None) as reader:
+        assert reader.settings == MemorySettings()
 
 
 def run_python(readme: str) -> dict[str, Any]:
@@ -322,6 +334,8 @@ def test_other_protocols_of_a_tool_agent(
     assert agent.settings.model_dump(include=set(settings)) == settings
     assert agent.prompts.hash == SessionPrompts.load().hash
     assert names["result"].usage.calls > 0
+    with ToolAgent(f"transformers:{out}", names["game"].tools, store=None) as alone:
+        assert alone.settings == agent.settings
     native = export(changed(played, tmp_path / "n", agent={"use": "tools"}), tmp_path / "native")
     readme = (native.out / "README.md").read_text()
     assert "--max-model-len 512 --enable-auto-tool-choice --tool-call-parser PARSER\n" in readme
