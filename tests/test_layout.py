@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "memagent"
 
 MAX_LINES = 350
 MAX_INIT_LINES = 60
-MAX_RUNTIME_LINES = 23_470
+MAX_RUNTIME_LINES = 23_510
 """Of all of src/memagent: it calls itself light. Raised only by a feature, and with all that is planned at most 24,000:
 documents and tool sessions alone took 20,458; since then adapters 130, read-ahead 190, many documents 270, the origin
 of records 70, asking again 30, conversations 790, sessions that count what is new 150, what hostile users found in
@@ -22,7 +22,8 @@ sessions 200, and feeding a buffer 450 with three frameworks' loops 330; a searc
 off, and `extractive` moved out with 350. Branches of a run took 350, Ollama and llama.cpp 60, traces and chains 270,
 reading again 240, and ninety
 defects that reviewers proved (locks, encodings, links, tools, settings, servers that fail) 340; other searches took
-280 off. The converters of formats moved out with 1,190. Settings of policies that use tools took 20."""
+280 off. The converters of formats moved out with 1,190. Settings of policies that use tools took 20,
+and messages that stay whole 40."""
 LONG_INITS = {"src/memagent/__init__.py"}
 """Each public name stands there for type checkers, for `import *`, and for loading."""
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "util", "utils"}

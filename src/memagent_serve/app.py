@@ -53,7 +53,8 @@ def make_app(model: ChatModel, settings: Settings | None = None) -> ASGIApp:
     engine = Engine(model, settings.window)
     limited = ConcurrencyLimit(model, CALLS)
     states = States(store.path and store.path.with_name(f"{store.path.name}-histories"))
-    histories = Histories(limited, states, settings.reading.get("sampling"))
+    reading = settings.reading
+    histories = Histories(limited, states, reading.get("sampling"), reading.get("limits"))
     overflow = Overflow(engine, Reader(limited, settings, store), histories)
     desk = Desk(settings, engine, overflow)
 

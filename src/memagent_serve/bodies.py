@@ -72,7 +72,15 @@ async def _receive(request: Request, limit: int) -> bytes:
 
 def _look_inside(raw: bytes, encoding: str, limit: int) -> dict[str, Any]:
     if encoding in PACKED:
-        raw = _unpack(raw, PACKED[encoding], limit)
+        raw = unpack(raw, PACKED[encoding], limit)
+    fields = parse(raw, limit)
+    if not isinstance(fields, dict):
+        raise Refusal(400, f"the body is a JSON {type(fields).__name__}, not an object")
+    return cast("dict[str, Any]", fields)
+
+
+def parse(raw: bytes, limit: int) -> object:
+    """Parses JSON of a body that may have `limit` bytes. Raises a `Refusal` for too many values, or invalid JSON."""
     values = limit // BYTES_PER_VALUE
     if len(raw) > values and next(islice(_VALUES.finditer(raw), values, None), None):
         raise Refusal(
@@ -81,16 +89,14 @@ def _look_inside(raw: bytes, encoding: str, limit: int) -> dict[str, Any]:
         )
     try:
         # Not UTF-16, which RFC 8259 forbids: it could hide the marks above.
-        fields: object = json.loads(raw.decode("utf-8-sig", "surrogatepass"))
+        return json.loads(raw.decode("utf-8-sig", "surrogatepass"))
     except (ValueError, RecursionError) as error:
         problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Refusal(400, f"the body is not JSON ({problem:.200})") from None
-    if not isinstance(fields, dict):
-        raise Refusal(400, f"the body is a JSON {type(fields).__name__}, not an object")
-    return cast("dict[str, Any]", fields)
 
 
-def _unpack(raw: bytes, bits: int, limit: int) -> bytes:
+def unpack(raw: bytes, bits: int, limit: int) -> bytes:
+    """Unpacks at most `limit` bytes; `bits` are the window bits of zlib. Raises a `Refusal` if there are more."""
     unpacker = zlib.decompressobj(bits)
     try:
         content = unpacker.decompress(raw, limit + 1)

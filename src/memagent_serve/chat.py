@@ -10,7 +10,7 @@ from memagent_serve.forms import FIELD, OwnAnswer, add_usage, limit_of, list_of
 from memagent_serve.overflow import Conversation, PreparedRequest
 from memagent_serve.wire import event
 
-READINGS = "messages metadata model seed store stream stream_options temperature top_p user"
+READINGS = "messages seed stream stream_options temperature top_p"
 
 
 class ChatForm:
@@ -20,7 +20,7 @@ class ChatForm:
     limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
     readings: frozenset[str] = frozenset(READINGS.split())
 
-    def read(self, fields: dict[str, Any]) -> Conversation:
+    def read(self, fields: dict[str, Any], max_body: int) -> Conversation:
         """See `Form`."""
         max_tokens = limit_of(*map(fields.get, self.limits))
         return Conversation(list_of(fields, "messages"), list_of(fields, "tools"), max_tokens)

@@ -89,7 +89,8 @@ def serve(given: Serve) -> None:
     """Serve a model with OpenAI's API and no context limit.
 
     Requests that fit the window reach the model's server unchanged. A longer document is read through a memory, a
-    longer history is summarised; the response says so.
+    longer history is summarised; the response says so. Limits apply to each reading, and to the summaries of each
+    request.
     """
     with report_errors(Outcome()) as outcome:
         if not all(map(find_spec, ("starlette", "uvicorn"))):

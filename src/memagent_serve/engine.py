@@ -109,6 +109,11 @@ class Engine:
                     now + UNKNOWN_SECONDS,
                 )
             limit = min((n for n in (server_window, self._window) if n is not None), default=None)
+            if limit is None and self._known is None:
+                logger.warning(
+                    "the model %r doesn't report its window, so requests that exceed it aren't read: give --window",
+                    self.name,
+                )
             self._known = expiry, limit
         return self._known[1]
 
@@ -265,6 +270,15 @@ class Reply:
             for name, value in self.response.headers.items()
             if name in RETURNED or name.startswith(RETURNED_PREFIXES)
         }
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is a stream of events."""
+        return self.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+    async def read(self) -> bytes:
+        """Reads the whole body, without unpacking it."""
+        return b"".join([piece async for piece in self.pieces()])
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """Yields the body as it arrives, without unpacking it."""

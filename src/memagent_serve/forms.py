@@ -12,6 +12,31 @@ from memagent_serve.refusals import Refusal
 FIELD = "memagent"
 """Field for memagent's report in a response that differs from what the engine alone would answer."""
 
+IGNORED = {
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "truncation",
+    "user",
+}
+"""Fields that don't change the answer of a model that calls no tools."""
+EMPTY: tuple[Any, ...] = (None, False, "", [], {})
+IDLE: dict[str, tuple[Any, ...]] = {
+    "modalities": (*EMPTY, ["text"]),
+    "n": (None, 1),
+    "repetition_penalty": (None, 1),
+    "response_format": (*EMPTY, {"type": "text"}),
+    "text": (*EMPTY, {"format": {"type": "text"}}),
+    "tool_choice": (None, "auto", "none"),
+    "top_k": (*EMPTY, -1),
+}
+"""Values of other fields that change nothing. A field that isn't listed may be `EMPTY`, or 0, which equals False."""
+
 
 @dataclass(frozen=True)
 class OwnAnswer:
@@ -37,10 +62,18 @@ class Form(Protocol):
     limits: tuple[str, ...]
     """Fields that limit the output's tokens; the first one given counts."""
     readings: frozenset[str]
-    """Fields that a reading honours, or that don't change an answer. Requests with others go to the engine."""
+    """Fields that a reading honours. Requests with other `effective` fields go to the engine."""
 
-    def read(self, fields: dict[str, Any]) -> Conversation:
-        """Parses the part of a request that takes up the window; without messages if that can't be told."""
+    def read(self, fields: dict[str, Any], max_body: int) -> Conversation:
+        """Parses the part of a request that takes up the window; without messages if that can't be told. Blocks.
+
+        Args:
+            fields: fields of the request.
+            max_body: maximum bytes of what is packed in them.
+
+        Raises:
+            Refusal: something in them has the wrong form.
+        """
         ...
 
     def rewrite(
@@ -68,6 +101,15 @@ class Form(Protocol):
     ) -> bool:
         """Adds the same to an event of the engine's stream, if it belongs there; returns whether it did."""
         ...
+
+
+def effective(fields: Mapping[str, Any], form: Form) -> list[str]:
+    """Returns the names of the fields that change the answer in a way that a reading doesn't honour."""
+    return [
+        name
+        for name, value in fields.items()
+        if name not in form.readings | IGNORED and value not in IDLE.get(name, EMPTY)
+    ]
 
 
 def list_of(fields: Mapping[str, Any], name: str) -> list[Any]:

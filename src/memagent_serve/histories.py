@@ -19,6 +19,11 @@ from memagent_serve.states import States
 
 SUMMARIES = 1_000_000
 """Maximum summaries of one conversation, in effect unlimited: the client ends a conversation."""
+CLOCK = re.compile(
+    r"(?<![\d:])\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?!\d)"
+    r"|(?<!\d)(?:\d{4}([-./])\d{1,2}\1\d{1,2}|\d{1,2}([-./])\d{1,2}\2\d{4})(?!\d)"
+)
+"""Matches times and dates in digits, but not versions or addresses."""
 _SHIPPED = SessionPrompts.load(None)
 WORDING = _SHIPPED.model_copy(
     update={"clipped": _SHIPPED.clipped.replace("; the whole text is kept as {{ handle }}", "")}
@@ -48,10 +53,17 @@ class Histories:
         model: the model that writes the summaries.
         states: states of histories that were fed, by their digests.
         sampling: sampling settings for the summaries.
+        limits: how much the summaries of one request may spend.
     """
 
-    def __init__(self, model: ChatModel, states: States, sampling: Sampling | None = None) -> None:
-        self._model, self._states = model, states
+    def __init__(
+        self,
+        model: ChatModel,
+        states: States,
+        sampling: Sampling | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._model, self._states, self._limits = model, states, limits or Limits()
         self._settings: dict[str, Any] = {
             "max_summaries": SUMMARIES,
             "prompts": WORDING,
@@ -85,7 +97,7 @@ class Histories:
             MemagentError: see `SummaryBuffer.feed`.
         """
         digests = await asyncio.to_thread(self._digests, given, owner)
-        model = UsageLimit(self._model, Limits())
+        model = UsageLimit(self._model, self._limits)
 
         async def feed(buffer: SummaryBuffer) -> list[Any]:
             try:
@@ -129,7 +141,8 @@ class Histories:
                 await in_background(buffer.compact(force=True))  # on the event loop that fed it
             return await buffer.feed(messages, tools=tools)  # again, so that its state has it
 
-        return await self._use(feed, UsageLimit(self._model, Limits()), window, window, state)
+        model = UsageLimit(self._model, self._limits)
+        return await self._use(feed, model, window, window, state)
 
     async def _use(
         self,
@@ -181,7 +194,7 @@ class Histories:
         for message in messages:
             text = json.dumps(message, sort_keys=True, ensure_ascii=False)  # \u4e01 has digits
             if message.get("role") in ("system", "developer"):
-                text = re.sub(r"(\d+:)+[\d.]+|(\d+[-./]){2}\d+", "", text)
+                text = CLOCK.sub("", text)
             hasher.update(text.encode("utf-8", "surrogatepass"))
             digests.append(hasher.digest())
         return digests

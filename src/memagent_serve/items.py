@@ -10,22 +10,26 @@ from typing import Any, cast
 from memagent import Message
 from memagent.errors import ConfigError
 from memagent.integrations.openai_agents import read_items, write_items
+from memagent_serve.bodies import PACKED, parse, unpack
 from memagent_serve.forms import list_of
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal
 
 COMPACTION = "compaction"
-MOST = 2**24
-"""Maximum bytes of an unpacked item: far more than any window takes. A longer one is cut off, and so isn't JSON."""
 
 
 def read_input(
-    fields: Mapping[str, Any], *, most: int | None = None, threshold: int | None = None
+    fields: Mapping[str, Any],
+    max_body: int,
+    *,
+    most: int | None = None,
+    threshold: int | None = None,
 ) -> Conversation:
     """Parses a request's `instructions`, `input` and `tools`.
 
     Args:
         fields: fields of the request.
+        max_body: maximum bytes of a compaction item when unpacked.
         most: maximum tokens of the output.
         threshold: see `Conversation`.
 
@@ -43,7 +47,7 @@ def read_input(
         return Conversation([], [], most)
     all_items = cast("list[Any]", items)
     places = [n for n, item in enumerate(all_items) if kind_of(item) == COMPACTION]
-    old_messages, state = unpack(all_items[places[-1]]) if places else ([], None)
+    old_messages, state = _unpack(all_items[places[-1]], max_body) if places else ([], None)
     try:
         pairs = read_items(all_items[places[-1] + 1 :] if places else all_items)
     except (AttributeError, KeyError, TypeError) as error:
@@ -82,28 +86,31 @@ def pack(
     """
     content = {"messages": _list_messages(messages, fields), "state": state}
     raw = zlib.compress(json.dumps(content).encode())
-    text = base64.b85encode(raw).decode()
+    text = base64.b64encode(raw).decode()
     return {"type": COMPACTION, "id": f"cmp_{uuid.uuid4().hex}", "encrypted_content": text}
 
 
-def unpack(item: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+def _unpack(
+    item: Mapping[str, Any], max_body: int
+) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
     """Unpacks the messages and state of a compaction item. It comes from a client, so it may contain anything.
 
     Raises:
-        Refusal: the item isn't from this endpoint.
+        Refusal: the item isn't from this endpoint, or is larger than a body may be.
     """
     try:
-        raw = zlib.decompressobj().decompress(base64.b85decode(item["encrypted_content"]), MOST)
-        content = json.loads(raw)
+        raw = base64.b64decode(item["encrypted_content"], validate=True)
+        content: Any = parse(unpack(raw, PACKED["deflate"], max_body), max_body)
         messages: list[dict[str, Any]] = content["messages"]
         for message in messages:
             Message.from_openai(message)
         content["state"]["version"]  # the rest is checked where the state is used
         return messages, content["state"]
-    except (ConfigError, KeyError, RecursionError, TypeError, ValueError, zlib.error) as error:
+    except (ConfigError, KeyError, RecursionError, Refusal, TypeError, ValueError) as error:
+        problem = error if isinstance(error, Refusal) else type(error).__name__
         raise Refusal(
             400,
-            f"a compaction item in the input is not one of this endpoint ({type(error).__name__})",
+            f"a compaction item in the input is not one of this endpoint ({problem})",
             param="input",
         ) from None
 

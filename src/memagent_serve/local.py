@@ -7,25 +7,26 @@ from memagent import ChatRequest, Sampling, Usage
 from memagent.errors import RequestRefused
 from memagent.messages import FinishReason
 from memagent_serve.engine import Engine
-from memagent_serve.forms import Form, OwnAnswer, check_limit
+from memagent_serve.forms import Form, OwnAnswer, check_limit, effective
 from memagent_serve.overflow import Conversation
 from memagent_serve.refusals import Refusal, validate
 
-TAKEN = "parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier stop truncation"
-"""Fields that such models honour, or that don't change an answer, in addition to limits and those of a reading."""
-EMPTY: tuple[Any, ...] = (None, False, "", [], {})
-IDLE: dict[str, tuple[Any, ...]] = {
-    "modalities": (*EMPTY, ["text"]),
-    "n": (None, 1),
-    "repetition_penalty": (None, 1),
-    "response_format": (*EMPTY, {"type": "text"}),
-    "text": (*EMPTY, {"format": {"type": "text"}}),
-    "tool_choice": (None, "auto", "none"),
-    "top_k": (*EMPTY, -1),
-}
-"""Values of other fields that change nothing. A field that isn't listed may be `EMPTY`, or 0, which equals False."""
 UNSAID = 1024
 """Maximum tokens of an answer if neither the request nor the model sets a limit."""
+
+
+def check_fields(engine: Engine, fields: dict[str, Any], form: Form) -> None:
+    """Raises a `Refusal` if a request asks for something that such models don't do."""
+    taken = {"stop", *form.limits}
+    if names := [name for name in effective(fields, form) if name not in taken]:
+        raise Refusal(
+            400,
+            f"the endpoint calls the model {engine.name!r} itself, where {', '.join(names)} has no effect: "
+            "leave it out, or serve the model with vLLM or SGLang",
+            param=names[0],
+        )
+    for field in form.limits:
+        check_limit(field, fields.get(field), field)
 
 
 async def complete(
@@ -47,21 +48,9 @@ async def complete(
         paid: usage paid before.
 
     Raises:
-        Refusal: the request asks for something that such models don't do.
+        Refusal: the request has no message.
         MemagentError: the model failed.
     """
-    own_fields = {*TAKEN.split(), *form.limits, *form.readings}
-    options = [(n, value) for n, value in fields.items() if n not in own_fields]
-    names = [n for n, value in options if value not in IDLE.get(n, EMPTY)]
-    if names:
-        raise Refusal(
-            400,
-            f"the endpoint calls the model {engine.name!r} itself, where {', '.join(names)} has no effect: "
-            "leave it out, or serve the model with vLLM or SGLang",
-            param=names[0],
-        )
-    for field in form.limits:
-        check_limit(field, fields.get(field), field)
     messages, _ = await conversation.read()
     if not messages:
         problem = f"{form.field} holds no message that can be read: send at least one"

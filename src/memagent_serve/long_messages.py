@@ -9,6 +9,8 @@ from typing import Any, cast
 from memagent_serve.refusals import OVERFLOW, Refusal
 
 OPEN, CLOSE = "<document>", "</document>"
+NOTES = "notes"
+"""Name of the tag around notes."""
 TEXT_PARTS = ("text", "input_text")
 """Types of text parts in chat completions and in responses."""
 RULE = (
@@ -47,8 +49,8 @@ class LongMessage:
 
 
 def with_notes(message: Mapping[str, Any], notes: str) -> dict[str, Any]:
-    """Returns the message with notes in place of its document."""
-    noted = f"<notes>\n{notes}\n</notes>"
+    """Returns the message with notes, which must not contain their tag, in place of its document."""
+    noted = f"<{NOTES}>\n{notes}\n</{NOTES}>"
     content: Any = message["content"]
     if isinstance(content, list):
         parts = cast("list[dict[str, Any]]", content)

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memagent import Message, Result, Usage
-from memagent.errors import CompactionFailed, ConfigError, WindowTooSmall
+from memagent.errors import CompactionFailed, ConfigError, QuestionTooLong, WindowTooSmall
 from memagent.messages import ToolSpec
+from memagent.prompts import Neutraliser
 from memagent.tokens.byte_bound import ByteBound
 from memagent_serve.engine import BYTES_PER_TOKEN, Engine
 from memagent_serve.histories import Histories, ShortHistory
-from memagent_serve.long_messages import LongMessage, with_notes
+from memagent_serve.long_messages import NOTES, RULE, LongMessage, with_notes
 from memagent_serve.reading import Reader, Reading, ReadingRequest
 from memagent_serve.refusals import OVERFLOW, Refusal
 from memagent_serve.wire import Progress
@@ -20,6 +22,9 @@ LEAST_ROOM = 256
 """Tokens kept free for the output of a request without a limit."""
 SURELY = 2 * BYTES_PER_TOKEN
 """Number of windows: what is bounded by more doesn't fit. Bytes, the coarsest bound, are about four per token."""
+LAST_SHARE = 3 / 8
+"""Share of the window that the user's last message may take with its document, if the request exceeds the window. A
+longer one might not fit beside a summary."""
 NOTHING_NOTED = "(nothing in the document was worth a note)"
 
 
@@ -113,28 +118,56 @@ class Overflow:
         messages, tools = await conversation.read()
         return await self._engine.exceeds(messages, tools, 0, SURELY * limit)
 
+    async def find_documents(self, conversation: Conversation) -> dict[int, LongMessage]:
+        """Returns the messages to read, by their places, of a conversation that exceeds the window.
+
+        Raises:
+            Refusal: a long message isn't a document and a question, the system messages alone exceed the window, or
+                the window is unknown.
+        """
+        window, messages = await self._known_window(), conversation.messages
+        places = await self._find_long(conversation, await self.room(conversation))
+        documents = {place: LongMessage.read(messages[place], place) for place in places}
+        read_messages, _ = await conversation.read()
+        users = [place for place, message in enumerate(read_messages) if message.role == "user"]
+        if users and len(messages) > 1 and (last := users[-1]) not in documents:
+            # It would stay word for word, and leave no room for anything else.
+            too_long = self._engine.exceeds([read_messages[last]], (), 0, int(LAST_SHARE * window))
+            with suppress(Refusal):  # one without a document is left as it is
+                if await too_long:
+                    documents[last] = LongMessage.read(messages[last], last)
+        return documents
+
     async def prepare(
-        self, conversation: Conversation, asked: ReadingRequest, progress: Progress, *, alone: bool
+        self,
+        conversation: Conversation,
+        documents: Mapping[int, LongMessage],
+        asked: ReadingRequest,
+        progress: Progress,
+        *,
+        alone: bool,
     ) -> PreparedRequest:
         """Reads long messages, and shortens the history if that isn't enough.
 
         Args:
             conversation: conversation that exceeds the window.
+            documents: its long messages, from `find_documents`.
             asked: how to read.
             progress: called with news of chunks and summaries.
             alone: whether the request is one message and nothing else, so that the reading may answer it.
 
         Raises:
             MemagentError: a reading or a summary failed.
-            Refusal: a long message isn't a document and a question, or a reading stopped.
+            Refusal: a reading stopped.
         """
         limit, room = await self._limit(conversation), await self.room(conversation)
         messages, readings, usage = list(conversation.messages), dict[int, Reading](), Usage()
-        for place in await self._find_long(conversation, room):
-            long_message = LongMessage.read(message := messages[place], place)
+        for place, long_message in documents.items():
             readings[place] = reading = await self._reader.read(long_message, asked, progress)
             usage += reading.paid
-            messages[place] = with_notes(message, reading.result.memory or NOTHING_NOTED)
+            control_tokens = (await self._engine.model.counter()).control_tokens
+            safe = Neutraliser((NOTES,), control_tokens).safe(reading.result.memory or "")
+            messages[place] = with_notes(messages[place], safe or NOTHING_NOTED)
         report: dict[str, Any] = {
             "read": [{"message": n, **r.report()} for n, r in readings.items()]
         }
@@ -154,6 +187,14 @@ class Overflow:
                         owner=asked.owner,
                         state=conversation.state,
                     )
+                except QuestionTooLong as error:
+                    place = max(n for n, m in enumerate(messages) if m.get("role") == "user")
+                    raise Refusal(
+                        400,
+                        f"messages[{place}] can't stay whole beside what came before: {error}. {RULE}",
+                        code=OVERFLOW,
+                        param=f"messages[{place}].content",
+                    ) from error
                 except (CompactionFailed, WindowTooSmall):
                     full_conversation = replace(fits, threshold=None)
                     fails = conversation.threshold is None or await self.exceeds(full_conversation)
@@ -174,14 +215,20 @@ class Overflow:
             MemagentError: a summary failed.
             Refusal: the model's window is unknown.
         """
-        window = await self._engine.window()
-        if window is None:
-            raise Refusal(
-                400, "the model doesn't report its window: start the endpoint with --window"
-            )
+        window = await self._known_window()
         return await self._histories.compact(
             conversation.messages, conversation.tools, window, conversation.state
         )
+
+    async def _known_window(self) -> int:
+        if (window := await self._engine.window()) is None:
+            raise Refusal(
+                400,
+                "the request exceeds the model's window, or has to be shortened, but the model doesn't report its "
+                "window: start the endpoint with --window",
+                code=OVERFLOW,
+            )
+        return window
 
     async def _find_long(self, conversation: Conversation, room: int) -> list[int]:
         """Returns the places of user messages that exceed the window even with only the system messages before them.

@@ -20,6 +20,9 @@ from memagent_serve.refusals import Refusal, validate
 from memagent_serve.settings import Settings
 from memagent_serve.wire import Progress
 
+RUN_PREFIX = "serve"
+"""Beginning of the ids of runs."""
+
 
 class ReadingRequest(Leaf):
     """What a request specifies about how to read and answer."""
@@ -86,7 +89,7 @@ class Reader:
             Refusal: the run stopped without an answer.
         """
         agent = await asyncio.to_thread(self._agent, asked)
-        prefix, plan = f"serve-{asked.owner}", await agent.plan((message.question,))
+        prefix, plan = f"{RUN_PREFIX}-{asked.owner}", await agent.plan((message.question,))
         # With another window or counter a run can't be continued, so it needs another id.
         key = f"{message.question}\n{plan.window} {plan.counter.name}"
         run_id = await asyncio.to_thread(name_run, agent, message.document, key, prefix)

@@ -1,5 +1,6 @@
 """The form of `/v1/responses`, and the route `/v1/responses/compact`."""
 
+import asyncio
 import json
 import time
 import uuid
@@ -15,10 +16,11 @@ from memagent_serve.desk import Desk
 from memagent_serve.forms import FIELD, OwnAnswer, add_usage, check_limit, limit_of, list_of
 from memagent_serve.items import COMPACTION, kind_of, pack, read_input, write_input
 from memagent_serve.overflow import Conversation, PreparedRequest
+from memagent_serve.reading import RUN_PREFIX
 from memagent_serve.refusals import Refusal
 from memagent_serve.wire import event, while_connected
 
-READINGS = "context_management include input instructions metadata model seed store stream temperature top_p user"
+READINGS = "context_management include input instructions seed stream temperature top_p"
 STATE = ("previous_response_id", "conversation", "prompt")
 """Fields that refer to something only the engine knows: such requests pass, since they can't be counted."""
 
@@ -29,9 +31,17 @@ class ResponsesForm:
     path, field, limits = "/responses", "input", ("max_output_tokens",)
     readings: frozenset[str] = frozenset(READINGS.split())
 
-    def read(self, fields: dict[str, Any]) -> Conversation:
+    def read(self, fields: dict[str, Any], max_body: int) -> Conversation:
         """See `Form`."""
         max_tokens = limit_of(*map(fields.get, self.limits))
+        previous: object = fields.get("previous_response_id")
+        if isinstance(previous, str) and previous.startswith(f"resp_{RUN_PREFIX}-"):
+            raise Refusal(
+                400,
+                f"the response {previous:.80} came from a reading, and such responses aren't kept: send its items and "
+                f"yours as input",
+                param="previous_response_id",
+            )
         refers = any(kind_of(item) == "item_reference" for item in list_of(fields, "input"))
         if refers or any(fields.get(name) for name in STATE):
             return Conversation([], [], max_tokens)
@@ -41,7 +51,8 @@ class ResponsesForm:
         ]
         for threshold in thresholds:
             check_limit("compact_threshold", threshold, "context_management")
-        return read_input(fields, most=max_tokens, threshold=limit_of(*thresholds))
+        threshold = limit_of(*thresholds)
+        return read_input(fields, max_body, most=max_tokens, threshold=threshold)
 
     def rewrite(
         self, fields: dict[str, Any], conversation: Conversation, prepared: PreparedRequest
@@ -140,7 +151,7 @@ async def compact(desk: Desk, request: Request) -> Response:
             f"this endpoint keeps no responses, so {names[0]} has no meaning: send the items as input",
             param=names[0],
         )
-    conversation = ResponsesForm().read(fields)
+    conversation = await asyncio.to_thread(ResponsesForm().read, fields, desk.settings.max_body)
     if not conversation.messages:
         raise Refusal(400, "input holds no items that can be read", param="input")
     history = await while_connected(request.receive, desk.overflow.compact(conversation))

@@ -5,7 +5,7 @@ import json
 import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, cast
 
@@ -17,8 +17,9 @@ from memagent.errors import BadResponse, ConfigError, MemagentError, ModelError
 from memagent.models.openai_errors import CLIP, server_message
 from memagent_serve.bodies import take_body
 from memagent_serve.desk import Desk
-from memagent_serve.forms import Form, OwnAnswer, edit_stream
-from memagent_serve.local import complete
+from memagent_serve.forms import Form, OwnAnswer, edit_stream, effective
+from memagent_serve.local import check_fields, complete
+from memagent_serve.long_messages import LongMessage
 from memagent_serve.overflow import Conversation, PreparedRequest
 from memagent_serve.reading import ReadingRequest
 from memagent_serve.refusals import OVERFLOW, ClientLeft, Refusal, refusal_of
@@ -36,6 +37,11 @@ logger = logging.getLogger("memagent.serve")
 
 KEPT_HEADERS = ("accept", "traceparent", "tracestate", "user-agent")
 """Headers kept from a request that is rewritten: its length, type and encoding are new."""
+SHUTTING_DOWN = Refusal(
+    503,
+    "the endpoint is shutting down: send the request again, and a reading continues where it was",
+    headers={"Retry-After": "5", "Connection": "close"},
+)
 _Work = Callable[[Progress], Coroutine[Any, Any, tuple[PreparedRequest, OwnAnswer | None]]]
 """Prepares a request, and answers it unless the engine's server has to."""
 
@@ -48,14 +54,30 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request; stops silently if nobody waits for the answer any more."""
-        # A server that shuts down cancels requests, and would log the cancellation as an error of this application.
-        with suppress(ClientLeft, asyncio.CancelledError):
-            await self._answer(scope, receive, send)
+        has_started = False
+
+        async def forward(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, forward)
+        except ClientLeft:
+            pass
+        except (
+            asyncio.CancelledError
+        ):  # by a server that shuts down, which would log it as an error
+            if not has_started:
+                await SHUTTING_DOWN.response()(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         raw, fields = await take_body(request, self._desk.settings.max_body)
-        call = _Call(self._desk, self._form, request, fields)
+        conversation = await asyncio.to_thread(
+            self._form.read, fields, self._desk.settings.max_body
+        )
+        call = _Call(self._desk, self._form, request, fields, conversation)
         too_long = self._desk.overflow.exceeds(call.conversation)
         is_needed = await while_connected(receive, too_long)
         has_state = call.conversation.state is not None
@@ -119,27 +141,42 @@ class Endpoint:
 class _Call:
     """One request that can't be passed on unchanged."""
 
-    def __init__(self, desk: Desk, form: Form, request: Request, fields: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        form: Form,
+        request: Request,
+        fields: dict[str, Any],
+        conversation: Conversation,
+    ) -> None:
         self._desk, self._form, self._request, self._fields = desk, form, request, fields
-        self.conversation = form.read(fields)
+        self.conversation = conversation
         if desk.settings.overflow == "refuse":  # which applies only to the window
-            self.conversation = replace(self.conversation, threshold=None)
+            self.conversation = replace(conversation, threshold=None)
 
     async def answer(self, *, needed: bool) -> Response:
-        """Returns the response: immediately as a stream, else when all is done.
+        """Returns the response: once the request is checked as a stream, else when all is done.
 
         Args:
             needed: whether the request exceeds the window.
+
+        Raises:
+            Refusal: the request can't be answered.
         """
         asked = ReadingRequest.of(self._fields, self._request.scope["owner"])
-        names = {name for name, value in self._fields.items() if value is not None}
+        if not self._desk.engine.served:
+            check_fields(self._desk.engine, self._fields, self._form)
+        documents: dict[int, LongMessage] = {}
+        if needed:
+            find_documents = self._desk.overflow.find_documents(self.conversation)
+            documents = await while_connected(self._request.receive, find_documents)
 
         async def work(progress: Progress) -> tuple[PreparedRequest, OwnAnswer | None]:
             prepared = PreparedRequest(self.conversation.messages)
             if needed:
-                is_alone = names <= self._form.readings
+                is_alone = not effective(self._fields, self._form)
                 prepared = await self._desk.overflow.prepare(
-                    self.conversation, asked, progress, alone=is_alone
+                    self.conversation, documents, asked, progress, alone=is_alone
                 )
             return prepared, await self._find_answer(prepared)
 
@@ -153,7 +190,7 @@ class _Call:
             return _write(self._form.write(answer, prepared.report), prepared)
         raw, headers = self._rewrite(prepared)
         async with self._desk.engine.send(self._form.path, raw, headers) as reply:
-            body = b"".join([piece async for piece in reply.pieces()])
+            body = await reply.read()
         if reply.status != 200:
             return Response(body, reply.status, reply.headers | prepared.headers)
         try:
@@ -217,9 +254,11 @@ class _Call:
         raw, headers = self._rewrite(prepared)
         async with self._desk.engine.send(self._form.path, raw, headers) as reply:
             if reply.status != 200:
-                body = b"".join([piece async for piece in reply.pieces()])
-                yield event(json.dumps(_error_of(reply.status, body)))
+                yield event(json.dumps(_error_of(reply.status, await reply.read())))
                 return
+            if not reply.is_stream:  # clients would take it for an empty answer
+                body = await reply.read()
+                raise BadResponse(f"the engine was asked for a stream, and answered {body[:200]!r}")
 
             def edit(chunk: dict[str, Any]) -> bool:
                 return self._form.edit(chunk, self._fields, prepared)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tests.session.context.strict import SHORT, check_strictly
 
 from memagent.compaction import Compaction
-from memagent.errors import CompactionFailed, ModelError, OutOfSummaries
+from memagent.errors import CompactionFailed, ModelError, OutOfSummaries, QuestionTooLong
 from memagent.messages import Completion, FinishReason, Message, ToolCall, Usage
 from memagent.models.scripted import ScriptedModel
+from memagent.prompts import Neutraliser
 from memagent.session.context.archive import FileArchive
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.session.context.turns import Turn, place_message
@@ -100,6 +101,8 @@ class Driver:
     marks: list[str] = field(default_factory=list[str])
     said: set[str] = field(default_factory=set[str])
     """Those of the user, whose words stay in the prompt."""
+    asked: str = ""
+    """The user's last words."""
     records: list[Compaction] = field(default_factory=list[Compaction])
 
     def text(self, drawn: tuple[str, int]) -> str:
@@ -112,7 +115,9 @@ class Driver:
     async def step(self, step: Acts | Says) -> None:
         if isinstance(step, Says):
             self.said.add(f"[m{len(self.marks)}]")
-            await self.append(Message(role="user", content=self.text(step.text)))
+            message = Message(role="user", content=self.text(step.text))
+            self.asked = message.content
+            await self.append(message)
             return
         calls = tuple(ToolCall(id=i, name=n, arguments=f'{{"n": {a}}}') for n, i, a in step.calls)
         text = self.text(step.text)
@@ -146,6 +151,8 @@ class Driver:
         everything = "\n".join([*kept, *(message.content for message in messages)])
         everything = everything.replace("\u2060", "")
         assert [mark for mark in self.marks if mark not in everything] == []
+        asked = Neutraliser(None).safe(self.asked)
+        assert any(asked in message.content for message in messages)
 
 
 def seen(request: tuple[Message, ...]) -> Counter[str]:
@@ -197,6 +204,11 @@ async def drive(
             record = await buffer.compact(force=force)
         except (ModelError, CompactionFailed):
             assert buffer.messages == before
+            continue
+        except QuestionTooLong:
+            assert buffer.messages == before
+            with pytest.raises(QuestionTooLong):
+                await buffer.check_said(driver.asked)
             continue
         except OutOfSummaries:
             assert buffer.summaries >= limit - 1

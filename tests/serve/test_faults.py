@@ -199,6 +199,24 @@ def test_short_requests_finish_before_it_ends(engine: Engine, start: Start) -> N
     assert process.returncode == -signal.SIGTERM
 
 
+def test_requests_that_do_not_finish_are_told_that_it_ends(engine: Engine, start: Start) -> None:
+    engine.default = slow(8)
+    process, url = start("--grace", "1")
+    headers = {"Authorization": f"Bearer {KEY}"}
+
+    async def both() -> httpx.Response:
+        async with httpx.AsyncClient(timeout=30, trust_env=False, headers=headers) as http:
+            asked = asyncio.create_task(http.post(f"{url}/chat/completions", json=SHORT))
+            await asyncio.to_thread(engine.waiting.wait, 10)
+            process.send_signal(signal.SIGTERM)
+            return await asked
+
+    response = asyncio.run(both())
+    assert response.status_code == 503
+    assert "shutting down" in response.json()["error"]["message"]
+    assert "without starting response" not in process.communicate(timeout=20)[0]
+
+
 def test_secrets_are_nowhere(engine: Engine, start: Start, tmp_path: Path) -> None:
     """Neither key is in what the process says, what callers get, or the store; nor is one that a caller gets wrong."""
 

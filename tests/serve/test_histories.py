@@ -7,14 +7,14 @@ import re
 from typing import Any
 
 import pytest
-from openai import APIError, AsyncOpenAI, BadRequestError, OpenAI
+from openai import APIError, AsyncOpenAI, BadRequestError, OpenAI, PermissionDeniedError
 from tests.integrations.book import SYSTEM, TASK, Book, Player, count
 from tests.integrations.in_openai import TOOL
 from tests.models.chat_server import CHATML_TOOLS, Handler, chat, send, slow
 from tests.serve.conftest import MODEL, Serve
 from tests.serve.engine import WINDOW, Engine, read_or_echo, refuse
 
-from memagent import Sampling
+from memagent import Limits, Sampling
 
 START = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": TASK}]
 
@@ -131,10 +131,11 @@ def test_an_edited_history_starts_afresh(engine: Engine, client: OpenAI) -> None
         (("2026-12-09T09:59:58.5, 9.12.2026", "2026-12-10T10:00:01, 10.12.2026"), False),
         (("Keep items above 100 euros.", "Keep items above 5 euros."), True),
         (("Keep 1-20 above 3.50.", "Keep 5-20 above 4.50."), True),
+        (("Release 1.2.3 at 10.0.0.7:8080.", "Release 1.2.4 at 10.0.0.8:8080."), True),
         (("List the names.", "List the dates."), True),
         (("\u4e01", "\u4e02"), True),
     ],
-    ids=["clock", "number", "numbers", "task", "task in Chinese"],
+    ids=["clock", "number", "numbers", "versions", "task", "task in Chinese"],
 )
 def test_a_clock_in_the_system_message_costs_no_summaries_again(
     engine: Engine, client: OpenAI, prompts: tuple[str, str], again: bool
@@ -298,6 +299,16 @@ def test_sampling_reaches_the_summaries(serve: Serve, engine: Engine) -> None:
         Loop(client, book).play()
     own = [(body["temperature"], body["top_p"]) for body in engine.bodies if "temperature" in body]
     assert own == [(0.0, 0.5)] * player.summaries
+
+
+def test_limits_hold_for_summaries_too(serve: Serve, engine: Engine) -> None:
+    engine.default = summarise
+    url = serve(reading={"limits": Limits(calls=1)})
+    with OpenAI(base_url=url, api_key="none", max_retries=2) as client:
+        given: Any = [*START, *long_talk()]
+        with pytest.raises(PermissionDeniedError, match="limit calls=1 is reached"):
+            client.chat.completions.create(model=MODEL, messages=given)
+    assert len(engine.bodies) == 1
 
 
 def test_histories_can_be_refused(serve: Serve, engine: Engine) -> None:

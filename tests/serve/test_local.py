@@ -171,6 +171,21 @@ def test_what_such_models_cannot_do_is_refused(store: RunStore, fields: dict[str
     assert model.requests == []
 
 
+@pytest.mark.parametrize("field", [{"tools": LONG_TOOLS}, {"n": 2}, {"max_tokens": 0}])
+def test_what_it_can_not_do_is_refused_before_anything_is_read(
+    store: RunStore, field: dict[str, Any]
+) -> None:
+    with (
+        listening_with(ExtractiveModel(window=4096), store) as url,
+        client_of(url) as client,
+        pytest.raises(BadRequestError, match=next(iter(field))),
+    ):
+        client.chat.completions.create(
+            model="extractive", messages=[{"role": "user", "content": PARTS}], **field
+        )
+    assert list(store.runs()) == []
+
+
 def test_what_would_change_nothing_is_not_refused(store: RunStore) -> None:
     model = ScriptedModel(["Hi."] * 2, window=2048)
     with listening_with(model, store) as url, client_of(url) as client:

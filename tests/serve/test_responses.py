@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import zlib
 from typing import Any
 
@@ -298,7 +299,7 @@ def test_a_conversation_is_compacted_again_and_again(engine: Engine, client: Ope
             items += [{"role": "user", "content": f"Item {cycle}-{n} is blue. " * 4}]
         done: Any = client.responses.compact(model=MODEL, input=items, instructions=SYSTEM)
         (packed,) = done.output
-        held = json.loads(zlib.decompress(base64.b85decode(packed.encrypted_content)))
+        held = json.loads(zlib.decompress(base64.b64decode(packed.encrypted_content)))
         assert str(held["messages"]).count("Summary ") == 1  # the last one
         assert done.memagent["summaries"] > written
         written = done.memagent["summaries"]
@@ -324,7 +325,7 @@ def test_rules_in_the_input_outlive_compaction(
     else:
         rules: Any = [{"type": "compaction", "compact_threshold": threshold}]
         packed = client.responses.create(**given, context_management=rules).output[0]
-    held = json.loads(zlib.decompress(base64.b85decode(packed.encrypted_content)))
+    held = json.loads(zlib.decompress(base64.b64decode(packed.encrypted_content)))
     assert "Be brief" not in str(held["messages"])
     given["input"] = [packed.model_dump(exclude_none=True), {"role": "user", "content": "Go on."}]
     client.responses.create(**given)
@@ -336,7 +337,7 @@ def test_rules_in_the_input_outlive_compaction(
 def test_a_short_conversation_is_packed_as_it_is(player: Player, client: OpenAI) -> None:
     done = client.responses.compact(model=MODEL, input=TASK)
     item: Any = done.output[0]
-    raw = zlib.decompress(base64.b85decode(item.encrypted_content))
+    raw = zlib.decompress(base64.b64decode(item.encrypted_content))
     assert json.loads(raw)["messages"] == [{"role": "user", "content": TASK}]
     assert player.summaries == 0
 
@@ -345,14 +346,14 @@ def test_a_short_conversation_is_packed_as_it_is(player: Player, client: OpenAI)
     "content",
     [
         "x", "", 5, None, ["x"],
-        base64.b85encode(b"x").decode(),
-        base64.b85encode(zlib.compress(b"{")).decode(),
-        base64.b85encode(zlib.compress(b"5")).decode(),
-        base64.b85encode(zlib.compress(b'{"messages": [{"role": "god"}], "state": {}}')).decode(),
-        base64.b85encode(zlib.compress(b'{"messages": [], "state": {}}')).decode(),
-        base64.b85encode(zlib.compress(b'{"messages": 5, "state": {}}')).decode(),
-        base64.b85encode(zlib.compress(b"[" * 100_000)).decode(),
-        base64.b85encode(zlib.compress(b" " * 100_000_000)).decode(),
+        base64.b64encode(b"x").decode(),
+        base64.b64encode(zlib.compress(b"{")).decode(),
+        base64.b64encode(zlib.compress(b"5")).decode(),
+        base64.b64encode(zlib.compress(b'{"messages": [{"role": "god"}], "state": {}}')).decode(),
+        base64.b64encode(zlib.compress(b'{"messages": [], "state": {}}')).decode(),
+        base64.b64encode(zlib.compress(b'{"messages": 5, "state": {}}')).decode(),
+        base64.b64encode(zlib.compress(b"[" * 100_000)).decode(),
+        base64.b64encode(zlib.compress(b" " * 100_000_000)).decode(),
     ],
     ids=range(13),
 )  # fmt: skip
@@ -364,6 +365,34 @@ def test_items_that_others_made_are_refused(
     assert response.status_code == 400
     assert "compaction item" in response.json()["error"]["message"]
     assert engine.raws == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"messages":[' + b"[]," * 40_000 + b'1],"state":{"version":1}}', b'"' + b"a" * 400_000],
+    ids=["values", "bytes"],
+)
+def test_items_may_hold_no_more_than_a_body(
+    serve: Serve, http: httpx.Client, content: bytes
+) -> None:
+    item = {
+        "type": "compaction",
+        "encrypted_content": base64.b64encode(zlib.compress(content)).decode(),
+    }
+    request = {"model": MODEL, "input": [item, {"role": "user", "content": "Hi"}]}
+    response = http.post(f"{serve(max_body=200_000)}/responses", json=request)
+    assert response.status_code == 400
+    assert re.search("has more than (3,125 JSON values|200,000 bytes)", response.text)
+
+
+def test_the_response_of_a_reading_can_not_be_referred_to(engine: Engine, serve: Serve) -> None:
+    engine.default = read_or_echo
+    with OpenAI(base_url=serve(reading={"gate": "update"}), api_key="none") as client:
+        given: Any = [{"role": "user", "content": PARTS}]
+        first = client.responses.create(model=MODEL, input=given)
+        with pytest.raises(BadRequestError, match="came from a reading") as caught:
+            client.responses.create(model=MODEL, input="And?", previous_response_id=first.id)
+        assert caught.value.param == "previous_response_id"
 
 
 def test_state_of_the_engine_is_left_to_it(engine: Engine, client: OpenAI) -> None:

@@ -23,6 +23,7 @@ from memagent.errors import (
     QuestionTooLong,
     RunBusy,
     RunMismatch,
+    WindowTooSmall,
 )
 from memagent.events import Event
 from memagent.messages import ChatRequest, Completion, Message, ToolCall, Usage
@@ -435,6 +436,27 @@ def test_a_message_that_would_not_stay_whole_is_refused(store: RunStore) -> None
     assert session.history == [("First?", "One.")]
     assert store.is_answered("chat")
     assert session.send("x" * 500).answer == "Two."
+
+
+def test_a_session_that_leaves_no_room_for_a_second_message_is_refused_before_the_first(
+    store: RunStore,
+) -> None:
+    model = ScriptedModel([], window=16_384)
+    agent = ToolAgent(model, [look], working_context=6000, store=store)
+    with pytest.raises(WindowTooSmall, match="of 6000 tokens leaves 0 for each later message"):
+        agent.session("small").send("First?")
+    assert not model.requests
+
+
+def test_a_message_that_is_too_long_with_its_schema_is_told_so(store: RunStore) -> None:
+    session = agent_of(store, ["One."]).session("chat")
+    session.send("First?")
+
+    class Long(BaseModel):
+        value: int = Field(description="x" * 3000)
+
+    with pytest.raises(QuestionTooLong, match="the schema of output_type is a part of it"):
+        session.send("Why?", Long)
 
 
 # --- saved states

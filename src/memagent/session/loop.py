@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.compaction import conversation_of
-from memagent.errors import CompactionFailed, LimitReached, OutOfSummaries
+from memagent.errors import CompactionFailed, LimitReached, OutOfSummaries, QuestionTooLong
 from memagent.events import Answered, Compacted, MessageSent, Stopped
 from memagent.messages import Message, Usage
 from memagent.prompts.output import Output
@@ -152,12 +152,18 @@ class ToolLoop(Loop[SessionResult]):
         key = f"said-{self._number}"
         said = await in_thread(UserMessage.find, log.store, log.run_id, self._number)
         if said is None and not self._number:
+            if not self._first:  # a session, in which other messages follow
+                buffer.check_later()
             said = UserMessage(text=plan.task, output=self._schema, offer=Offer.of(plan.tools, 0))
             await log.commit(key, said.model_dump(mode="json"))
         elif said is None:
             assert self._text is not None, "only a new message has a number of its own"
             message = plan.message(self._text, self._schema)
-            await buffer.check_said(message.content)
+            try:
+                await buffer.check_said(message.content)
+            except QuestionTooLong as error:
+                note = "" if self._schema is None else "; the schema of output_type is a part of it"
+                raise QuestionTooLong(f"{error}{note}") from None
             paid = await in_thread(log.store.usage, log.run_id)
             now = {"step": self._steps, "stage": buffer.summaries, "seq": self._place.seq}
             offer, tool_names = Offer(since=self._said.offer.since), None

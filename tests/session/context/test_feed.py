@@ -13,6 +13,7 @@ from memagent.errors import (
     HistoryChanged,
     ModelError,
     OutOfSummaries,
+    QuestionTooLong,
     WindowTooSmall,
 )
 from memagent.messages import ChatRequest, Message, ToolSpec, Usage
@@ -202,8 +203,21 @@ async def test_the_newest_pictures_of_tools_reach_the_model() -> None:
     assert buffer.summaries == 7
 
 
+async def test_only_the_users_last_message_has_to_stay_whole() -> None:
+    buffer = a_buffer(ScriptedModel(good, window=8192), working_context=8192)
+    long_text = {"role": "user", "content": "Look! ".ljust(5000, ".")}
+    history = [SYSTEM, TASK, *steps(9, 400), {"role": "assistant", "content": "Yes."}, long_text]
+    for _ in range(2):
+        with pytest.raises(QuestionTooLong, match=r"takes 5000 tokens, but .* at most 3556 stay"):
+            await buffer.feed(history)
+    question = {"role": "user", "content": "What was it?"}
+    history += [{"role": "assistant", "content": "Too long."}, question]
+    for again in (buffer, a_buffer(ScriptedModel(good, window=8192), working_context=8192)):
+        assert (await again.feed(history))[-1] is question
+
+
 @pytest.mark.parametrize("pictures", [1, 4])
-@pytest.mark.parametrize("size", [10, 5000])
+@pytest.mark.parametrize("size", [10, 3400])
 async def test_the_pictures_of_a_users_message_stay_if_they_fit(size: int, pictures: int) -> None:
     buffer = a_buffer(ScriptedModel(good, window=8192), working_context=8192)
     parts = [{"type": "text", "text": "Look! ".ljust(size, ".") + " Now?"}, *[IMAGE] * pictures]
@@ -213,10 +227,10 @@ async def test_the_pictures_of_a_users_message_stay_if_they_fit(size: int, pictu
     )
     assert buffer.tokens < buffer.limit
     said = json.dumps(sent[-1])
-    assert said.count('"image_url": {') == (pictures if pictures == 1 else 0)
-    assert pictures == 1 or said.count("[image_url]") == 4
-    assert "Look!" in said
-    assert "Now?" in said
+    kept = pictures == 1 and size == 10
+    assert said.count('"image_url": {') == kept
+    assert kept or said.count("[image_url]") == pictures
+    assert parts[0]["text"] in said
 
 
 async def test_orphans_of_either_kind_are_paired() -> None:

@@ -248,6 +248,10 @@ class SummaryBuffer(Feeding):
         """
         return self._ready.layout.count(messages, thinking=thinking)
 
+    def check_later(self) -> None:
+        """Raises a `WindowTooSmall` if hardly any later message of a session could stay word for word."""
+        self._ready.layout.check_later()
+
     async def check_said(self, text: str) -> None:
         """Checks that a user message is short enough to stay word for word after summaries.
 
@@ -256,13 +260,8 @@ class SummaryBuffer(Feeding):
             ModelError: the server was asked to count, and did not answer.
         """
         layout = self._ready.layout
-        size = await count_in_thread(self._model, layout.size, text)
-        if size > layout.said:
-            raise QuestionTooLong(
-                f"the message takes {size} tokens, but with a working context of {layout.window} at most "
-                f"{max(layout.said, 0)} stay word for word when the context is summarised: shorten it, let a tool read "
-                f"the text, or use a larger working_context"
-            )
+        if await count_in_thread(self._model, layout.size, text) > layout.said:
+            raise await in_thread(layout.too_long, text)
 
     async def dump(self) -> dict[str, Any] | None:
         """Returns the state as JSON values, for `open`; None while results are missing or a summary is unfinished."""
@@ -311,6 +310,7 @@ class SummaryBuffer(Feeding):
         Raises:
             CompactionFailed: there was no usable summary after two retries, or less than a tenth of the working context
                 could be freed.
+            QuestionTooLong: the user's last message doesn't fit behind the summary whole.
             OutOfSummaries: a summary is needed, but `max_summaries` have been written.
             ModelError: a summary call failed.
             LimitReached: a summary call would exceed a usage limit.
@@ -320,7 +320,14 @@ class SummaryBuffer(Feeding):
         async with self._lock:
             if not self.due and not force:
                 return None
-            return await self._ready.compact(max_summaries=self.max_summaries, force=force)
+            opened, state = self._ready, self._ready.state
+            compaction = await opened.compact(max_summaries=self.max_summaries, force=force)
+            try:
+                await opened.check_asked()
+            except QuestionTooLong:
+                opened.state = state
+                raise
+            return compaction
 
     async def aclose(self) -> None:
         """Cancels a summary started early, and frees the archive, unless it was passed in."""

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 
 from memagent.compaction import Change, Compaction, Tier
 from memagent.errors import CompactionFailed, OutOfSummaries
-from memagent.messages import Message
 from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser, Summary
 from memagent.session.context.tiers import (
@@ -16,7 +15,7 @@ from memagent.session.context.tiers import (
     lighten,
     show_again,
 )
-from memagent.session.context.turns import Turn, join_users, without_media
+from memagent.session.context.turns import Turn, without_media
 from memagent.threads import in_thread
 from memagent.tokens.byte_bound import split_media
 
@@ -199,25 +198,15 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
 
 def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
     """Keeps a user's message, which is never dropped, after the summary, with its pictures if they fit."""
-    summary, media = bool(older or past.again), split_media(last.head.extra)[1]
+    summary = bool(older or past.again)
 
-    def fits(turn: Turn) -> bool:
-        if summary:
-            return _fits_behind(layout, past, (*older, last), turn)
-        return layout.state(past, (turn,)).tokens < layout.limit
-
-    if summary and fits(last):
+    if summary and _fits_behind(layout, past, (*older, last), last):
         return Split(summarised=older, kept=(last,))
     text_head = without_media(last.head)
-    room = layout.again if summary else layout.calm - layout.state(past, ()).tokens
+    behind = max(layout.again, layout.said)
+    room = behind if summary else layout.calm - layout.state(past, ()).tokens
     text, handle = clip_text(layout, text_head.content, room)
     short = replace(last, head=text_head.model_copy(update={"content": text}))
-    if media:  # in JSON, the text may take twice as many tokens
-        short_text, full_handle = clip_text(layout, last.head.content, room // 2)
-        pictures = Message(role="user", content="", extra={"content": media})
-        (head,) = join_users([text_head.model_copy(update={"content": short_text}), pictures])
-        if fits(turn := replace(last, head=head)):
-            short, handle = turn, full_handle
     before, after = layout.size(last.head.content), layout.size(short.head.content)
     changes = (last.change("clipped", before, after, handle),) if short.head != last.head else ()
     tiers: tuple[Tier, ...] = () if summary else ("clip",)

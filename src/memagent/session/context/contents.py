@@ -14,6 +14,7 @@ from memagent.session.context.compaction import compact_state
 from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser
 from memagent.session.context.turns import Turn, neutralise, place_message
+from memagent.threads import in_thread
 
 
 class SavedContents(Leaf):
@@ -28,6 +29,8 @@ class SavedContents(Leaf):
     """Number of the next turn."""
     written: Mapping[str, int] = {}
     """Completed summary calls of each kind."""
+    asked: str = ""
+    """The user's last message, which a compaction must not shorten."""
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Contents:
     summariser: Summariser
     state: State
     number: int = 0
+    asked: str = ""
 
     @classmethod
     def begin(
@@ -55,11 +59,11 @@ class Contents:
         (first, *_), marks = layout.anchors.known, saved.anchors
         if not marks or (marks[0].messages, marks[0].counted) != (first.messages, first.counted):
             state = layout.state(saved.past, saved.turns)  # with other tools, or another tokenizer
-            return cls(model, layout, summariser, state, saved.number)
+            return cls(model, layout, summariser, state, saved.number, saved.asked)
         head, messages = (layout.render(saved.past, turns) for turns in ((), saved.turns))
         state = State(saved.past, saved.turns, messages, head, saved.tokens, saved.low)
         layout = replace(layout, anchors=Anchors(marks))
-        return cls(model, layout, summariser, state, saved.number)
+        return cls(model, layout, summariser, state, saved.number, saved.asked)
 
     def save(self) -> SavedContents:
         """Returns the state to store."""
@@ -72,6 +76,7 @@ class Contents:
             anchors=self.layout.anchors.known,
             number=self.number,
             written=self.summariser.counts,
+            asked=self.asked,
         )
 
     async def append(self, given: Message, *, ok: bool = True, usage: Usage | None = None) -> None:
@@ -91,8 +96,15 @@ class Contents:
 
         self.state = await count_in_thread(self.model, add)
         self.layout = layout
+        if given.role == "user" and ok:
+            self.asked = layout.spoken.safe(given.content)
         self.number += len(self.state.turns) - len(state.turns)
         self.summariser.begin(layout, self.state)
+
+    async def check_asked(self) -> None:
+        """Raises a `QuestionTooLong` if a compaction shortened the user's last message."""
+        if not any(self.asked in message.content for message in self.state.messages):
+            raise await in_thread(self.layout.too_long, self.asked)
 
     async def compact(self, *, max_summaries: int, force: bool = False) -> Compaction | None:
         """See `SummaryBuffer.compact`; doesn't check whether it is due."""

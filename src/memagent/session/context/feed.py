@@ -203,6 +203,7 @@ class Feeding(Closing):
             marks = {"fed": chain.mark(place + 1), "summaries": limit - self.max_summaries}
             self._history = self._history.model_copy(update=marks)
         await _complete(opened, limit)
+        await opened.check_asked()
         messages = opened.state.messages
         next_chain = Chain([Message.from_openai(message.to_openai()) for message in messages])
         sent_update = {"sent_systems": next_chain.systems, "sent": next_chain.mark()}
