@@ -250,7 +250,7 @@ class SummaryBuffer(Feeding):
 
     def check_later(self) -> None:
         """Raises a `WindowTooSmall` if hardly any later message of a session could stay word for word."""
-        self._ready.layout.check_later()
+        self._ready.check_later()
 
     async def check_said(self, text: str) -> None:
         """Checks that a user message is short enough to stay word for word after summaries.
@@ -259,9 +259,7 @@ class SummaryBuffer(Feeding):
             QuestionTooLong: it is too long for that.
             ModelError: the server was asked to count, and did not answer.
         """
-        layout = self._ready.layout
-        if await count_in_thread(self._model, layout.size, text) > layout.said:
-            raise await in_thread(layout.too_long, text)
+        await self._ready.check_said(text)
 
     async def dump(self) -> dict[str, Any] | None:
         """Returns the state as JSON values, for `open`; None while results are missing or a summary is unfinished."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from memagent.compaction import Compaction
+from memagent.errors import QuestionTooLong, WindowTooSmall
 from memagent.messages import Leaf, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
@@ -15,6 +16,9 @@ from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser
 from memagent.session.context.turns import Turn, neutralise, place_message
 from memagent.threads import in_thread
+
+LATER_SHARE = 32
+"""A later message of a session must be allowed this share of the working context at least."""
 
 
 class SavedContents(Leaf):
@@ -101,10 +105,35 @@ class Contents:
         self.number += len(self.state.turns) - len(state.turns)
         self.summariser.begin(layout, self.state)
 
+    def check_later(self) -> None:
+        """Raises a `WindowTooSmall` if hardly any later message of a session could stay word for word."""
+        window, said = self.layout.window, self.layout.said
+        if said < (least := window // LATER_SHARE):
+            raise WindowTooSmall(
+                f"a working context of {window} tokens leaves {max(said, 0)} for each later message of a session, "
+                f"which stays word for word, and should leave {least}: use a larger working_context, a shorter prompt "
+                f"or fewer tools"
+            )
+
+    async def check_said(self, text: str) -> None:
+        """See `SummaryBuffer.check_said`."""
+        if await count_in_thread(self.model, self.layout.size, text) > self.layout.said:
+            raise await in_thread(self._too_long, text)
+
     async def check_asked(self) -> None:
         """Raises a `QuestionTooLong` if a compaction shortened the user's last message."""
         if not any(self.asked in message.content for message in self.state.messages):
-            raise await in_thread(self.layout.too_long, self.asked)
+            raise await in_thread(self._too_long, self.asked)
+
+    def _too_long(self, text: str) -> QuestionTooLong:
+        layout = self.layout
+        size = layout.size(text)  # bytes if it is far too long
+        amount = size if size < layout.window else f"more than {layout.window}"
+        return QuestionTooLong(
+            f"the message takes {amount} tokens, but with a working context of {layout.window} at most "
+            f"{max(layout.said, 0)} stay word for word when the context is summarised: shorten it, let a tool read the "
+            f"text, or start again with a larger working_context"
+        )
 
     async def compact(self, *, max_summaries: int, force: bool = False) -> Compaction | None:
         """See `SummaryBuffer.compact`; doesn't check whether it is due."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from memagent.budget import JOINT_SLACK
-from memagent.errors import ConfigError, QuestionTooLong, WindowTooSmall
+from memagent.errors import ConfigError, WindowTooSmall
 from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.prompts.promptset import WORDS_PER_TOKEN
@@ -30,8 +30,6 @@ MIN_LEDGER = 256
 """In small working contexts a ledger takes twice its share, up to this many tokens."""
 PROGRESS_SHARE = 10
 """A compaction must free at least a tenth of the working context."""
-LATER_SHARE = 32
-"""A later message of a session must be allowed this share of the working context at least."""
 CALM = 0.8
 """Without a summary, a prompt must drop below this share of the limit: otherwise the next compaction is due at once."""
 
@@ -226,25 +224,6 @@ class Layout:
     def said(self) -> int:
         """Maximum tokens of a user's message that stays word for word behind summaries; may be negative."""
         return self._behind - 4 * self.line
-
-    def check_later(self) -> None:
-        """Raises a `WindowTooSmall` if hardly any later message of a session could stay word for word."""
-        if self.said < (least := self.window // LATER_SHARE):
-            raise WindowTooSmall(
-                f"a working context of {self.window} tokens leaves {max(self.said, 0)} for each later message of a "
-                f"session, which stays word for word, and should leave {least}: use a larger working_context, a "
-                f"shorter prompt or fewer tools"
-            )
-
-    def too_long(self, text: str) -> QuestionTooLong:
-        """Returns the error for a user's message that can't stay word for word. Blocks."""
-        size = self.size(text)  # bytes if it is far too long
-        amount = size if size < self.window else f"more than {self.window}"
-        return QuestionTooLong(
-            f"the message takes {amount} tokens, but with a working context of {self.window} at most "
-            f"{max(self.said, 0)} stay word for word when the context is summarised: shorten it, let a tool read the "
-            f"text, or start again with a larger working_context"
-        )
 
     @property
     def progress(self) -> int:
