@@ -74,7 +74,7 @@ def write_rollouts(
     step: int,
     rollouts: Sequence[Rollout],
     *,
-    advantages: Mapping[str, float],
+    advantages: Mapping[str, float | None],
     decode: Decode,
 ) -> None:
     """Writes the rollouts of a step, all or nothing; an existing file is replaced.
@@ -83,7 +83,7 @@ def write_rollouts(
         file: its folder is created if missing.
         step: number of the step.
         rollouts: the rollouts, in any order.
-        advantages: advantages by rollout id; rollouts left out of the loss have none.
+        advantages: advantages by rollout id; rollouts left out of the loss have none, or None.
         decode: decodes ids with the tokenizer.
 
     Raises:
@@ -136,7 +136,7 @@ def _logs(folder: Path) -> list[tuple[Path, int]]:
 
 
 def _rows(
-    step: int, rollout: Rollout, advantages: Mapping[str, float], decode: Decode
+    step: int, rollout: Rollout, advantages: Mapping[str, float | None], decode: Decode
 ) -> Iterator[dict[str, Any]]:
     sample = rollout.sample
     shared = {
