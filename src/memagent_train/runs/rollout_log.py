@@ -109,8 +109,7 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
     files = [path] if path.is_file() else [file for file, _ in logs]
     if not files:
         raise DataError(
-            f"{str(path)!r} has no step-*.parquet, nor has {FOLDER}/ in it: name the folder of a training with "
-            f"logging.rollouts = 1"
+            f"{str(path)!r} has no step-*.parquet: name the folder of a training with logging.rollouts = 1"
         )
     for file in files:
         try:

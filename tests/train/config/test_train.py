@@ -198,6 +198,14 @@ def test_weights_are_of_calls_that_the_agent_makes(file: Path) -> None:
         load_train(file, [*agent, f"algorithm.weights.{kind}=0"])
 
 
+def test_some_call_has_a_weight(file: Path) -> None:
+    zeros = ["algorithm.weights={update=0, answer=0.0}"]
+    with pytest.raises(ConfigError, match=r"gives update, answer the weight 0, .* nothing would"):
+        load_train(file, zeros)
+    load_train(file, [*zeros, "agent.use=mine:agent"])
+    load_train(file, [*zeros, "algorithm.weights.update=0.5"])
+
+
 def test_a_reply_is_shorter_than_the_context(file: Path) -> None:
     for reply, context in ((192, 192), (500, 192)):
         sizes = f"agent={{use='tools', tools={{reply_tokens={reply}, working_context={context}}}}}"

@@ -93,7 +93,7 @@ def test_the_folder_of_a_run_has_its_log(tmp_path: Path) -> None:
     write(tmp_path / "rollouts", 1, rollout("a", UPDATE))
     assert [row["rollout_id"] for row in read_rollouts(tmp_path)] == ["a"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"has no step-\*\.parquet, nor has rollouts/ in it: name"):
+    with pytest.raises(DataError, match=r"has no step-\*\.parquet: name the folder"):
         list(read_rollouts(tmp_path / "empty"))
 
 
