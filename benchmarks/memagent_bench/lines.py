@@ -53,12 +53,15 @@ class SampleLine(Line):
     tokens_to_generate: int = Field(128, gt=0)
 
     def model_post_init(self, _: object) -> None:
-        """Checks the span; pydantic reports errors as validation errors."""
+        """Checks the span, the question and the document; pydantic reports errors as validation errors."""
         (start, end), text = self.context_span or (0, 0), self.input
         if self.context_span and text is not None and not 0 <= start < end <= len(text):
             raise ValueError(
                 f"context_span must be a part of the {len(text):,} characters, got {[start, end]}"
             )
+        for what, part in (("question", self.question), ("document", self.parts and self.parts[1])):
+            if part is not None and not part.strip():
+                raise ValueError(f"the {what} is blank; complete the line, or leave it out")
 
     @property
     def parts(self) -> tuple[str, str, str] | None:

@@ -33,7 +33,8 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
 
     Args:
         files: JSON lines, each with `prediction` (RULER's `pred`) and `outputs` (the references), maybe with `task`,
-            `scorer` and `max_length`. A line without a task belongs to one named like its file.
+            `scorer` and `max_length`. A line without a task belongs to one named like its file. A file that is named
+            twice counts once.
         scorer: for all lines; None: each line's own, else its task's.
 
     Raises:
@@ -43,7 +44,7 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
         lambda: defaultdict(list)
     )
     names: dict[tuple[int | None, str], dict[str, None]] = defaultdict(dict)
-    for path in files:
+    for path in {path.resolve(): path for path in files}.values():  # each once
         for _, line, task, name in read_lines(path, PredictionLine, scorer):
             names[line.max_length, task][name] = None
             text = line.prediction

@@ -159,7 +159,8 @@ def _difference(
 ) -> tuple[float, float]:
     """Returns the interval of the mean difference over shared samples; -1 to 1 if there are none."""
     strata: dict[str, list[float]] = defaultdict(list)
-    for task, index in mine.keys() & other.keys():
+    # Sorted: the order of a set of texts differs between processes, and the bootstrap draws by place.
+    for task, index in sorted(mine.keys() & other.keys()):
         strata[task].append(mine[task, index] - other[task, index])
     if not strata:
         return -1.0, 1.0

@@ -72,7 +72,7 @@ class ContextBudget(Leaf):
         if usable < MIN_CHUNK:
             raise WindowTooSmall(
                 f"the window of {window!r} tokens is too small: the prompt's own wording takes "
-                f"{frame + JOINT_SLACK} tokens; use a larger window (--window)"
+                f"{frame + JOINT_SLACK} tokens; use a larger window"
             )
         share = int(usable * MEMORY_SHARE)
         memory_tokens = share if memory is None else memory
@@ -84,22 +84,22 @@ class ContextBudget(Leaf):
         if memory_tokens < max(empty_memory, 1):
             raise WindowTooSmall(
                 f"a memory of {memory_tokens!r} tokens is too small: the text for an empty one takes {empty_memory} "
-                f"(of the window of {window}: {numbers}); use a larger window (--window) or memory (--memory-tokens)"
+                f"(of the window of {window}: {numbers}); use a larger window or memory_tokens"
             )
         if question > share and share >= 1 and usable - 2 * memory_tokens >= MIN_CHUNK:
             raise QuestionTooLong(
                 f"the question takes {question!r} tokens, but a window of {window} allows {share}: "
-                f"shorten it, move its long part into the document, or use a larger window (--window)"
+                f"shorten it, move its long part into the document, or use a larger window"
             )
         if room < MIN_CHUNK:
             raise WindowTooSmall(
                 f"the window of {window!r} tokens has no room for a chunk of at least {MIN_CHUNK}: {numbers} already "
-                f"take {window - room}; use a larger window (--window) or a smaller memory (--memory-tokens)"
+                f"take {window - room}; use a larger window or smaller memory_tokens"
             )
         if chunk is not None and not MIN_CHUNK <= chunk <= room:
             raise WindowTooSmall(
                 f"a chunk of {chunk!r} tokens does not fit: it must be {MIN_CHUNK} to {room} tokens "
-                f"(of the window of {window}: {numbers}); change --chunk-tokens, or use a larger window (--window)"
+                f"(of the window of {window}: {numbers}); change chunk_tokens, or use a larger window"
             )
         return cls(
             window=window,

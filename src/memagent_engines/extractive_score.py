@@ -215,7 +215,9 @@ class Question:
         if not matches:
             return 0.0
         total = sum(self.weights.values())
-        match_weight = sum(self.weights[root] for root in {root for _, root in matches})
+        match_weight = sum(
+            self.weights[root] for root in dict.fromkeys(root for _, root in matches)
+        )
         share = match_weight / total
         score = match_weight * (0.5 + share) * self._nearness(matches)
         score += EXPECTED_BONUS * total * share * share * self._score_kind(sentence)

@@ -39,8 +39,9 @@ class Group:
     """The G rollouts of one sample, compared with each other."""
 
     rollouts: tuple[Rollout, ...]
-    advantages: tuple[float, ...]
-    """G advantages, one per rollout; 0.0 for one without a reward."""
+    advantages: tuple[float | None, ...]
+    """G advantages, one per rollout; None for one left out of the loss: without a reward, masked as overlong, or in a
+    dropped group."""
     rows: tuple[TrainingRow, ...]
     """Conversations that enter the loss: those with a sampled token, of rollouts that have a reward."""
     informative: bool
@@ -56,12 +57,15 @@ def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
     """
     advantages_G, informative = _of_rollouts(rollouts, algorithm)
     steps_GC = _of_steps(rollouts, algorithm)
+    trained_G = [
+        rollout.status is Status.SCORED and not (rollout.overlong and algorithm.overlong_mask)
+        for rollout in rollouts
+    ]
     weighed = {
         (g, c): weigh_spans(row, algorithm)
         for g, rollout in enumerate(rollouts)
         for c, row in enumerate(rollout.rows)
-        if rollout.status is Status.SCORED
-        if not (rollout.overlong and algorithm.overlong_mask)
+        if trained_G[g]
     }
     places = [place for place, row in weighed.items() if row.sampled]
     rows = tuple(
@@ -72,9 +76,11 @@ def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
         for g, c in places
     )
     informative = informative or (algorithm.step_weight > 0 and bool(steps_GC.any()))
-    return Group(
-        tuple(rollouts), tuple(advantages_G.tolist()), rows, informative=bool(rows) and informative
-    )
+    advantages = [
+        advantage if trained else None
+        for advantage, trained in zip(advantages_G.tolist(), trained_G, strict=True)
+    ]
+    return Group(tuple(rollouts), tuple(advantages), rows, informative=bool(rows) and informative)
 
 
 def check_rollout(rollout: Rollout) -> Rollout:

@@ -27,7 +27,7 @@ class RolloutFacts:
     scores: Mapping[str, float]
     conversations: int
     sampled: int
-    """Trained tokens that the policy sampled."""
+    """Tokens that the policy sampled in trained roles, whatever `algorithm.weights` makes of them."""
     by_kind: Mapping[str, int]
     """Sampled tokens by kind of call; `rejected`: those of replies that were asked for again; `shown`: tokens between
     replies."""

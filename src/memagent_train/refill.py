@@ -1,7 +1,7 @@
 """Dynamic sampling: groups without a signal are dropped, and others rolled out instead (DAPO, arXiv 2503.14476)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memagent_train.advantages import Group
 from memagent_train.rollouts import Status
@@ -40,7 +40,11 @@ def roll_informative(
     for _ in range(max_refills + 1):
         groups = roll(wanted)
         kept += [group for group in groups if group.informative]
-        dropped += [group for group in groups if not group.informative]
+        dropped += [
+            replace(group, advantages=(None,) * len(group.rollouts))
+            for group in groups
+            if not group.informative
+        ]
         wanted = list(further[offset : offset + len(indices) - len(kept)])
         offset += len(wanted)
         if not wanted or not any(_is_scored(group) for group in (*kept, *dropped)):

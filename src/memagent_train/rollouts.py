@@ -53,7 +53,7 @@ class Outcome:
     overlong: bool = False
     """Whether a limit ended the run before an answer."""
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Finite figures to log."""
+    """Figures to log; those that aren't finite, or are beyond 1e9, are left out."""
 
 
 @dataclass(frozen=True)

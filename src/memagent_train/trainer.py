@@ -30,6 +30,7 @@ from memagent_train.batches import deal, padding_row, rows_of_updates, token_sha
 from memagent_train.engine_gap import EngineGap
 from memagent_train.errors import CheckpointMismatch, TrainingError
 from memagent_train.estimators import truncated_weights
+from memagent_train.extremes import keep_extremes
 from memagent_train.figures import facts, figures, raise_if_nothing_scored, warn_of_failures
 from memagent_train.order import DataOrder, StepSampler
 from memagent_train.packing import Bundle, Packed, bundle, even_length, pass_of, rows_of_passes
@@ -43,8 +44,8 @@ from memagent_train.sharding import backward_options, hold_gradients, shard_grad
 Generate = Callable[[Sequence[int], int], list[Rollout]]
 """Makes G rollouts for each of the given indices of the data, sample by sample. Called in every process with that
 process's indices, with the weights of the step in place; a failed rollout is returned as such."""
-OnBatch = Callable[[int, Sequence[Rollout], Sequence[float]], None]
-"""Called with the step (from 1), all rollouts of this process, including dropped ones, and their advantages."""
+OnBatch = Callable[[int, Sequence[Rollout], Sequence[float | None]], None]
+"""Called with the step (from 1), this process's rollouts, including dropped ones, and the advantages of `Group`s."""
 Batch = dict[str, Any]
 TOKEN_MEANS = ("kl", "entropy", *(f"clip_ratio/{name}_mean" for name in ("low", "high", "region")))
 """TRL's metrics that are means over tokens."""
@@ -162,6 +163,8 @@ class RolloutTrainer(Quiet, GRPOTrainer):
                 values[-1] *= inputs["token_share"].item()
                 if math.isnan(values[-1]):  # an update of padding alone has no tokens
                     del self._metrics["train"][name]
+        for name, values in self._metrics["train"].items():
+            keep_extremes(name, values)
         if self._step % self._micro_steps < self.batch.micro_batches:
             self._gap.add(
                 self._scored_logps, inputs["sampling_per_token_logps"], inputs["tool_mask"]
@@ -253,10 +256,7 @@ class RolloutTrainer(Quiet, GRPOTrainer):
         rollouts = self._generate_rollouts(indices, size)
         cast("Any", self.model).train()  # sampling engines leave a model in evaluation mode
         groups = check_groups(rollouts, len(indices), size)
-        return [
-            compare([check_rollout(rollout) for rollout in group], self.algorithm)
-            for group in groups
-        ]
+        return [compare([*map(check_rollout, group)], self.algorithm) for group in groups]
 
     def micro_batches(
         self, rows: Sequence[TrainingRow], groups: Sequence[int]

@@ -1,7 +1,7 @@
 """`memagent-bench quick`: what its verdict follows from, and one round of it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,18 @@ from tests.models.chat_server import Script, say, slow
 
 from memagent import Limits
 from memagent.terminal import duration
-from memagent_bench.quick import OTHERS, keep_comparable, rows, tokens_per_second, verdict
+from memagent_bench import quick
+from memagent_bench.quick import (
+    MEMORY,
+    OTHERS,
+    SYSTEMS,
+    keep_comparable,
+    rows,
+    tokens_per_second,
+    verdict,
+)
 from memagent_bench.record import Record
+from memagent_bench.significance import Difference, paired_difference
 
 Scores = dict[str, float]
 
@@ -49,6 +59,24 @@ def scores(memory: float, gate: float, direct: float, bm25: float) -> Scores:
 )
 def test_the_verdict_follows_from_paired_intervals(short: Scores, long: Scores, said: str) -> None:
     assert said in verdict(records(short, long))
+
+
+def test_a_verdict_is_the_same_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[list[float]] = []
+
+    def see_order(strata: Iterable[Sequence[float]]) -> Difference:
+        drawn.extend(map(list, strata))
+        return paired_difference(drawn)
+
+    monkeypatch.setattr(quick, "paired_difference", see_order)
+    verdict(
+        [
+            record("squad", 4 * K, index, system, score=index / 40 if system in MEMORY else 0.0)
+            for system in SYSTEMS
+            for index in range(40)
+        ]
+    )
+    assert drawn == [[index / 40 for index in range(40)]] * len(OTHERS)
 
 
 def test_few_samples_show_nothing() -> None:

@@ -91,6 +91,24 @@ def test_references_are_checked_before_the_first_call(
         score_predictions([write(tmp_path / "p.jsonl", SHORT | {"prediction": "4711"}, predicted)])
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (SHORT | {"question": " "}, "line 2: .*the question is blank"),
+        (SHORT | {"context": "\n"}, "line 2: .*the document is blank"),
+        ({**SHORT, "context": None, "input": "a  b", "context_span": [1, 3]}, "document is blank"),
+    ],
+)
+def test_a_sample_that_no_system_can_be_asked_is_refused(
+    invoke: Invoke, tmp_path: Path, line: dict[str, Any], words: str
+) -> None:
+    file = write(tmp_path / "mine.jsonl", SHORT, line)
+    with pytest.raises(ConfigError, match=words):
+        grid_of_file(file, ["memory"], OPTIONS)
+    done = invoke("samples", file, "--model", "extractive", "--out", tmp_path / "out")
+    assert (done.exit_code, (tmp_path / "out").exists()) == (2, False)
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
     file = write(tmp_path / "mine.jsonl", SHORT, SHORT)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
@@ -158,7 +176,9 @@ def test_predictions_of_ruler_are_scored_by_task(invoke: Invoke, tmp_path: Path)
         {"pred": "in Paris", "outputs": ["Paris", "Lutetia"]},
         {"pred": None, "outputs": ["Rome"]},
     )
-    rows = score_predictions([needles, questions])
+    again = tmp_path / "elsewhere" / ".." / needles.name
+    again.parent.parent.mkdir()
+    rows = score_predictions([needles, questions, needles, again])
     assert [
         (row.task, row.estimate.mean, row.estimate.n, row.estimate.unscored) for row in rows
     ] == [

@@ -53,3 +53,10 @@ def test_no_match_is_zero() -> None:
     assert WHEN.score("") == 0
     assert Question.parse("Who was it?").score("It was he.") == 0
     assert Question.parse("").score("anything") == 0
+
+
+def test_a_score_is_the_same_in_every_process() -> None:
+    # 1e16 + 1 rounds to 1e16, so the sum depends on the order of its terms.
+    words = [f"{letter}ok" for letter in "bcdfghjklmnpqrstvwxz"]
+    question = Question(weights=dict.fromkeys(words, 1.0) | {words[0]: 1e16}, asks="")
+    assert question.score(" ".join(words)) == 1.5e16

@@ -32,7 +32,7 @@ class TestCompare:
         rollouts = group(1.0, None, 0.0)
         rollouts[1] = replace(rollouts[1], status=Status.FAILED)
         compared = compare(rollouts, PLAIN)
-        assert compared.advantages == (0.5, 0.0, -0.5)
+        assert compared.advantages == (0.5, None, -0.5)
         assert len(compared.rows) == 4
 
     def test_rows_in_which_nothing_counts_are_left_out(self) -> None:
@@ -52,7 +52,7 @@ class TestCompare:
         rollouts[2] = replace(rollouts[2], overlong=True)
         assert len(compare(rollouts, PLAIN).rows) == 6
         masked = compare(rollouts, AlgorithmSettings(overlong_mask=True))
-        assert masked.advantages == pytest.approx((2 / 3, -1 / 3, -1 / 3))
+        assert masked.advantages == (pytest.approx(2 / 3), pytest.approx(-1 / 3), None)
         assert len(masked.rows) == 4
 
     def test_tokens_weigh_by_the_kind_of_their_call(self) -> None:

@@ -94,6 +94,15 @@ def test_tokens_are_counted_by_what_they_were_sampled_for() -> None:
     assert [counted[f"tokens/{kind}"] for kind in kinds] == [2.0, 2.0, 3.0, 2.0]
 
 
+def test_tokens_of_no_weight_were_sampled_all_the_same() -> None:
+    spans = (Span(0, 1, "act"), Span(2, 3, "summary", rejected=True))
+    rollouts = [rollout("a", n, (replace(ROW, spans=spans),), float(n)) for n in range(2)]
+    weighed = AlgorithmSettings(weights={"act": 0.5, "summary": 0.0}, rejected="leave_out")
+    for settings in (AlgorithmSettings(), weighed):
+        group = compare(rollouts, settings)
+        assert figures([facts(group, kept=True)])["tokens/sampled"] == 4.0
+
+
 def test_the_mean_of_no_rewards_is_no_number() -> None:
     assert math.isnan(figures(two_groups()[1:])["reward"])
 

@@ -37,6 +37,8 @@ def test_as_many_others_are_rolled_out_as_were_dropped() -> None:
     assert roller.asked == [[2, 3, 5], [7, 8], [9], [10]]
     assert names(rolled.kept) == [2, 8, 10]
     assert names(rolled.dropped) == [3, 5, 7, 9]
+    assert {group.advantages for group in rolled.dropped} == {(None, None)}
+    assert {group.advantages for group in rolled.kept} == {(0.5, -0.5)}
 
 
 def test_but_not_more_often_than_allowed() -> None:

@@ -117,7 +117,7 @@ class TestDynamicSampling:
                 self.rewards = (1.0, index % 2)
                 return super().group(index, place, size)
 
-        seen: list[tuple[int, int, list[float]]] = []
+        seen: list[tuple[int, int, list[float | None]]] = []
         data = Odd()
         settings = AlgorithmSettings(beta=0.0, max_refills=50)
         trained = trainer(
@@ -138,6 +138,8 @@ class TestDynamicSampling:
         assert [step for step, *_ in seen] == [1, 2, 3]
         assert [rollouts for _, rollouts, _ in seen] == [2 * n for n in rolled]
         assert all(sum(map(bool, advantages)) == 4 for *_, advantages in seen)
+        dropped = [advantages.count(None) for *_, advantages in seen]
+        assert dropped == [2 * n - 4 for n in rolled], "dropped groups have no advantages"
         again = Odd()
         trainer(tmp_path, again, algorithm=settings, batch=BATCH, steps=3, size=40).train()
         assert again.asked == data.asked
@@ -315,10 +317,16 @@ def test_an_engine_with_other_weights_stops_the_step_before_its_first_update(
 def test_figures_of_others_are_logged_beside_its_own(tmp_path: Path) -> None:
     made: list[RolloutTrainer] = []
 
-    def on_batch(step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]) -> None:
+    def on_batch(
+        step: int, rollouts: Sequence[Rollout], advantages: Sequence[float | None]
+    ) -> None:
         made[0].note({"engine/idle": 0.5})
+        for value in (0.25, 0.75):
+            made[0].note({"idle_min": value, "idle_max": value, "idle": value})
 
     made.append(trainer(tmp_path, Data(), algorithm=PLAIN, batch=BATCH, on_batch=on_batch))
     made[0].train()
     assert logged(made[0], "engine/idle") == [0.5]
+    extremes = [logged(made[0], f"idle{end}") for end in ("_min", "_max", "")]
+    assert extremes == [[0.25], [0.75], [0.5]], "TRL would log the means of minima and maxima"
     assert logged(made[0], "data/passes") == [0.02]

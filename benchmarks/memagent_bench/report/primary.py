@@ -55,7 +55,7 @@ def primary_tests(
     Args:
         suites: with records.
         baselines: label by suite; suites without one have nothing to compare.
-        cells: `TASK@LENGTH` or `mean@LENGTH`; none: see `default_cells`.
+        cells: `TASK@LENGTH` or `mean@LENGTH`, one named twice counts once; none: see `default_cells`.
         margin: as a fraction.
 
     Raises:
@@ -67,8 +67,7 @@ def primary_tests(
         baseline = baselines.get(suite.name)
         if baseline is None:
             continue
-        for cell in dict.fromkeys(cells or default_cells(suite, baseline)):
-            task, length = _parse(cell)
+        for task, length in dict.fromkeys(map(_parse, cells or default_cells(suite, baseline))):
             if not _is_in(suite, task, length):
                 continue
             name = f"{task or MEAN}@{show_length(length)}"

@@ -51,6 +51,16 @@ def export(
 
         if out is None and trajectories is None:
             raise ConfigError("nothing to write: give --out DIR, --trajectories FILE, or both")
+        weight_options = {
+            "--checkpoint": checkpoint,
+            "--dtype": dtype,
+            "--adapter": adapter or None,
+        }
+        given = [name for name, value in weight_options.items() if value is not None]
+        if out is None and given:
+            raise ConfigError(
+                f"{', '.join(given)} is about weights, and only --out DIR writes them: give it, or leave {given[0]} out"
+            )
         from memagent_train.runs.export import export as write
         from memagent_train.runs.export import export_adapter, export_trajectories
 

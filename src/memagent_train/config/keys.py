@@ -9,7 +9,11 @@ from memagent.texts import nearest
 
 
 def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
-    """Lists the dotted names of all keys and sections; list elements are named by their kind, without an index."""
+    """Lists the dotted names of all keys and sections.
+
+    Entries of a list have no index; where they are of several kinds, the list's name is followed by the kind, as in
+    `data.source[jsonl].files`.
+    """
     return tuple(dict.fromkeys(_walk(settings, "", ())))
 
 
@@ -41,8 +45,9 @@ def _walk(
         yield prefix + name
         for inner in _models_in(field.annotation):
             kinds = get_args(getattr(inner.model_fields.get("kind"), "annotation", None))
+            section = prefix + name + "".join(f"[{kind}]" for kind in kinds)
             if inner not in (*above, settings):  # a class in itself would have endless keys
-                yield from _walk(inner, ".".join((prefix + name, *kinds, "")), (*above, settings))
+                yield from _walk(inner, f"{section}.", (*above, settings))
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from memagent_train.config.toml import Table, read_toml
 
 S = TypeVar("S", bound=BaseModel)
 UNKNOWN = "extra_forbidden"
+KIND = re.compile(r"\[(\w+)\]")
+"""The kind of a list's entry in a name of `list_keys`."""
 
 
 def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
@@ -35,7 +38,7 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
     tables = read_toml(file)
     override_keys = [_set(tables, override) for override in overrides]
     where = str(file)
-    _refuse_no_numbers(tables, where)
+    _refuse_no_numbers(tables, where, override_keys)
     try:
         # As strict JSON: "3" isn't a number and 1 isn't a boolean, but a list may fill a tuple.
         read = settings.model_validate_json(json.dumps(tables, default=_not_plain), strict=True)
@@ -45,7 +48,7 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
         # pydantic also reports a list with wrong items as too short.
         within = {loc[:n] for loc in bad for n in range(len(loc))}
         lines = [
-            _explain(problem, where, override_keys, keys)
+            _explain(problem, tables, where, override_keys, keys)
             for problem in problems
             if problem["loc"] not in within
         ]
@@ -122,11 +125,12 @@ def _not_plain(value: object) -> str:
     return str(value)
 
 
-def _refuse_no_numbers(value: Any, where: str, key: str = "") -> None:
+def _refuse_no_numbers(value: Any, where: str, override_keys: Sequence[str], key: str = "") -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where}: {key} = {value!r}: give a finite number")
+        source = _find_source(key, where, override_keys)
+        raise ConfigError(f"{source}: {key} = {value!r}: give a finite number")
     for name, inner in _inside(value):
-        _refuse_no_numbers(inner, where, f"{key}.{name}" if key else name)
+        _refuse_no_numbers(inner, where, override_keys, f"{key}.{name}" if key else name)
 
 
 def _inside(value: Any) -> Iterator[tuple[str, Any]]:
@@ -137,21 +141,56 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _explain(
-    error: ErrorDetails, where: str, override_keys: Sequence[str], keys: tuple[str, ...]
+    error: ErrorDetails,
+    tables: Table,
+    where: str,
+    override_keys: Sequence[str],
+    keys: tuple[str, ...],
 ) -> str:
     """Returns one line for one pydantic error."""
-    key = ".".join(map(str, error["loc"]))
-    source = "--set" if key in override_keys else where
+    path, listed = _read_place(error["loc"], tables)
+    key = ".".join(path)
+    source = _find_source(key, where, override_keys)
     if error["type"] == UNKNOWN:
-        # Known names have no list indexes.
-        bare = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
-        near = find_nearest(bare, keys)
-        hint = f"did you mean {near}?" if near else "memagent-train config shows all keys"
+        near = find_nearest(listed, keys)
+        hint = "memagent-train config shows all keys"
+        if near:
+            section, _, name = near.rpartition(".")
+            if section == listed.rpartition(".")[0]:
+                near = ".".join((*path[:-1], name))
+            hint = f"did you mean {KIND.sub('', near)}?"
+            if kind := KIND.search(near):
+                hint += f" (It is a setting of kind = {kind[1]!r}.)"
         return f"{source}: there is no setting {key!r}; {hint}"
     if error["type"] == "missing":
         return f"{source}: {key} is missing: give it in the file, or with --set {key}=..."
     message = error["msg"].removeprefix("Value error, ")
     return f"{source}: {key or 'the settings'} = {_shorten(error['input'])}: {message}"
+
+
+def _find_source(key: str, where: str, override_keys: Sequence[str]) -> str:
+    """Returns what gave a key its value: the file, or an override of the key or of a section with it."""
+    overridden = any(f"{key}.".startswith(f"{override}.") for override in override_keys)
+    return "--set" if overridden else where
+
+
+def _read_place(place: tuple[int | str, ...], tables: Table) -> tuple[list[str], str]:
+    """Returns the parts of the key at pydantic's `loc`, and its name as in `list_keys`.
+
+    After the number of a list's entry, pydantic adds the entry's kind, if there are several.
+    """
+    path: list[str] = []
+    listed = ""
+    value: Any = tables
+    for before, part in zip((None, *place), place, strict=False):
+        entry = cast("Table", value) if isinstance(value, dict) else {}
+        if isinstance(before, int) and entry.get("kind") == part:
+            listed += f"[{part}]"
+            continue
+        path.append(str(part))
+        listed += "" if isinstance(part, int) else f".{part}" if listed else part
+        value = dict(_inside(value)).get(str(part))
+    return path, listed
 
 
 def _shorten(value: object) -> str:

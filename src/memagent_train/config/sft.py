@@ -51,7 +51,7 @@ class RecordSource(Leaf):
 
 
 class RolloutSource(Leaf):
-    """`kind = "rollouts"`: the rollout log of a training: its folder `rollouts/`, or one file of it."""
+    """`kind = "rollouts"`: the rollout log of a training: the run's folder, `rollouts/` in it, or one file."""
 
     kind: Literal["rollouts"]
     path: Path

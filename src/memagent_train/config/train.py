@@ -129,6 +129,11 @@ class TrainConfig(Leaf):
                 f"algorithm.weights names {', '.join(others)}, but the calls of agent.use={agent.use!r} are "
                 f"{', '.join(calls)}: leave the others out"
             )
+        if not any(self.algorithm.weights.get(kind, 1) for kind in calls):
+            raise ConfigError(
+                f"algorithm.weights gives {', '.join(calls)} the weight 0, all calls of agent.use={agent.use!r}, so "
+                f"nothing would be trained: leave one out, or give it a weight above 0"
+            )
         compared = self.reward.beside or (
             self.reward.use.strip() != "task" and ":" not in self.reward.use
         )

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from memagent.errors import ConfigError
 from memagent.tokens import TokenCounter
 from memagent_train.data.columns import BadRow, Record, read_row
 from memagent_train.data.hub import HubRows
@@ -18,7 +19,7 @@ from memagent_train.data.settings import HubSettings, JsonlSettings, RowSettings
 from memagent_train.data.sources import BareQuestion
 from memagent_train.data.tried_questions import drop_known
 from memagent_train.errors import DataError
-from memagent_train.rewards.scored import check_scorer
+from memagent_train.rewards.scored import check_references, check_scorer
 
 logger = logging.getLogger("memagent.train.data")
 
@@ -130,6 +131,15 @@ class RowSource:
         except BadRow as bad:
             raise DataError(f"{self._rows.where(place)}: {bad}") from bad
 
+    def _check_answers(self, record: Record) -> None:
+        """Raises `BadRow` if the score can't use the answers: the row's rollouts would never get a reward."""
+        try:
+            check_references(self.scorer, record.answers)
+        except ConfigError as error:
+            raise BadRow(
+                f"{error}; correct the answers, or give the source another scorer"
+            ) from error
+
     def _scan(self, running: Any) -> array[int]:
         """Returns the places of the usable rows, up to the maximum number; adds their digests to `running`."""
         places, digests = array("q"), set[int]()
@@ -138,6 +148,7 @@ class RowSource:
                 if isinstance(row, BadRow):
                     raise row
                 record = read_row(row, self._settings.columns)
+                self._check_answers(record)
             except BadRow as bad:
                 if self._settings.unusable == "refuse":
                     raise DataError(
@@ -155,7 +166,7 @@ class RowSource:
             if len(places) == self._settings.count:
                 break
         for what, why in (
-            ("unusable", "lack something"),
+            ("unusable", "lack something or have answers that the score can't use"),
             ("twice", "repeat an earlier one"),
         ):
             if number := self._left_out[what]:

@@ -129,7 +129,8 @@ class RowSettings(FilteredSettings):
     generate: int = Field(default=256, gt=0)
     """Maximum tokens of a reply."""
     unusable: Literal["refuse", "drop"] = "refuse"
-    """What happens to rows that lack something: `refuse` is an error for the first, `drop` drops and counts them."""
+    """What happens to rows that lack something or have answers that the score can't use: `refuse` is an error for the
+    first, `drop` drops and counts them."""
 
 
 class JsonlSettings(RowSettings):

@@ -1,5 +1,7 @@
 """Scores as rewards: the benchmarks' scores by name, and Eq. 7 with a cap."""
 
+from collections.abc import Sequence
+
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample
 from memagent.texts import nearest
@@ -23,6 +25,15 @@ def check_scorer(name: str) -> None:
         raise ConfigError(
             f"there is no score {name!r}{meant} (known: values, {', '.join(SCORERS)})"
         )
+
+
+def check_references(name: str, references: Sequence[str]) -> None:
+    """Rejects references that a score can't use.
+
+    Raises:
+        ConfigError: they are invalid for it; the message names one.
+    """
+    SCORERS["set_recall" if name == "values" else name]("", references)
 
 
 def score_answer(name: str, answer: str, sample: Sample, cap: int | None = None) -> Verdict:

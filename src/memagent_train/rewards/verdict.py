@@ -9,6 +9,8 @@ from memagent.tasks import Sample
 
 REWARD = "reward"
 """The key of the reward in a mapping."""
+LARGEST = 1e9
+"""Absolute value up to which numbers are accepted: far above it, sums and squares overflow (in float32, at 1e38)."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Verdict:
     """The reward of one answer, or why there is none. Plain data, since it may come from another process."""
 
     reward: float | None
-    """A finite number; None if there is none."""
+    """A finite number from -`LARGEST` to `LARGEST`; None if there is none."""
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """Other finite figures to log."""
     error: str = ""
@@ -38,8 +40,8 @@ class Reward(Protocol):
 def read_verdict(value: object) -> Verdict:
     """Reads what a user's function returned: a number, None, or a mapping with `reward` and figures to log.
 
-    A number is anything that `float()` accepts except text: also `True`, and scalars of numpy and torch. Other figures
-    that are None or not finite are left out.
+    A number is anything that `float()` accepts except text, up to `LARGEST`: also `True`, and scalars of numpy and
+    torch. Other figures that are None, not finite or too large are left out.
     """
     if value is None:
         return Verdict(None, error="the reward function returned None")
@@ -71,14 +73,18 @@ def read_verdict(value: object) -> Verdict:
 
 
 def _number(value: object) -> tuple[float | None, str]:
-    """Returns the value as a finite number, else None and the problem."""
+    """Returns the value as a finite number of at most `LARGEST`, else None and the problem."""
     if not _is_number(value):
         return None, f"a {type(value).__name__}; it must be a number or None"
     try:
         number = float(value)  # pyright: ignore[reportArgumentType] - `_is_number` says so
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         return None, f"which is not a single number ({error})"
-    return (number, "") if math.isfinite(number) else (None, "which is not finite")
+    if not math.isfinite(number):
+        return None, "which is not finite"
+    if abs(number) > LARGEST:
+        return None, f"which is beyond {LARGEST:g}: scale rewards down"
+    return number, ""
 
 
 def _is_number(value: object) -> bool:

@@ -13,6 +13,7 @@ from memagent.run.result import RunResult, SessionResult
 from memagent.tasks import Sample
 from memagent.texts import repair_surrogates
 from memagent_train.agents import AgentFunction, GatedResult
+from memagent_train.rewards.verdict import LARGEST
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.rows import RolloutRecorder, with_reads
 from memagent_train.rollouts import ROLLOUT, Outcome, Rollout, Row, Running, Status
@@ -187,7 +188,8 @@ def _check(outcome: Outcome) -> Outcome:
         wrong = f"overlong={outcome.overlong!r:.80}; give True or False"
     else:
         try:
-            figures = {str(name): _as_float(score) for name, score in scores.items()}
+            numbers = {str(name): _as_float(score) for name, score in scores.items()}
+            figures = {name: score for name, score in numbers.items() if abs(score) <= LARGEST}
             reward = None if reward is None else _as_float(reward)
             return replace(outcome, reward=reward, scores=figures, overlong=bool(outcome.overlong))
         except (TypeError, ValueError, OverflowError, RuntimeError):

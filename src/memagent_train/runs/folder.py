@@ -51,7 +51,7 @@ class RunFolder:
     @property
     def rollouts(self) -> Path:
         """Folder of the `step-*.parquet` files."""
-        return self.path / "rollouts"
+        return self.path / rollout_log.FOLDER
 
     @property
     def metrics(self) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 import torch.distributed
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from memagent_train.extremes import combine
 from memagent_train.runs import metrics
 from memagent_train.runs.checkpoints import mark_complete, prune
 from memagent_train.runs.folder import RunFolder
@@ -21,7 +22,8 @@ class Keeper(TrainerCallback):
 
     Args:
         folder: the run's folder.
-        updates_per_step: optimizer updates per step, over which figures are averaged.
+        updates_per_step: optimizer updates per step, over which figures are combined: extremes as extremes, others as
+            means.
         keep: number of checkpoints to keep; 0: all.
         on_step: called with every step and its figures.
         clock: seconds, monotonic.
@@ -72,7 +74,7 @@ class Keeper(TrainerCallback):
             return
         step = state.global_step // self._updates
         now = self._clock()
-        figures = {name: sum(values) / len(values) for name, values in self._seen.items()}
+        figures = {name: combine(name, values) for name, values in self._seen.items()}
         figures["seconds"] = now - self._begun
         self._begun = now
         self._seen.clear()

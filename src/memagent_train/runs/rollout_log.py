@@ -13,6 +13,8 @@ from memagent.replacing import replacing
 from memagent_train.errors import DataError
 from memagent_train.rollouts import Rollout
 
+FOLDER = "rollouts"
+"""Folder of the logs in a run's folder."""
 NAME = re.compile(r"step-(\d+)(?:-part\d+)?\.parquet")
 Decode = Callable[[Sequence[int]], str]
 """Decodes token ids to text, including control tokens."""
@@ -74,7 +76,7 @@ def write_rollouts(
     step: int,
     rollouts: Sequence[Rollout],
     *,
-    advantages: Mapping[str, float],
+    advantages: Mapping[str, float | None],
     decode: Decode,
 ) -> None:
     """Writes the rollouts of a step, all or nothing; an existing file is replaced.
@@ -83,7 +85,7 @@ def write_rollouts(
         file: its folder is created if missing.
         step: number of the step.
         rollouts: the rollouts, in any order.
-        advantages: advantages by rollout id; rollouts left out of the loss have none.
+        advantages: advantages by rollout id; rollouts left out of the loss have none, or None.
         decode: decodes ids with the tokenizer.
 
     Raises:
@@ -97,13 +99,17 @@ def write_rollouts(
 def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the rows of one file, or of all files in a folder in the order of steps.
 
+    Args:
+        path: a file, its folder, or the folder of the run.
+
     Raises:
         DataError: there is no such file, or it isn't a rollout log.
     """
-    files = [path] if path.is_file() else [file for file, _ in _logs(path)]
+    logs = _logs(path) or _logs(path / FOLDER)
+    files = [path] if path.is_file() else [file for file, _ in logs]
     if not files:
         raise DataError(
-            f"{str(path)!r} has no step-*.parquet: set logging.rollouts = 1 in training"
+            f"{str(path)!r} has no step-*.parquet: name the folder of a training with logging.rollouts = 1"
         )
     for file in files:
         try:
@@ -136,7 +142,7 @@ def _logs(folder: Path) -> list[tuple[Path, int]]:
 
 
 def _rows(
-    step: int, rollout: Rollout, advantages: Mapping[str, float], decode: Decode
+    step: int, rollout: Rollout, advantages: Mapping[str, float | None], decode: Decode
 ) -> Iterator[dict[str, Any]]:
     sample = rollout.sample
     shared = {

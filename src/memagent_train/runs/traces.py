@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from memagent.errors import TokenizerError
+from memagent.errors import StoreError, TokenizerError
 from memagent.events import Answered, MemoryTruncated
 from memagent.messages import Message
 from memagent.runstore import RunStore
@@ -219,6 +219,13 @@ def _read_logged(row: Mapping[str, Any]) -> TraceRow:
 def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[TraceRow]:
     if not source.store.is_file():
         raise DataError(f"there is no run store {str(source.store)!r}: check traces.source.store")
+    try:
+        yield from _from_store(source, template, end)
+    except StoreError as error:  # names the option of memagent's own commands
+        raise DataError(str(error).replace("--store", "traces.source.store")) from error
+
+
+def _from_store(source: RunsSource, template: Template, end: int) -> Iterator[TraceRow]:
     store = RunStore(source.store)
     try:
         for record in store.runs():

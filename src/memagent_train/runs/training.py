@@ -295,7 +295,7 @@ class Training:
         self.trainer.log({name: mean for name, mean in means.items() if mean is not None})
 
     def log_rollouts(
-        self, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]
+        self, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float | None]
     ) -> None:
         """Logs a step's rollouts and the engine's utilisation, and starts the next step's if they are made ahead."""
         reading = self.policy.meter.read()
@@ -312,7 +312,6 @@ class Training:
             advantages={
                 rollout.rollout_id: advantage
                 for rollout, advantage in zip(rollouts, advantages, strict=True)
-                if rollout.reward is not None
             },
             decode=self.rolling.tokenizer.decode,
         )

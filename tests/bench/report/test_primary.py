@@ -24,6 +24,13 @@ def test_each_cell_is_tested_for_each_other_system() -> None:
     assert len(found[2].contrast.tasks) == 13
 
 
+def test_a_cell_named_twice_is_one_hypothesis() -> None:
+    suites = sort_records({"run": run(("memory", "direct"), n=12)})
+    once = primary_tests(suites, {"ruler": "memory"}, ["vt@32k"], 0.05)
+    twice = primary_tests(suites, {"ruler": "memory"}, ["vt@32k", "vt@32768", "vt@32K"], 0.05)
+    assert [(t.cell, t.adjusted) for t in twice] == [(t.cell, t.adjusted) for t in once]
+
+
 def test_the_default_is_the_mean_at_the_longest_shared_length() -> None:
     (suite,) = sort_records(
         {

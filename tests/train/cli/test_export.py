@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -56,3 +57,20 @@ def test_a_step_without_a_checkpoint_is_an_error(run: Path, tmp_path: Path) -> N
     with pytest.raises(typer.Exit) as caught:
         export(run, tmp_path / "out", checkpoint=7)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"adapter": True}, "--adapter is about weights"),
+        ({"checkpoint": 1, "dtype": "float16"}, "--checkpoint, --dtype is about weights"),
+    ],
+)
+def test_options_of_weights_need_a_folder_for_them(
+    tmp_path: Path, options: dict[str, Any], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as caught:
+        export(tmp_path, trajectories=tmp_path / "t.jsonl", **options)
+    assert caught.value.exit_code == 2
+    assert named in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -103,10 +103,13 @@ def test_a_folder_with_the_name_of_a_model_is_not_one(file: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "near"),
     [
-        ("kind = 'jsonl', fils = ['d.jsonl']", "data.source.jsonl.files"),
-        ("kind = 'squad', files = ['d.json']", "data.source.squad.file"),
-        ("kind = 'jsonl', files = ['d.jsonl'], split = 'x'", "data.source.hub.split"),
-        ("kind = 'jsonl', columns = {docment = 'x'}", "data.source.jsonl.columns.document"),
+        ("kind = 'jsonl', fils = ['d.jsonl']", "data.source.0.files?"),
+        ("kind = 'squad', files = ['d.json']", "data.source.0.file?"),
+        (
+            "kind = 'jsonl', files = ['d.jsonl'], split = 'x'",
+            "data.source.split? (It is a setting of kind = 'hub'.)",
+        ),
+        ("kind = 'jsonl', columns = {docment = 'x'}", "data.source.0.columns.document?"),
     ],
 )
 def test_an_unknown_key_of_a_source_names_one_of_its_kind(
@@ -115,7 +118,7 @@ def test_an_unknown_key_of_a_source_names_one_of_its_kind(
     """Else the kind that has such a key."""
     with pytest.raises(ConfigError) as caught:
         load_train(file, [f"data.source=[{{{source}}}]"])
-    assert f"did you mean {near}?" in str(caught.value)
+    assert f"did you mean {near}" in str(caught.value)
     assert "at least 1 item" not in str(caught.value)
 
 
@@ -144,8 +147,27 @@ def test_an_adapter_can_be_sent_only_if_one_is_trained(file: Path) -> None:
 
 def test_a_key_of_one_kind_of_source_is_not_one_of_another(file: Path) -> None:
     file.write_text(LEAST + "lengths = [8]\n")
-    with pytest.raises(ConfigError, match=r"there is no setting 'data.source.0.jsonl.lengths'"):
+    with pytest.raises(
+        ConfigError, match=r"train\.toml: there is no setting 'data.source.0.lengths'"
+    ):
         load_train(file)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("data.source.0.count=0", "--set: data.source.0.count = 0: "),
+        ("data.source=[{kind='jsonl'}]", "--set: data.source.0.files is missing"),
+        ("data.source=[{kind='ruler', weight=inf}]", "--set: data.source.0.weight = inf: "),
+        ("data.source.0.columns.answers=3", "--set: data.source.0.columns.answers = 3: "),
+    ],
+)
+def test_a_wrong_setting_of_a_source_is_named_as_it_is_set(
+    file: Path, override: str, says: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_train(file, [override])
+    assert says in str(caught.value)
 
 
 def test_weights_in_float16_are_not_trained(file: Path) -> None:
@@ -174,6 +196,14 @@ def test_weights_are_of_calls_that_the_agent_makes(file: Path) -> None:
             load_train(file, [*agent, f"algorithm.weights.{kind}=0"])
     for agent, kind in ((tools, "summary"), ([], "answer"), (own, "other")):
         load_train(file, [*agent, f"algorithm.weights.{kind}=0"])
+
+
+def test_some_call_has_a_weight(file: Path) -> None:
+    zeros = ["algorithm.weights={update=0, answer=0.0}"]
+    with pytest.raises(ConfigError, match=r"gives update, answer the weight 0, .* nothing would"):
+        load_train(file, zeros)
+    load_train(file, [*zeros, "agent.use=mine:agent"])
+    load_train(file, [*zeros, "algorithm.weights.update=0.5"])
 
 
 def test_a_reply_is_shorter_than_the_context(file: Path) -> None:

@@ -77,6 +77,24 @@ def test_a_score_that_there_is_not_is_refused(tmp_path: Path) -> None:
         opened(jsonl(tmp_path / "a.jsonl", rows(3)), scorer="equivalence")
 
 
+@pytest.mark.parametrize(
+    ("scorer", "answers", "why"),
+    [
+        ("number_match", "red", "number_match needs one number as reference, got 'red'"),
+        ("values", ["\x01"], "none blank"),
+    ],
+)
+def test_answers_that_the_score_cannot_use_make_a_row_unusable(
+    tmp_path: Path, scorer: str, answers: object, why: str
+) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [*rows(2), {**rows(1, 5)[0], "answers": answers}])
+    with pytest.raises(DataError, match=r"line 3: .*give the source another scorer") as found:
+        opened(path, scorer=scorer)
+    assert why in str(found.value)
+    source = opened(path, scorer=scorer, unusable="drop")
+    assert (len(source), source.facts["unusable"]) == (2, 1)
+
+
 def test_only_the_first_so_many(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", [*rows(3), "{bad"])
     assert len(opened(path, count=2)) == 2

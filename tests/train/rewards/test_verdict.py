@@ -42,6 +42,9 @@ def test_numbers_are_rewards(value: object, reward: float) -> None:
         (object, "a type"),
         (math.nan, "not finite"),
         (-math.inf, "not finite"),
+        (1e308, "returned 1e\\+308, which is beyond 1e\\+09: scale rewards down"),
+        (-1e10, "which is beyond"),
+        ({"reward": 2e9}, "the reward is 2000000000.0, which is beyond"),
         (10**400, "not a single number"),
         (np.ones(3), "not a single number"),
         (torch.ones(3), "not a single number"),
@@ -61,7 +64,9 @@ def test_anything_else_is_none_and_says_so(value: object, said: str) -> None:
 
 
 def test_a_mapping_has_the_reward_and_figures_to_log() -> None:
-    verdict = read_verdict({"reward": True, "recall": 0.5, "none": None, "odd": math.nan, 3: 4})
+    verdict = read_verdict(
+        {"reward": True, "recall": 0.5, "none": None, "odd": math.nan, "big": 1e308, 3: 4}
+    )
     assert verdict.reward == 1.0
     assert verdict.scores == {"recall": 0.5, "3": 4.0}
 

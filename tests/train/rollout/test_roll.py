@@ -1,6 +1,7 @@
 """Rollouts as a whole: agents as they are, on the policy, and what is left of them for training."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -377,8 +378,9 @@ def test_an_outcome_says_what_became_of_the_rollout() -> None:
     assert (one.overlong, one.scores) == (True, {"steps": 9.0})
 
 
-def test_figures_of_an_outcome_may_be_numpys() -> None:
-    values = {"reward": np.float32(0.5), "scores": {"steps": np.int64(9)}, "overlong": np.bool_(1)}
+def test_figures_of_an_outcome_may_be_numpys_and_must_be_usable() -> None:
+    scores = {"steps": np.int64(9), "huge": 1e308, "none": math.nan}
+    values = {"reward": np.float32(0.5), "scores": scores, "overlong": np.bool_(1)}
     (one,) = run(outcome("a", said=True, **values), asked=requests(1))
     assert (one.overlong, one.scores) == (True, {"steps": 9.0})
     assert (type(one.overlong), type(one.scores["steps"])) == (bool, float)

@@ -57,6 +57,16 @@ def test_updates_of_a_step_are_averaged(folder: RunFolder) -> None:
     assert trained.told == [(1, {"loss": 0.75, "reward": 0.25, "seconds": 1})]
 
 
+def test_extremes_of_updates_are_not_averaged(folder: RunFolder) -> None:
+    trained = Trained(folder, updates=3)
+    for update, low, high in ((1, 0.5, 0.1), (2, 0.25, 0.4), (3, 0.75, 0.1)):
+        more = {"clip_ratio/low_min": low, "clip_ratio/high_max": high, "logprob_gap/max": high}
+        trained.log(update, loss=1.0, **more)
+    (line,) = metrics.read(folder.metrics)
+    assert (line["clip_ratio/low_min"], line["clip_ratio/high_max"]) == (0.25, 0.4)
+    assert line["logprob_gap/max"] == 0.4
+
+
 def test_evaluations_and_the_last_summary_are_no_steps(folder: RunFolder) -> None:
     trained = Trained(folder, updates=1)
     trained.log(1, **{"evaluation/8192": 0.5})

@@ -89,6 +89,14 @@ def test_a_folder_is_read_in_the_order_of_steps_and_processes(tmp_path: Path) ->
     assert [row["step"] for row in read_rollouts(tmp_path)] == [1, 1, 2]
 
 
+def test_the_folder_of_a_run_has_its_log(tmp_path: Path) -> None:
+    write(tmp_path / "rollouts", 1, rollout("a", UPDATE))
+    assert [row["rollout_id"] for row in read_rollouts(tmp_path)] == ["a"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"has no step-\*\.parquet: name the folder"):
+        list(read_rollouts(tmp_path / "empty"))
+
+
 def test_a_cut_removes_later_steps_and_halves(tmp_path: Path) -> None:
     kept = write(tmp_path, 1, rollout("a", UPDATE))
     write(tmp_path, 2, rollout("b", UPDATE))

@@ -227,5 +227,10 @@ def test_ids_that_the_model_lacks_are_refused(one: int) -> None:
 def test_missing_stores_and_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no run store"):
         read(RunsSource(kind="runs", store=tmp_path / "none"))
+    (other := tmp_path / "notes.txt").write_text("no store " * 500)
+    with pytest.raises(
+        DataError, match=r"notes\.txt.* not a run store .* another traces\.source\.store$"
+    ):
+        read(RunsSource(kind="runs", store=other))
     with pytest.raises(DataError, match="cannot read the data file"):
         read(MessagesSource(kind="messages", files=(tmp_path / "none",)))

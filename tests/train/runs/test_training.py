@@ -217,7 +217,7 @@ def test_a_failed_rollout_has_no_advantage_in_the_log(settings: Path, folder: Ru
     with closing(session(load(settings), folder)) as training:
         rollouts = training.generate([0], 2)
         failed = Rollout("g", "failed", rollouts[0].sample, (), None, Status.FAILED, error="boom")
-        training.log_rollouts(1, [*rollouts, failed], [0.5, -0.5, 0.0])
+        training.log_rollouts(1, [*rollouts, failed], [0.5, -0.5, None])
     from memagent_train.runs.rollout_log import read_rollouts
 
     logged: dict[str, Any] = {
