@@ -43,7 +43,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """Runs short blocking work in a thread and awaits it even when cancelled, so a commit in progress completes.
 
     Not for work that may wait long for others (reading a pipe, say), which would block the few threads: use
-    `asyncio.to_thread`. Work that asks a server requests more threads (`widen`), has a time limit, and isn't retried.
+    `in_own_thread`. Work that asks a server requests more threads (`widen`), has a time limit, and isn't retried.
     """
     call: Callable[[], T] = partial(function, *args, **kwargs)
     context_call = partial(contextvars.copy_context().run, call)
