@@ -110,7 +110,8 @@ class Outcome:
         if record is None or record.status == "finished" or record.binding["agent"] == "tools":
             return None
         # The store doesn't have the rows' class, and a run keeps its encoding.
-        if (agent := record.binding["agent"]) == "extract" or self.undecoded:
+        branches = "branch" in record.binding
+        if (agent := record.binding["agent"]) == "extract" or (self.undecoded and not branches):
             command = "extract" if agent == "extract" else "ask"
             more = " --encoding NAME, or --errors replace" if self.undecoded else ""
             return f"memagent {command} ... --run-id {record.id}{more}"
@@ -119,7 +120,12 @@ class Outcome:
             for name, value in self.again
             if value is not None and value is not False
         ]
-        flags += [] if record.source.get("path") else ["--document FILE"]
+        if (
+            self.undecoded
+        ):  # only a branch: its command takes no encoding, and the text is what counts
+            flags.append("--document FILE, which is the document converted to UTF-8")
+        elif not record.source.get("path"):
+            flags.append("--document FILE")
         return " ".join(["memagent resume", record.id, *flags])
 
     def say_resume(self, run_id: str | None, why: str = "") -> None:
