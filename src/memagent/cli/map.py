@@ -59,7 +59,10 @@ def map_documents(given: Map) -> None:
     """
     with report_errors(given.outcome()) as outcome:
         given.list_questions()
-        if given.out is not None:  # a lock beside a link to it would be a different one
+        special = given.out is not None and given.out.exists() and not given.out.is_file()
+        if (
+            given.out is not None and not special
+        ):  # a lock beside a link to it would be a different one
             given = replace(given, out=given.out.resolve())
         paths = find(given.doc, given.out)
         from memagent.memory.corpus import name_run
@@ -75,14 +78,17 @@ def map_documents(given: Map) -> None:
                 pace = f", {at_once:,} at a time" * (at_once > 1)
                 say("reading", plural(len(paths), "document") + pace, style="dim")
             if given.out is not None:
-                check_out(given.out if given.out.exists() else None)
-                stack.enter_context(hold_folder(given.out.parent, given.out.name))
-                runs = {
-                    name_run(agent, Path(path), given.question, given.run_id): path
-                    for path in paths
-                }
-                complete_runs = clear(given.out, runs)
-                pending_paths = [path for run, path in runs.items() if run not in complete_runs]
+                check_out(given.out if given.out.exists() or given.out.name == "-" else None)
+                if (
+                    not special
+                ):  # a pipe or device can't be read back, and each writer has a different one
+                    stack.enter_context(hold_folder(given.out.parent, given.out.name))
+                    runs = {
+                        name_run(agent, Path(path), given.question, given.run_id): path
+                        for path in paths
+                    }
+                    complete_runs = clear(given.out, runs)
+                    pending_paths = [path for run, path in runs.items() if run not in complete_runs]
                 rows = stack.enter_context(given.out.open("a", encoding="utf-8"))
             if len(pending_paths) < len(paths) and outcome.for_people:
                 note = f"{len(paths) - len(pending_paths):,} of {len(paths):,} have an answer"
