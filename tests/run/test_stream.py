@@ -138,10 +138,8 @@ async def test_what_ends_a_run_is_raised_each_time(host: Host, events: int) -> N
             await anext(run)
         with pytest.raises(ModelError):
             _ = run.outcome
-    alone = stream(Counting(host, events, ModelError("no")))
-    for _ in range(2):
-        with pytest.raises(ModelError):
-            await alone.finish()
+    with pytest.raises(ModelError):
+        await stream(Counting(host, events, ModelError("no"))).finish()
 
 
 async def test_leaving_stops_the_run_and_another_stream_takes_it_up(host: Host) -> None:

@@ -60,10 +60,8 @@ def map_documents(given: Map) -> None:
     with report_errors(given.outcome()) as outcome:
         given.list_questions()
         special = given.out is not None and given.out.exists() and not given.out.is_file()
-        if (
-            given.out is not None and not special
-        ):  # a lock beside a link to it would be a different one
-            given = replace(given, out=given.out.resolve())
+        if given.out is not None and not special:
+            given = replace(given, out=given.out.resolve())  # a lock beside a link would be another
         paths = find(given.doc, given.out)
         from memagent.memory.corpus import name_run
         from memagent.runstore.lock import hold_folder
@@ -79,9 +77,7 @@ def map_documents(given: Map) -> None:
                 say("reading", plural(len(paths), "document") + pace, style="dim")
             if given.out is not None:
                 check_out(given.out if given.out.exists() or given.out.name == "-" else None)
-                if (
-                    not special
-                ):  # a pipe or device can't be read back, and each writer has a different one
+                if not special:  # a pipe or device can't be read back or replaced
                     stack.enter_context(hold_folder(given.out.parent, given.out.name))
                     runs = {
                         name_run(agent, Path(path), given.question, given.run_id): path
@@ -134,9 +130,7 @@ def find(pattern: str, out: Path | None) -> list[str]:
     _, paths = list_files(expand(pattern))
     files = [str(path) for path in paths if path.resolve() != out]
     if not files:
-        raise DocumentNotFound(
-            f"{pattern!r} matches no file: give a folder, or a pattern in quotes"
-        )
+        raise DocumentNotFound(f"{pattern!r} matches no file: give a folder or a pattern in quotes")
     return files
 
 

@@ -95,9 +95,8 @@ class OpenFileSource(IterableSource):
         file_name = getattr(file, "name", None)
         name = name or (file_name if isinstance(file_name, str) else "<file>")
         super().__init__(file, name, encoding, errors)
-        self._wrapper = (
-            sys.stdin
-        )  # Python aborts if it closes this at exit while a thread reads its buffer
+        # Python aborts if it closes this at exit while a thread reads its buffer.
+        self._wrapper = sys.stdin
         with self.mutex:
             self._refuse_second()
             try:
@@ -120,9 +119,7 @@ class OpenFileSource(IterableSource):
 
     def _refuse_second(self) -> None:
         if id(self._source) in self.being_read:
-            raise DocumentError(
-                f"{self.name!r} is being read already: wait for that, or open the file once more"
-            )
+            raise DocumentError(f"{self.name!r} is being read already: wait, or open it once more")
 
     def _rewind(self) -> None:
         if self._start is not None:

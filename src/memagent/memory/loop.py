@@ -156,8 +156,7 @@ class MemoryLoop(Calls):
 
     async def _keep_source(self) -> None:
         """Stores where the document is now and how it's decoded: as far as it was read, its text is the same."""
-        here = self.source["path"] is not None
-        if here and self._reopens != self.source | {"name": self._reopens["name"]}:
+        if self.source["path"] and self._reopens != self.source | {"name": self._reopens["name"]}:
             await in_thread(self._log.store.set_source, self._log.run_id, self.source)
             self._reopens = self.source
 

@@ -137,22 +137,16 @@ class EventStream(Generic[R]):
     def outcome(self) -> R:
         """The result of the run. Raises what ended it, or a `ConfigError` if the events weren't consumed to the end."""
         if self._outcome is None:
-            if self._failure is not None:
-                raise self._failure
             ended = f"its stream was closed; {self.again} continues it"
             advice = ended if self._closed else "consume all its events first"
-            raise ConfigError(f"run {self.run_id!r} has not ended: {advice}")
+            raise self._failure or ConfigError(f"run {self.run_id!r} has not ended: {advice}")
         return self._outcome
 
     async def finish(self) -> R:
         """Consumes the remaining events, and returns the result."""
         if self._task is None and not self._closed:  # nobody listens: no task is needed
             self._closed = True
-            try:
-                self._outcome = await drive(self._loop, self.run_id)
-            except Exception as error:
-                self._failure = error
-                raise
+            self._outcome = await drive(self._loop, self.run_id)
             return self._outcome
         async with self:
             async for _ in self:
