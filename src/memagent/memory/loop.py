@@ -155,7 +155,7 @@ class MemoryLoop(Calls):
                     return
 
     async def _keep_source(self) -> None:
-        """Stores where the document is now and how it's decoded: as far as it was read, its text is the same."""
+        """Stores where the document is now and how to decode it: as far as the run got, its text is unchanged."""
         if self.source["path"] and self._reopens != self.source | {"name": self._reopens["name"]}:
             await in_thread(self._log.store.set_source, self._log.run_id, self.source)
             self._reopens = self.source
