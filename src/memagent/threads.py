@@ -43,7 +43,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """Runs short blocking work in a thread and awaits it even when cancelled, so a commit in progress completes.
 
     Not for work that may wait long for others (reading a pipe, say), which would block the few threads: use
-    `asyncio.to_thread`. Work that asks a server requests more threads (`widen`), has a time limit, and isn't retried.
+    `in_own_thread`. Work that asks a server requests more threads (`widen`), has a time limit, and isn't retried.
     """
     call: Callable[[], T] = partial(function, *args, **kwargs)
     context_call = partial(contextvars.copy_context().run, call)
@@ -128,9 +128,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     with suppress(RuntimeError):  # no loop runs in this thread
         if asyncio.get_running_loop() is loop:
             work.close()
-            raise ConfigError(
-                "sync method called in memagent's event loop: await its async version"
-            )
+            raise ConfigError("sync call in memagent's event loop: await its async version")
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work continues

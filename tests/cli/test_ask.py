@@ -114,13 +114,28 @@ def test_a_late_byte_of_another_encoding_does_not_end_a_run(
     invoke: Invoke, book: Path, how: tuple[str, str]
 ) -> None:
     path = book.with_name("long.txt")
-    path.write_bytes(book.read_bytes() * 6 + "The café is far.".encode("latin-1"))
+    text = book.read_bytes() * 6
+    path.write_bytes(text + "The café is far.".encode("latin-1") + text)
     ask = ("ask", path, QUESTION, *EXTRACTIVE, "--display", "none", "--run-id", "late")
     done = invoke(*ask)
     assert done.exit_code == 3
     told = "resume with: memagent ask ... --run-id late --encoding NAME, or --errors replace"
     assert told in done.stderr
-    assert invoke(*ask, *how).stdout == f"{FACT}\n"
+    branch = ("branch", "late", "--before", 5, "--display", "none", "--new-id")
+    done = invoke(*branch, "early")
+    assert (done.exit_code, done.stderr.partition("resume with: ")[2]) == (
+        3,
+        "memagent resume early --document FILE, which is the document converted to UTF-8\n",
+    )
+    # From now on the run is read as the options say: they aren't given again.
+    assert invoke(*ask, *how, "--max-calls", 60).exit_code == 6
+    assert invoke("resume", "late", "--display", "none").stdout == f"{FACT}\n"
+    assert FACT in invoke("show", "late", "--quotes").stdout
+    assert invoke(*branch, "again").stdout == f"{FACT}\n"
+    converted = path.with_name("utf-8.txt")
+    converted.write_text(path.read_text(encoding="latin-1"), encoding="utf-8")
+    resumed = invoke("resume", "early", "--display", "none", "--document", converted)
+    assert resumed.stdout == f"{FACT}\n"
 
 
 @pytest.mark.parametrize("more", [(), ("-q", QUESTION)])

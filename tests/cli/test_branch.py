@@ -46,6 +46,14 @@ def test_another_model_takes_the_place_of_the_old_one(
     assert (done.exit_code, said["answer"]) == (0, "hello"), done.output
 
 
+def test_a_model_that_does_not_exist_is_not_blamed_on_the_run(invoke: Invoke, book: Path) -> None:
+    invoke("ask", book, QUESTION, *READ)
+    done = invoke("branch", "old", "--before", "1", "--model", "extractiv")
+    assert done.exit_code == 2
+    assert "did you mean 'extractive'?" in done.stderr
+    assert "Python" not in done.stderr
+
+
 def test_chunks_that_the_run_does_not_have(invoke: Invoke, book: Path) -> None:
     old = only_json(invoke("ask", book, QUESTION, *READ, "--json").stdout)
     failed = invoke("branch", "old", "--before", "999")

@@ -16,6 +16,7 @@ from memagent import errors
 from memagent.cli.exits import Interrupted, Outcome, code_of, report_errors
 from memagent.cli.options import Display
 from memagent.cli.setup import Ask
+from memagent.runstore import RunStore
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,17 @@ def test_an_interruption_is_told_as_json_too(
     assert server.left.wait(5)  # the call in flight was cancelled
 
 
+def test_the_resume_hint_does_not_repeat_a_timeout_that_was_too_short(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    server.default = slow(2)
+    given = ("--timeout", "0.2", "--retries", "0", "--run-id", "one")
+    done = invoke("ask", book, QUESTION, *served, *given)
+    assert done.exit_code == 4
+    assert "no answer within 0.2 s; raise timeout= (--timeout), or" in done.stderr
+    assert "memagent resume one --timeout SECONDS --retries 0" in done.stderr
+
+
 def test_ctrl_c_while_standard_input_is_awaited(start: Callable[..., Started]) -> None:
     with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as silence:
         assert silence.stdout is not None
@@ -141,6 +153,11 @@ def test_an_interruption_before_any_run(capsys: pytest.CaptureFixture[str]) -> N
         raise Interrupted(signal.SIGINT)
     assert stop.value.exit_code == 130
     assert capsys.readouterr() == ("", "interrupted.\n")
+    soon = Outcome(Display.JSON, store=RunStore(None), run_id="one")
+    with pytest.raises(typer.Exit), report_errors(soon):
+        raise Interrupted(signal.SIGINT)
+    out, said = capsys.readouterr()
+    assert (only_json(out)["error"]["run_id"], said) == (None, "interrupted.\n")
 
 
 def test_standard_output_gets_one_object_only(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,8 +173,6 @@ def test_standard_output_gets_one_object_only(capsys: pytest.CaptureFixture[str]
 def test_resuming_is_not_offered_while_somebody_is_at_the_run(
     memagent: Process, invoke: Invoke, book: Path, tmp_path: Path
 ) -> None:
-    from memagent.runstore import RunStore
-
     store = tmp_path / "my runs.sqlite"
     ask = ("ask", book, QUESTION, "--model", "extractive", "--run-id", "one", "--store", store)
     opened = RunStore(store)

@@ -4,12 +4,13 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, Process
 from tests.disk import full_disk
 
 from memagent.cli.map import clear
@@ -232,6 +233,30 @@ def test_out_may_be_a_link(invoke: Invoke, docs: Path, tmp_path: Path) -> None:
     assert invoke(*command).exit_code == invoke(*command).exit_code == 0
     assert link.is_symlink()
     assert len(rows(out)) == 4
+
+
+@pytest.mark.timeout(60)
+def test_out_may_be_a_pipe(invoke: Invoke, memagent: Process, docs: Path, tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    command = ("map", docs, QUESTION, "--model", "extractive", "--out")
+    for _ in range(2):
+        with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            assert invoke(*command, pipe).exit_code == 0
+            assert reader.stdout is not None
+            assert len(reader.stdout.readlines()) == 4
+    done = memagent(*command, "/dev/stdout")  # which is a pipe, too
+    assert (done.returncode, done.stdout.count('{"document": ')) == (0, 4), done.stderr
+
+
+def test_out_is_not_standard_output(
+    invoke: Invoke, docs: Path, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mapped = invoke("map", docs, QUESTION, "--model", "extractive", "--out", "-")
+    for done in (mapped, invoke("show", made, "--html", "-")):
+        assert done.exit_code == 2
+        assert "-': that would be a file, not standard output; name another" in done.stderr
+    assert not (tmp_path / "-").exists()
 
 
 def test_an_empty_path_is_not_the_current_folder(

@@ -169,6 +169,68 @@ def test_open_files_are_read_from_where_they_stand_each_time() -> None:
     assert read(document) == "kept"  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("make", [io.BytesIO, lambda data: io.StringIO(data.decode())])
+def test_a_reading_leaves_an_open_file_where_it_was(make: Any) -> None:
+    file = make(b"skipped, " + b"kept" * PIECE_CHARS)
+    file.seek(9)
+    pieces = open_document(file).read()  # type: ignore[attr-defined]
+    next(pieces)
+    pieces.close()
+    assert text_of(file) == text_of(file) == "kept" * PIECE_CHARS
+    assert file.tell() == 9
+
+
+def test_an_open_file_is_not_shared_by_two_readings() -> None:
+    file = io.BytesIO(b"kept" * PIECE_CHARS)
+    early = open_document(file)
+
+    async def overlap() -> None:
+        async with aclosing(open_document(file).pieces()) as pieces:  # type: ignore[type-var]
+            await anext(pieces)
+            with pytest.raises(DocumentError, match=r"<file>.*wait, or open it once more"):
+                open_document(file)
+            with pytest.raises(DocumentError, match="is being read already"):
+                await anext(early.pieces())  # type: ignore[arg-type]
+
+    asyncio.run(overlap())
+    assert text_of(file) == "kept" * PIECE_CHARS
+
+
+def test_a_file_closed_during_its_reading_says_so() -> None:
+    file = io.BytesIO(b"kept" * PIECE_CHARS)
+    pieces = open_document(file).read()  # type: ignore[attr-defined]
+    next(pieces)
+    file.close()
+    with pytest.raises(DocumentError, match="closed file"):
+        list(pieces)
+
+
+@pytest.mark.parametrize("size", [0, 70_000, 4 * PIECE_CHARS])
+def test_a_file_that_shrinks_or_is_overwritten_while_it_is_read_is_refused(
+    tmp_path: Path, size: int
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("kept" * PIECE_CHARS)
+    pieces = open_document(path).read()  # type: ignore[attr-defined]
+    next(pieces)
+    with path.open("r+b") as file:
+        file.truncate(0)
+        file.write(b"new " * (size // 4))
+    os.utime(path, (1, 1))
+    with pytest.raises(DocumentError, match=r"a\.txt.*changed while it was read.*resume"):
+        list(pieces)
+
+
+def test_a_file_may_grow_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("kept" * PIECE_CHARS)
+    pieces = open_document(path).read()  # type: ignore[attr-defined]
+    first = next(pieces)
+    with path.open("a") as file:
+        file.write("more")
+    assert "".join([first, *pieces]) == "kept" * PIECE_CHARS + "more"
+
+
 def test_a_pipe_can_be_read_once() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as out:

@@ -1,6 +1,7 @@
 """The faces of the agent: sync, async, streams, many runs at once, settings that are wrong."""
 
 import asyncio
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,16 @@ def test_every_kind_of_source_reads_the_same(
     assert (
         agent.ask(TEXT, "Who?", run_id="same").usage == result.usage
     )  # one binding for all of them
+
+
+def test_an_open_file_is_read_whole_each_time(agent: MemoryAgent) -> None:
+    file = io.BytesIO(TEXT.encode())
+    whole = agent.ask(TEXT, "Who?")
+    assert agent.estimate(file, "Who?").chunks == whole.chunks
+    limited = MemoryAgent(scripted(), store=agent.store, limits=Limits(calls=1))
+    limited.ask(file, "Who?", run_id="r1")
+    assert agent.ask(file, "Who?").chunks == whole.chunks
+    assert agent.resume("r1", file).usage == whole.usage  # type: ignore[union-attr]
 
 
 async def test_an_async_iterator_is_a_source_too(agent: MemoryAgent) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -84,6 +85,25 @@ def test_results_come_while_the_next_document_is_waited_for(store: RunStore) -> 
     for item in agent(store).map(documents(), QUESTION):
         assert item.error is None
         known.set()
+
+
+def test_an_event_loop_ends_while_the_next_document_is_waited_for(store: RunStore) -> None:
+    known = threading.Event()
+
+    def documents() -> Iterator[str]:
+        yield "in this house lives Anna."
+        known.wait(20)
+
+    async def leave() -> None:
+        async with asyncio.timeout(1):
+            async for _ in agent(store).amap(documents(), QUESTION):
+                pass
+
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        asyncio.run(leave())
+    assert time.monotonic() - start < 10
+    known.set()
 
 
 @pytest.mark.timeout(60)

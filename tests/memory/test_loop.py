@@ -22,11 +22,14 @@ from memagent import (
     StopReason,
     Usage,
 )
+from memagent.documents import open_document
 from memagent.errors import (
     ContextOverflow,
+    DecodingError,
     DocumentRequired,
     NoReply,
     RunMismatch,
+    ServerFailed,
 )
 from memagent.events import event_adapter
 from memagent.messages import FinishReason, Message, Sampling
@@ -376,6 +379,26 @@ def test_resume_finds_a_file_again_and_asks_for_other_sources(make, tmp_path: Pa
     path.write_text(TEXT)
     make(limits=Limits(calls=3)).ask(path, "Which?", run_id="r2")
     assert repr(make().resume("r2")).startswith(f"Result(answer={unbroken.answer!r}")
+
+
+def test_a_file_is_reopened_as_it_was_last_decoded_though_the_model_failed(
+    make, tmp_path: Path
+) -> None:
+    def fail(request: ChatRequest) -> str:
+        raise ServerFailed("it is down")
+
+    path = tmp_path / "text.txt"
+    path.write_bytes(TEXT.encode() + b"caf\xe9")
+    strict = open_document(path, encoding="utf-8", name="first")
+    with pytest.raises(DecodingError):
+        make().ask(strict, "Which?", run_id="r1")
+    repaired = open_document(path, encoding="utf-8", errors="replace", name="other")
+    with pytest.raises(ServerFailed):
+        make(fail).ask(repaired, "Which?", run_id="r1")
+    source = make().store.get("r1").source
+    assert source == {"name": "other", "path": str(path), "options": repaired.options}
+    assert len(make().resume("r1").quotes()) == 2
+    assert make().store.get("r1").source == source
 
 
 @pytest.mark.parametrize("first", ["text", "file"])

@@ -136,6 +136,8 @@ async def test_what_ends_a_run_is_raised_each_time(host: Host, events: int) -> N
     for _ in range(2):
         with pytest.raises(ModelError):
             await anext(run)
+        with pytest.raises(ModelError):
+            _ = run.outcome
     with pytest.raises(ModelError):
         await stream(Counting(host, events, ModelError("no"))).finish()
 
@@ -148,7 +150,8 @@ async def test_leaving_stops_the_run_and_another_stream_takes_it_up(host: Host) 
                 break
         assert not loop.ended
     assert loop.ended
-    with pytest.raises(ConfigError, match="has not ended"):
+    closed = r"has not ended: its stream was closed; agent\.resume\('r1'\) continues it"
+    with pytest.raises(ConfigError, match=closed):
         await run.finish()
     again = Counting(host, 1000)
     async with stream(again) as run:

@@ -149,6 +149,25 @@ def test_a_read_only_disk(small_disk: SmallDisk) -> None:
         RunStore(path).create("r1", {}, {}, {})
 
 
+def test_a_store_in_a_folder_that_cannot_be_written_can_be_viewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ru?ns.sqlite"
+    store = RunStore(path)
+    store.create("r1", {}, {}, {"name": "a.txt"})
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    other = RunStore(path)  # not a view: the log, which is still open, has a part of it
+    other.create("r2", {}, {}, {})
+    other.close()
+    store.close()
+    view = RunStore(path)
+    assert [run.id for run in view.runs()] == ["r2", "r1"]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    with pytest.raises(StoreReadOnly, match=r"readonly database.*--store"):
+        view.create("r3", {}, {}, {})
+    view.close()
+
+
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs.sqlite")
     store.close()

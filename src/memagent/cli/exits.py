@@ -10,7 +10,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
@@ -24,7 +24,7 @@ from memagent.terminal import Paper, say
 
 if TYPE_CHECKING:
     from memagent.memory.extraction import Extraction
-    from memagent.runstore import RunStore
+    from memagent.runstore import RunRecord, RunStore
 
 EXIT_CODES = (
     "Exit codes: 0 answered; 1 unexpected error, or the output cannot be written; 2 wrong usage or a bad setting; "
@@ -97,20 +97,24 @@ class Outcome:
     def tell_error(self, kind: str, message: str, run_id: str | None) -> None:
         """Prints an error as JSON if JSON was asked for and the result isn't printed yet."""
         if self.display is Display.JSON and not self.told:
-            self.tell({"error": {"type": kind, "message": message, "run_id": run_id}})
+            run = self.find(run_id)  # it may have ended before it was stored
+            self.tell({"error": {"type": kind, "message": message, "run_id": run and run.id}})
+
+    def find(self, run_id: str | None) -> RunRecord | None:
+        """Returns a run; None if it isn't stored, or the store can't be read."""
+        with suppress(errors.StoreError):
+            return None if self.store is None or run_id is None else self.store.find(run_id)
 
     def resume_command(self, run_id: str | None) -> str | None:
         """Returns the command that resumes the run; None if it isn't stored, is finished, or needs a Python program."""
         if self.repeats:
             return "the same command"
-        try:
-            record = None if self.store is None or run_id is None else self.store.find(run_id)
-        except errors.StoreError:
-            return None
+        record = self.find(run_id)
         if record is None or record.status == "finished" or record.binding["agent"] == "tools":
             return None
         # The store doesn't have the rows' class, and a run keeps its encoding.
-        if (agent := record.binding["agent"]) == "extract" or self.undecoded:
+        branches = "branch" in record.binding
+        if (agent := record.binding["agent"]) == "extract" or (self.undecoded and not branches):
             command = "extract" if agent == "extract" else "ask"
             more = " --encoding NAME, or --errors replace" if self.undecoded else ""
             return f"memagent {command} ... --run-id {record.id}{more}"
@@ -119,7 +123,9 @@ class Outcome:
             for name, value in self.again
             if value is not None and value is not False
         ]
-        flags += [] if record.source.get("path") else ["--document FILE"]
+        # `branch` takes no encoding; any file with the same text will do.
+        note = ", which is the document converted to UTF-8" if self.undecoded else ""
+        flags += [f"--document FILE{note}"] if note or not record.source.get("path") else []
         return " ".join(["memagent resume", record.id, *flags])
 
     def say_resume(self, run_id: str | None, why: str = "") -> None:
@@ -141,6 +147,9 @@ def report_errors(outcome: Outcome) -> Generator[Outcome]:
         _report(error, str(error), error.run_id, outcome)
         if isinstance(error, errors.StoreFull) or not isinstance(error, LASTING):
             outcome.undecoded = isinstance(error, errors.DecodingError)
+            if isinstance(error, errors.RequestTimeout):  # the same one would end the run again
+                again = outcome.again
+                outcome.again = [(n, v and "SECONDS" if n == "timeout" else v) for n, v in again]
             outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
     # Ctrl-C raises KeyboardInterrupt outside the event loop; at a prompt, it and Ctrl-D raise Abort.

@@ -59,8 +59,9 @@ def map_documents(given: Map) -> None:
     """
     with report_errors(given.outcome()) as outcome:
         given.list_questions()
-        if given.out is not None:  # a lock beside a link to it would be a different one
-            given = replace(given, out=given.out.resolve())
+        special = given.out is not None and given.out.exists() and not given.out.is_file()
+        if given.out is not None and not special:
+            given = replace(given, out=given.out.resolve())  # a lock beside a link would be another
         paths = find(given.doc, given.out)
         from memagent.memory.corpus import name_run
         from memagent.runstore.lock import hold_folder
@@ -75,14 +76,15 @@ def map_documents(given: Map) -> None:
                 pace = f", {at_once:,} at a time" * (at_once > 1)
                 say("reading", plural(len(paths), "document") + pace, style="dim")
             if given.out is not None:
-                check_out(given.out if given.out.exists() else None)
-                stack.enter_context(hold_folder(given.out.parent, given.out.name))
-                runs = {
-                    name_run(agent, Path(path), given.question, given.run_id): path
-                    for path in paths
-                }
-                complete_runs = clear(given.out, runs)
-                pending_paths = [path for run, path in runs.items() if run not in complete_runs]
+                check_out(given.out if given.out.exists() or given.out.name == "-" else None)
+                if not special:  # a pipe or device can't be read back or replaced
+                    stack.enter_context(hold_folder(given.out.parent, given.out.name))
+                    runs = {
+                        name_run(agent, Path(path), given.question, given.run_id): path
+                        for path in paths
+                    }
+                    complete_runs = clear(given.out, runs)
+                    pending_paths = [path for run, path in runs.items() if run not in complete_runs]
                 rows = stack.enter_context(given.out.open("a", encoding="utf-8"))
             if len(pending_paths) < len(paths) and outcome.for_people:
                 note = f"{len(paths) - len(pending_paths):,} of {len(paths):,} have an answer"
@@ -128,9 +130,7 @@ def find(pattern: str, out: Path | None) -> list[str]:
     _, paths = list_files(expand(pattern))
     files = [str(path) for path in paths if path.resolve() != out]
     if not files:
-        raise DocumentNotFound(
-            f"{pattern!r} matches no file: give a folder, or a pattern in quotes"
-        )
+        raise DocumentNotFound(f"{pattern!r} matches no file: give a folder or a pattern in quotes")
     return files
 
 

@@ -229,10 +229,9 @@ def agent_again(
     old_server = {name: settings.pop(name, None) for name in ("base_url", "tokenizer")}
     # Another model has another address and tokenizer.
     endpoint: dict[str, Any] = server if model else old_server | server
-    model = model or old_model
-    if model.partition(":")[0] not in SCHEMES:
+    if not model and old_model.partition(":")[0] not in SCHEMES:
         raise ConfigError(
-            f"run {record.id!r} uses the model {model!r}, which exists only in the program that made it: "
+            f"run {record.id!r} uses the model {old_model!r}, which exists only in the program that made it: "
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     # Not the requested values: the server's window may have changed since, and the defaults with it.
@@ -244,6 +243,7 @@ def agent_again(
         "prompts": PromptSet.parse(settings["prompts"].encode(), name="the run's prompt set"),
         "sampling": Sampling.model_validate(settings["sampling"]),
     }
+    model = model or old_model
     return MemoryAgent(open_model(model, **endpoint), store=store, **settings | (changed or {}))
 
 
@@ -272,6 +272,7 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
     writable = all(os.access(path, os.W_OK) for path in targets)
     problem = "" if writable else "it or its folder isn't writable, or its folder is missing"
     problem = "it is a folder" if out.is_dir() else problem
+    problem = "that would be a file, not standard output" if out.name == "-" else problem
     places = {out.resolve(), *out.resolve().parents}
     for path in map(Path, filter(None, inputs)):
         if places & {p.resolve() for p in ([path] if path.is_dir() else list_files(path)[1])}:

@@ -15,7 +15,13 @@ from typing import cast
 
 from memagent.documents.filters import text_of
 from memagent.documents.streams import IterableSource, blocks
-from memagent.errors import BinaryDocument, DocumentNotFound, EmptyDocument, MemagentError
+from memagent.errors import (
+    BinaryDocument,
+    DocumentError,
+    DocumentNotFound,
+    EmptyDocument,
+    MemagentError,
+)
 from memagent.texts import expand, name_error
 from memagent_formats import Passage, convert_file, convert_text
 
@@ -136,7 +142,14 @@ class FileSource(_PassageSource):
         except OSError as error:
             raise _not_found(self._source, error) from error
         with file:
+            before = os.fstat(file.fileno())
             yield from blocks(file, self.name)
+            now = os.fstat(file.fileno())
+        rewritten = now.st_size == before.st_size and now.st_mtime_ns != before.st_mtime_ns
+        if self.rereadable and (now.st_size < before.st_size or rewritten):  # a log may grow
+            raise DocumentError(
+                f"{self.name!r} changed while it was read: restore it and resume, or read it again as a new run"
+            )
 
 
 class FilesSource(_PassageSource):

@@ -3,16 +3,18 @@
 import asyncio
 import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from itertools import takewhile
 from typing import IO, Any, cast
 
 from memagent.documents.filters import BLOCK_BYTES, check, parts, text_of
 from memagent.errors import DecodingError, DocumentError
 from memagent.texts import expand
+from memagent.threads import in_own_thread
 
 _LONGEST_PATH = 4096
 """Maximum characters of a path: PATH_MAX of Linux."""
@@ -84,25 +86,47 @@ class TextSource(IterableSource):
 
 
 class OpenFileSource(IterableSource):
-    """An open file, text or binary, from its current position."""
+    """An open file, text or binary, from its current position, to which a reading returns it if it can seek."""
+
+    mutex, being_read = threading.Lock(), set[int]()
+    """The ids of all open files that are being read: a file has one position, which a second reading would move."""
 
     def __init__(self, file: Any, name: str | None, encoding: str | None, errors: str) -> None:
         file_name = getattr(file, "name", None)
         name = name or (file_name if isinstance(file_name, str) else "<file>")
         super().__init__(file, name, encoding, errors)
-        try:
-            self._start = file.tell() if file.seekable() else None
-        except (AttributeError, OSError, ValueError):
-            self._start = None  # reading reports it if the file is closed
+        # Python aborts if it closes this at exit while a thread reads its buffer.
+        self._wrapper = sys.stdin
+        with self.mutex:
+            self._refuse_second()
+            try:
+                self._start = file.tell() if file.seekable() else None
+            except (AttributeError, OSError, ValueError):
+                self._start = None  # reading reports it if the file is closed
         self.rereadable = self._start is not None
 
     def _items(self) -> Generator[object]:
+        with self.mutex:
+            self._refuse_second()
+            self.being_read.add(id(self._source))
+        try:
+            self._rewind()
+            yield from blocks(self._source, self.name)
+        finally:
+            with suppress(DocumentError):  # the caller may have closed it
+                self._rewind()
+            self.being_read.discard(id(self._source))
+
+    def _refuse_second(self) -> None:
+        if id(self._source) in self.being_read:
+            raise DocumentError(f"{self.name!r} is being read already: wait, or open it once more")
+
+    def _rewind(self) -> None:
         if self._start is not None:
             try:
                 self._source.seek(self._start)
             except (OSError, ValueError) as error:
                 raise DocumentError(f"{self.name!r} cannot be read: {error}") from error
-        yield from blocks(self._source, self.name)
 
 
 class AsyncSource(IterableSource):
@@ -181,7 +205,7 @@ async def pull_in_threads(pieces: Generator[str]) -> AsyncGenerator[str]:
     """Takes one piece at a time from a blocking generator, each in a thread, and always closes it at the end.
 
     On cancellation it doesn't wait for the thread, which may read a pipe forever: the thread then closes the
-    generator as soon as the read returns.
+    generator as soon as the read returns. Nor does the end of the program wait for it.
     """
     lock = threading.Lock()  # whoever holds it runs the generator
     is_over = False
@@ -202,8 +226,8 @@ async def pull_in_threads(pieces: Generator[str]) -> AsyncGenerator[str]:
                 lock.release()
 
     try:
-        while (piece := await asyncio.to_thread(step)) is not None:
+        while (piece := await in_own_thread(step)) is not None:
             yield piece
     finally:
         is_over = True
-        await asyncio.to_thread(close)
+        await in_own_thread(close)

@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -29,7 +29,7 @@ from memagent.errors import (
 from memagent.run.result import Result
 from memagent.run.sync import check_run_id, new_run_id
 from memagent.texts import digest, expand
-from memagent.threads import in_thread
+from memagent.threads import in_own_thread, in_thread
 
 if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent
@@ -67,9 +67,7 @@ async def read_all(
     if concurrency < 1:
         raise ConfigError(f"concurrency must be at least 1 document, got {concurrency!r}")
     if isinstance(documents, str | bytes | os.PathLike):
-        raise ConfigError(
-            f"documents={documents!r:.80} is a single document: give a list, or use ask"
-        )
+        raise ConfigError(f"documents={documents!r:.80} is one document: give a list, or use ask")
     check_run_id(f"{prefix}-")
     upcoming, turn, ended = enumerate(documents), asyncio.Lock(), False
     locks = WeakValueDictionary[str, asyncio.Lock]()
@@ -78,7 +76,7 @@ async def read_all(
         nonlocal ended
         async with turn:
             # Not in one of the few threads that readings need: a generator may wait long, or for a reading.
-            item = None if ended else await asyncio.to_thread(next, upcoming, None)
+            item = None if ended else await in_own_thread(partial(next, upcoming, None))
             ended = item is None
         if item is None:
             return None

@@ -90,9 +90,7 @@ class MemoryLoop(Calls):
         self._states = await in_thread(restore, log.store, log.run_id, len(plan.questions))
         self._last: dict[str, Any] | None = None if last_chunk is None else last_chunk[1]["mark"]
         await self._read()
-        if self.source["path"] not in (None, self._reopens["path"]):
-            self._reopens = self.source  # it was moved, but is unchanged as far as it was read
-            await in_thread(log.store.set_source, log.run_id, self.source)
+        await self._keep_source()
         if self._limit is None:
             await self._conclude(list(filter(State.waits, self._states)))
         if self._limit is not None:
@@ -132,6 +130,8 @@ class MemoryLoop(Calls):
                     raise RunMismatch(
                         CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
+                if chunk.index >= furthest:
+                    await self._keep_source()
                 buffer.append((chunk, mark))
                 while states := list(filter(partial(needs_more, self._last), self._states)):
                     first = min(map(_NEXT, states))
@@ -153,6 +153,12 @@ class MemoryLoop(Calls):
                         return
                 if not states:
                     return
+
+    async def _keep_source(self) -> None:
+        """Stores where the document is now and how to decode it: as far as the run got, its text is unchanged."""
+        if self.source["path"] and self._reopens != self.source | {"name": self._reopens["name"]}:
+            await in_thread(self._log.store.set_source, self._log.run_id, self.source)
+            self._reopens = self.source
 
     async def _look_ahead(
         self, state: State, batch: list[tuple[Chunk, dict[str, Any]]], pace: Pace

@@ -226,8 +226,7 @@ class Server:
         except UnicodeEncodeError as error:
             raise RequestRefused(
                 f"{self.endpoint}: the prompt contains a lone surrogate "
-                f"({error.object[error.start]!r}), which cannot be sent; "
-                f"decode the document with errors='replace'"
+                f"({error.object[error.start]!r}), which cannot be sent; decode the document with errors='replace'"
             ) from None
 
     async def _post(self, client: Any, fields: Mapping[str, object]) -> bytes:
@@ -249,8 +248,7 @@ class Server:
             reply = None
         if not isinstance(reply, dict):
             raise BadResponse(
-                f"{self.endpoint}: the reply to {path} is not a JSON object: "
-                f"{self.endpoint.quote(text)!r}"
+                f"{self.endpoint}: the reply to {path} is not a JSON object: {self.endpoint.quote(text)!r}"
             )
         return cast("dict[str, JsonValue]", reply)
 

@@ -92,6 +92,7 @@ class EventStream(Generic[R]):
         self._events: Outlet | None = None
         self._task: asyncio.Task[R] | None = None
         self._outcome: R | None = None
+        self._failure: BaseException | None = None
         self._closed = False
 
     def __aiter__(self) -> Self:
@@ -112,6 +113,7 @@ class EventStream(Generic[R]):
             return event
         self._events.put_nowait(None)  # for later calls
         if not self._closed:
+            self._failure = self._task.exception()
             self._outcome = self._task.result()  # raises what ended the run
         raise StopAsyncIteration
 
@@ -133,9 +135,11 @@ class EventStream(Generic[R]):
 
     @property
     def outcome(self) -> R:
-        """The result of the run. Raises a `ConfigError` if the events were not consumed to the end."""
+        """The result of the run. Raises what ended it, or a `ConfigError` if the events weren't consumed to the end."""
         if self._outcome is None:
-            raise ConfigError(f"run {self.run_id!r} has not ended: consume all its events first")
+            ended = f"its stream was closed; {self.again} continues it"
+            advice = ended if self._closed else "consume all its events first"
+            raise self._failure or ConfigError(f"run {self.run_id!r} has not ended: {advice}")
         return self._outcome
 
     async def finish(self) -> R:

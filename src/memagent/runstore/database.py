@@ -29,10 +29,14 @@ class Database:
         self._mutex = threading.RLock()
         self._pid = os.getpid()
         with self._hold():
+            place, frozen = path or "", False
             if path is not None:
                 _make_file(path)
+                # Nobody can write where a log can't be made, so without a log the file can be viewed as it is.
+                frozen = not (os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists())
+                place = f"{path.as_uri()}?mode=ro&immutable=1" if frozen else path
             self._db = sqlite3.connect(
-                path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
+                place, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=frozen
             )
             try:
                 self._prepare(durable)
