@@ -195,6 +195,11 @@ def valid_names(names: Sequence[str], prefix: str) -> list[str]:
 
 def _tool(connection: Connection, served: ServedTool, name: str, timeout: float) -> Tool:
     async def run(arguments: Mapping[str, Any]) -> str:
+        try:
+            await in_background(connection.mend())
+        except asyncio.CancelledError as error:
+            error.add_note("its server is being connected to again, and nothing was sent")
+            raise
         result = await in_background(connection.call(served.name, arguments))
         text = result_text(result)
         if result.is_error:
