@@ -76,9 +76,10 @@ class ToolLoop(Loop[SessionResult]):
             working_context = known.binding["budget"]["window"]
             message = await in_thread(UserMessage.find, self.host.store, known.id, 0)
             output = output if message is None else message.output
-            if not self._first:  # the run is bound to its task and the task's tools
+            if not self._first:  # the run is bound to its task
                 task = known.binding["questions"][0]
-                tools = await in_thread(find_tools, self.host.store, known.id, 0)
+            # Those of its last message are compared in `begin`, which says what differs.
+            tools = await in_thread(find_tools, self.host.store, known.id, 0)
         self.plan = await self._agent.plan(task or "", working_context, output)
         if tools is not None:
             self.plan = replace(self.plan, tools=tools)
