@@ -128,9 +128,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     with suppress(RuntimeError):  # no loop runs in this thread
         if asyncio.get_running_loop() is loop:
             work.close()
-            raise ConfigError(
-                "sync method called in memagent's event loop: await its async version"
-            )
+            raise ConfigError("sync call in memagent's event loop: await its async version")
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work continues

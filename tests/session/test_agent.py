@@ -230,8 +230,22 @@ def test_the_name_of_our_own_tool_is_taken(tmp_path: Path) -> None:
     def read_archived(handle: str) -> str:
         return handle
 
-    with pytest.raises(ConfigError, match="'read_archived'"):
+    with pytest.raises(ConfigError, match=r"'read_archived' is reserved.* prefix= for an MCP"):
         ToolAgent(model(), [read_archived], store=tmp_path / "runs.sqlite")
+
+
+@pytest.mark.parametrize("task", [None, "", 3], ids=repr)
+def test_what_is_no_task_is_named(agent: ToolAgent, task: Any) -> None:
+    with pytest.raises(ConfigError, match=f"the task must be a non-empty text, got {task!r}"):
+        agent.run(task)
+
+
+def test_one_step_is_not_called_steps(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "max_steps": 1}
+    result = ToolAgent(model(), adding_tools(), store=tmp_path / "runs.sqlite", **settings).run(
+        TASK
+    )
+    assert result.detail == "no answer after 1 step; resume the run with a larger max_steps="
 
 
 def test_windows_that_cannot_be(tmp_path: Path) -> None:

@@ -97,9 +97,7 @@ class Chunker:
 
     def __post_init__(self) -> None:
         if self.limit < MIN_LIMIT:
-            raise ConfigError(
-                f"a chunk limit must be at least {MIN_LIMIT} tokens, got {self.limit!r}"
-            )
+            raise ConfigError(f"the limit must be at least {MIN_LIMIT} tokens, got {self.limit!r}")
         if self.cuts not in ("sentence", "exact"):
             raise ConfigError(f"cuts={self.cuts!r} is unknown; use 'sentence' or 'exact'")
         self._neutralise: Neutralise = self.neutralise or (lambda raw: (raw, ()))

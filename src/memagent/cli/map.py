@@ -128,9 +128,7 @@ def find(pattern: str, out: Path | None) -> list[str]:
     _, paths = list_files(expand(pattern))
     files = [str(path) for path in paths if path.resolve() != out]
     if not files:
-        raise DocumentNotFound(
-            f"{pattern!r} matches no file: give a folder, or a pattern in quotes"
-        )
+        raise DocumentNotFound(f"{pattern!r} matches no file: give a folder or a pattern in quotes")
     return files
 
 

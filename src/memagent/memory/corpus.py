@@ -67,9 +67,7 @@ async def read_all(
     if concurrency < 1:
         raise ConfigError(f"concurrency must be at least 1 document, got {concurrency!r}")
     if isinstance(documents, str | bytes | os.PathLike):
-        raise ConfigError(
-            f"documents={documents!r:.80} is a single document: give a list, or use ask"
-        )
+        raise ConfigError(f"documents={documents!r:.80} is one document: give a list, or use ask")
     check_run_id(f"{prefix}-")
     upcoming, turn, ended = enumerate(documents), asyncio.Lock(), False
     locks = WeakValueDictionary[str, asyncio.Lock]()

@@ -146,9 +146,7 @@ class MemoryLoop(Calls):
                         await self._ask(*map(partial(self._update, chunk), askers))
                     else:
                         batch = list(islice(buffer, size))
-                        await together(
-                            [self._look_ahead(state, batch, self._pace) for state in states]
-                        )
+                        await together(self._look_ahead(s, batch, self._pace) for s in states)
                     if self._limit is not None:
                         return
                 if not states:

@@ -202,8 +202,7 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
         return TLSFailed(f"{endpoint}: {endpoint.quote(fault)}")
     if isinstance(error, openai.APITimeoutError) and kind != "ConnectTimeout":
         return RequestTimeout(
-            f"{endpoint}: no answer within {endpoint.timeout:g} s; "
-            f"raise timeout=, or send fewer calls at once"
+            f"{endpoint}: no answer within {endpoint.timeout:g} s; raise timeout=, or send fewer calls at once"
         )
     detail = endpoint.quote(f"{kind}: {cause}" if cause is not None else str(error)).rstrip(": ")
     tls = endpoint.base_url.startswith("https:") and kind == "ConnectTimeout"

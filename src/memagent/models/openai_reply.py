@@ -168,8 +168,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
     finish = (reply.finish_reason or "").lower()
     if finish in _BROKEN_OFF:
         raise ServerFailed(
-            f"{endpoint}: the engine aborted the reply (finish_reason {reply.finish_reason!r}); "
-            f"see its log"
+            f"{endpoint}: the engine aborted the reply (finish_reason {reply.finish_reason!r}); see its log"
         )
     turn = reply.message
     extra = read_extra(turn, "role")

@@ -226,8 +226,7 @@ class Server:
         except UnicodeEncodeError as error:
             raise RequestRefused(
                 f"{self.endpoint}: the prompt contains a lone surrogate "
-                f"({error.object[error.start]!r}), which cannot be sent; "
-                f"decode the document with errors='replace'"
+                f"({error.object[error.start]!r}), which cannot be sent; decode the document with errors='replace'"
             ) from None
 
     async def _post(self, client: Any, fields: Mapping[str, object]) -> bytes:
@@ -249,8 +248,7 @@ class Server:
             reply = None
         if not isinstance(reply, dict):
             raise BadResponse(
-                f"{self.endpoint}: the reply to {path} is not a JSON object: "
-                f"{self.endpoint.quote(text)!r}"
+                f"{self.endpoint}: the reply to {path} is not a JSON object: {self.endpoint.quote(text)!r}"
             )
         return cast("dict[str, JsonValue]", reply)
 
@@ -304,8 +302,7 @@ async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ..
         if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
             message = endpoint.quote(server_message(error.body))
             raise RequestRefused(
-                f"{endpoint}: the server answered 500 to GET /models: {message}; give the window (--window) to "
-                f"do without its list"
+                f"{endpoint}: the server answered 500 to GET /models: {message}; give the window (--window)"
             ) from endpoint.cause(error)
         raise translate(error, endpoint) from endpoint.cause(error)
     except openai.APIError as error:

@@ -260,16 +260,13 @@ def look(*names: str) -> list[_Setting]:
         file = dotenv_values(ENV_FILE, encoding="utf-8-sig", interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{ENV_FILE} in the working directory cannot be read ({error}); make it readable UTF-8, or "
-            f"remove it"
+            f"{ENV_FILE} in the working directory cannot be read ({error}); make it readable UTF-8, or remove it"
         ) from error
     for name in names:
         if "${" in (file.get(name) or ""):
             # Expanded, it could send a secret of the environment to the file's own URL.
             if not os.environ.get(name):
-                raise ConfigError(
-                    f"{name} in {ENV_FILE} has a ${{…}}: write the value itself there"
-                )
+                raise ConfigError(f"{name} in {ENV_FILE} has a ${{…}}: write the value itself")
             del file[name]
     sources = {False: os.environ, True: file}
     return [

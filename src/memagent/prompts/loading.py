@@ -119,8 +119,7 @@ def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) 
         text = text.replace(mark, "")
     if text != render(**dict.fromkeys(times, "")):
         raise PromptSetError(
-            f"{who} changes with the content of a field; "
-            f"show each field once, and let nothing else depend on it"
+            f"{who} changes with the content of a field; show each field once, and let nothing else depend on it"
         )
 
 

@@ -27,7 +27,7 @@ class Output:
 
     def __init__(self, model: type[BaseModel], name: str = "output_type") -> None:
         # Not everybody has a type checker.
-        if not isinstance(cast("object", model), type(BaseModel)):
+        if not isinstance(cast("object", model), type(BaseModel)) or model is BaseModel:
             raise ConfigError(
                 f"{name} must be a pydantic model (a class derived from BaseModel), got {quote(model)}"
             )

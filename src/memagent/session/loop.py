@@ -24,6 +24,7 @@ from memagent.session.plan import ToolPlan, bind_tools
 from memagent.session.progress import Progress
 from memagent.session.step import ToolCalls
 from memagent.session.user_messages import Offer, UserMessage, check_limits, find_place, find_tools
+from memagent.texts import plural
 from memagent.threads import in_thread
 from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
@@ -223,7 +224,7 @@ class ToolLoop(Loop[SessionResult]):
             if steps >= max_steps and self._is_last:
                 raise Stop(
                     StopReason.OUT_OF_STEPS,
-                    f"no answer after {max_steps} steps; resume the run with a larger max_steps=",
+                    f"no answer after {plural(max_steps, 'step')}; resume the run with a larger max_steps=",
                 )
             while buffer.due and await self._compact():
                 if (reminder := self._progress.end_context()) is not None:

@@ -50,9 +50,7 @@ class TokenizerFile:
             added_tokens = self._tokenizer.get_added_tokens_decoder()
             self._local = is_local(content)
         except Exception as error:  # the library raises bare Exception
-            raise TokenizerError(
-                f"the tokenizer {str(file)!r} cannot be loaded: {error!r}"
-            ) from error
+            raise TokenizerError(f"cannot load the tokenizer {str(file)!r}: {error!r}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         # It adds nothing to plain text, but some post-processors exclude leading spaces from offsets.

@@ -96,6 +96,9 @@ class McpServer(Closing):
             return Client(stdio_client(parameters, errlog=log.output))
 
         # Arguments may hold secrets, and this name goes to models, logs and run stores.
+        if not isinstance(cast("object", command), str):
+            kind = type(command).__name__
+            raise ConfigError(f"command is a {kind}: pass the program and its arguments separately")
         name = f"the MCP server {' '.join([command[:200], *['...'] * bool(args)])!r}"
         return cls(name, connect, prefix, timeout, connect_timeout)
 
