@@ -105,6 +105,7 @@ class ToolLoop(Loop[SessionResult]):
         if place.answer is not None:
             # This agent's limits don't matter: the message has its answer, and no calls are made.
             return await in_thread(self._result, place.answer)
+        log.check_held()
         if place.said is not None or not place.number:
             await in_thread(check_limits, log.store, log.run_id, self._said, plan.settings)
         if fresh and not place.number:
