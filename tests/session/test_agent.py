@@ -234,6 +234,29 @@ def test_the_name_of_our_own_tool_is_taken(tmp_path: Path) -> None:
         ToolAgent(model(), [read_archived], store=tmp_path / "runs.sqlite")
 
 
+def test_an_agent_in_a_sync_tool_stops_at_the_tools_timeout() -> None:
+    calls, stopped = list[ChatRequest](), threading.Event()
+
+    async def reply(request: ChatRequest) -> str:
+        calls.append(request)
+        try:
+            await asyncio.sleep(30)
+        finally:
+            stopped.set()
+        return "late"
+
+    @tool(timeout=0.5)
+    def ask(question: str) -> str | None:
+        inner = ToolAgent(ScriptedModel(reply, window=16_384), adding_tools(), store=None)
+        return inner.run(question).answer
+
+    asking = ToolCall(id="1", name="ask", arguments='{"question": "Why?"}')
+    outer = ToolAgent(ScriptedModel([asking, "No answer."], window=16_384), [ask], store=None)
+    assert outer.run("Ask.").answer == "No answer."
+    assert stopped.wait(5)
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize("task", [None, "", 3], ids=repr)
 def test_what_is_no_task_is_named(agent: ToolAgent, task: Any) -> None:
     with pytest.raises(ConfigError, match=f"the task must be a non-empty text, got {task!r}"):
