@@ -21,9 +21,7 @@ from memagent.tokens.base import TokenCounter
 logger = logging.getLogger("memagent.spec")
 
 ENV_FILE = ".env"
-URLS, KEYS = (
-    tuple(f"{of}_{end}" for of in ("MEMAGENT", "OPENAI")) for end in ("BASE_URL", "API_KEY")
-)
+URLS, KEYS = (tuple(f"{of}_{e}" for of in ("MEMAGENT", "OPENAI")) for e in ("BASE_URL", "API_KEY"))
 """Variables of the environment or `.env`, in the order in which they are looked up."""
 OPENAI_URL = "https://api.openai.com/v1"
 LOCAL_URLS = {

@@ -88,10 +88,7 @@ class McpServer(Closing):
             from mcp import Client, StdioServerParameters, stdio_client
 
             parameters = StdioServerParameters(
-                command=command,
-                args=list(args),
-                env=None if env is None else dict(env),
-                cwd=None if cwd is None else fspath(cwd),
+                command=command, args=list(args), env=dict(env or {}), cwd=fspath(cwd or ".")
             )
             return Client(stdio_client(parameters, errlog=log.output))
 
@@ -143,11 +140,7 @@ class McpServer(Closing):
 
     @property
     def tools(self) -> list[Tool]:
-        """The server's tools, as it listed them when it was opened.
-
-        Raises:
-            ConfigError: it was never opened.
-        """
+        """The server's tools, as it listed them when it was opened. Raises a `ConfigError` if it never was."""
         if self._tools is None:
             raise ConfigError(f"{self._who} is not open; use it with `with` or `async with`")
         return list(self._tools)
