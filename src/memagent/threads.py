@@ -93,8 +93,9 @@ async def in_own_thread(call: Callable[[], T]) -> T:
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        for run in list(inner):
-            run.cancel()
+        with _mutex:
+            for run in list(inner):
+                run.cancel()
         raise
 
 
@@ -140,8 +141,9 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
             work.close()
             raise ConfigError("sync call in memagent's event loop: await its async version")
     try:
-        future, inner = asyncio.run_coroutine_threadsafe(work, loop), _inner.get(set())
-        inner.add(future)
+        with _mutex:  # whoever cancels finds it as soon as it may have begun
+            future, inner = asyncio.run_coroutine_threadsafe(work, loop), _inner.get(set())
+            inner.add(future)
         future.add_done_callback(inner.discard)
         return future.result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work continues

@@ -202,8 +202,6 @@ class MemoryLoop(Calls):
             await self._log.commit(f"chunk-{chunk.index}", body, events=events)
             self._last = mark
 
-    # --- ends
-
     async def _stop_at_limit(self, detail: str) -> None:
         """Stops the unfinished questions; with `Limits.answer`, answers them from the memories so far."""
         for state in filter(State.waits, self._states):
