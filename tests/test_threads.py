@@ -161,6 +161,37 @@ async def test_cancelling_does_not_wait() -> None:
     assert await asyncio.to_thread(through.wait, 10)
 
 
+async def test_cancelling_ends_what_the_thread_runs_with_the_sync_api() -> None:
+    started, cleaned, ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def work() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned.set()
+
+    async def close() -> None:
+        await asyncio.sleep(0)
+        ended.set()
+
+    def call() -> None:
+        try:
+            run_sync(work())
+        finally:
+            run_sync(close())  # what comes after the cancellation is not cancelled
+
+    other = asyncio.create_task(in_own_thread(lambda: run_sync(asyncio.sleep(0.3, "other"))))
+    task = asyncio.create_task(in_own_thread(call))
+    assert await asyncio.to_thread(started.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(cleaned.wait, 10)
+    assert await asyncio.to_thread(ended.wait, 10)
+    assert await other == "other"
+
+
 def test_a_thread_that_is_left_alone_keeps_no_program_from_ending() -> None:
     code = """
 import asyncio, threading

@@ -79,9 +79,7 @@ def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
     return model
 
 
-_UNCHECKED = re.compile(
-    "contains|depend.+|if|m..Properties|not|pattern.+|prefixItems|propertyNames"
-)
+_UNCHECKED = re.compile("contains|depend.+|if|m..Properties|not|pattern.+|prefix.+|propertyNames")
 _MERGE = "`allOf` must be of objects, and not beside `properties`; merge its parts into one"
 
 

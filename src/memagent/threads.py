@@ -59,17 +59,22 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         raise
 
 
+_inner: contextvars.ContextVar[set[Future[Any]]] = contextvars.ContextVar("inner")
+"""What `run_sync` runs in a thread of `in_own_thread`."""
+
+
 async def in_own_thread(call: Callable[[], T]) -> T:
     """Runs `call` in a new thread, and awaits it.
 
-    Cancelling does not wait for it, since a thread can't be killed. It continues in the background, but unlike a
-    pool's thread it doesn't keep the program from exiting.
+    Cancelling does not wait for it, since a thread can't be killed; only what it runs with `run_sync` is cancelled.
+    It continues in the background, but unlike a pool's thread it doesn't keep the program from exiting.
 
     Raises:
         Exception: what the call raised. Anything that isn't an Exception (SystemExit, a cancellation inside the call)
             is raised as a ToolError.
     """
-    context = contextvars.copy_context()
+    context, inner = contextvars.copy_context(), set[Future[Any]]()
+    context.run(_inner.set, inner)
     future: Future[T] = Future()
 
     def work() -> None:
@@ -85,7 +90,13 @@ async def in_own_thread(call: Callable[[], T]) -> T:
                 future.set_exception(ToolError(name_error(error)))
 
     threading.Thread(target=work, name="memagent-tool", daemon=True).start()
-    return await asyncio.wrap_future(future)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        with _mutex:
+            for run in list(inner):
+                run.cancel()
+        raise
 
 
 _mutex = threading.Lock()
@@ -130,7 +141,11 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
             work.close()
             raise ConfigError("sync call in memagent's event loop: await its async version")
     try:
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+        with _mutex:  # whoever cancels finds it as soon as it may have begun
+            future, inner = asyncio.run_coroutine_threadsafe(work, loop), _inner.get(set())
+            inner.add(future)
+        future.add_done_callback(inner.discard)
+        return future.result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work continues
         _stop(work, loop)
         raise

@@ -1,5 +1,6 @@
 """The server's tools: ask a document, summarise it, extract rows, read more of it, list the runs."""
 
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -49,6 +50,13 @@ RunId = Annotated[str, Field(description="Of an earlier call, or of list_runs.")
 Again = Annotated[
     str | None, Field(description="An unfinished run of the same call, to continue it.")
 ]
+REMEDIES = {
+    r"(use )?another run_id= \(--run-id\)|start another with --run-id": "leave out run_id to begin anew",
+    r"resume it with MemoryAgent": "continue it with ask_document or summarize_document",
+    r"name (its encoding|it) \(encoding=.*": "save it as UTF-8",
+    r"give what was read \(--document FILE\)": "call again without run_id",
+}
+"""What errors advise a user of Python or of the command line, and what a client can do."""
 Offset = Annotated[int, Field(ge=0, description="First character to show; of rows, the first row.")]
 
 
@@ -211,4 +219,7 @@ def _convert_errors() -> Generator[None]:
     try:
         yield
     except MemagentError as error:
-        raise ToolError(message(error)) from error
+        text = message(error)
+        for pattern, remedy in REMEDIES.items():
+            text = re.sub(pattern, remedy, text, flags=re.DOTALL)
+        raise ToolError(text) from error

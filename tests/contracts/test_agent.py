@@ -338,6 +338,15 @@ def test_two_at_once_is_refused(job: Job, store: RunStore) -> None:
     assert all(result.answer for result in finish(job, store))
 
 
+def test_the_stored_answer_is_read_while_another_holds_the_run(job: Job, store: RunStore) -> None:
+    results, events = finish(job, store), list(store.events("r"))
+    with store.hold("r"):
+        assert said(finish(job, store)) == said(results)
+        with pytest.raises(RunMismatch, match="seed was 0, is 1"):
+            finish(job, store, seed=1)
+    assert list(store.events("r")) == events
+
+
 def test_other_settings_are_refused_and_named(job: Job, store: RunStore) -> None:
     finish(job, store, limits=Limits(calls=1))
     with pytest.raises(RunMismatch, match="seed was 0, is 1"):

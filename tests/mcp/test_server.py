@@ -214,6 +214,27 @@ async def test_an_unfinished_run_is_continued(books: Path) -> None:
             client, "ask_document", path=asked["path"], question="Else?", run_id=first["run_id"]
         )
         assert other.startswith(f"error: run {first['run_id']!r} was started with another question")
+        assert other.endswith("pass the same one to resume it, or leave out run_id to begin anew")
+
+
+async def test_errors_advise_what_a_client_can_do(books: Path, store: RunStore) -> None:
+    (books / "bad.txt").write_bytes("Grüße aus London. ".encode() * 50 + b"\xff")
+    agent = MemoryAgent(ScriptedModel(lambda _: "London.", window=4096), store=store)
+    asked = {"path": "old/harvest.txt", "question": QUESTION}
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        bad = await call(client, "ask_document", path="bad.txt", question=QUESTION)
+        assert bad.endswith("invalid start byte); save it as UTF-8")
+        said = await call(client, "ask_document", **asked)
+        again = await call(client, "summarize_document", path=asked["path"], run_id=said["run_id"])
+        assert again.endswith("or leave out run_id to begin anew")
+        run, lock = await in_thread(store.get, said["run_id"]), store.hold("busy")
+        await in_thread(store.create, "busy", run.binding, run.settings, run.source)
+        await in_thread(lock.__enter__)
+        held = await call(client, "ask_document", **asked, run_id="busy")
+        await in_thread(lock.__exit__, None, None, None)
+        assert held.endswith("wait for it, or leave out run_id to begin anew")
+        assert not [text for text in (bad, again, held) if "run_id=" in text or "--" in text]
 
 
 async def test_who_may_ask_again_is_told(books: Path, store: RunStore) -> None:

@@ -230,8 +230,45 @@ def test_the_name_of_our_own_tool_is_taken(tmp_path: Path) -> None:
     def read_archived(handle: str) -> str:
         return handle
 
-    with pytest.raises(ConfigError, match="'read_archived'"):
+    with pytest.raises(ConfigError, match=r"'read_archived' is reserved.* prefix= for an MCP"):
         ToolAgent(model(), [read_archived], store=tmp_path / "runs.sqlite")
+
+
+def test_an_agent_in_a_sync_tool_stops_at_the_tools_timeout() -> None:
+    calls, stopped = list[ChatRequest](), threading.Event()
+
+    async def reply(request: ChatRequest) -> str:
+        calls.append(request)
+        try:
+            await asyncio.sleep(30)
+        finally:
+            stopped.set()
+        return "late"
+
+    @tool(timeout=0.5)
+    def ask(question: str) -> str | None:
+        inner = ToolAgent(ScriptedModel(reply, window=16_384), adding_tools(), store=None)
+        return inner.run(question).answer
+
+    asking = ToolCall(id="1", name="ask", arguments='{"question": "Why?"}')
+    outer = ToolAgent(ScriptedModel([asking, "No answer."], window=16_384), [ask], store=None)
+    assert outer.run("Ask.").answer == "No answer."
+    assert stopped.wait(5)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("task", [None, "", 3], ids=repr)
+def test_what_is_no_task_is_named(agent: ToolAgent, task: Any) -> None:
+    with pytest.raises(ConfigError, match=f"the task must be a non-empty text, got {task!r}"):
+        agent.run(task)
+
+
+def test_one_step_is_not_called_steps(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "max_steps": 1}
+    result = ToolAgent(model(), adding_tools(), store=tmp_path / "runs.sqlite", **settings).run(
+        TASK
+    )
+    assert result.detail == "no answer after 1 step; resume the run with a larger max_steps="
 
 
 def test_windows_that_cannot_be(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """A session whose messages offer different tools: an application that was extended, a server with a new tool."""
 
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,36 @@ def test_an_unanswered_message_needs_the_tools_that_it_had(store: RunStore) -> N
     again = agent_of(store, ["Two."], [look, sort])
     assert again.resume("chat").answer == "Two."
     assert agent_of(store, ["Three."], [sort]).session("chat").send("Third?").answer == "Three."
+
+
+def test_the_error_names_the_tools_that_differ_and_how(store: RunStore) -> None:
+    with pytest.raises(ModelError):  # the script is over
+        agent_of(store, [call(1)], [look, sort]).run("First?", run_id="chat")
+
+    def other(item: str = "a") -> str:
+        """Looks."""
+        return item
+
+    final = Tool(tool(look).spec, tool(look).run, final=True)
+    cases: list[tuple[list[Tool | Callable[..., str]], str]] = [
+        ([look], "message: tool 'sort' was removed. Use"),
+        ([look, sort, other], "message: tool 'other' was added. Use"),
+        ([final, sort], "message: tool 'look': final was False, is True. Use"),
+        (
+            [tool(other, name="look"), sort],
+            (
+                "message: tool 'look': description was 'Looks at an item.', is 'Looks.'; "
+                "parameters.properties.item.default was 0, is 'a'; "
+                "parameters.properties.item.type was 'integer', is 'string'. Use"
+            ),
+        ),
+        ([sort, look], "message: their order, or an empty part of a schema. Use"),
+    ]
+    for tools, told in cases:
+        agent = agent_of(store, [], tools)
+        for go_on in (partial(agent.run, "First?", run_id="chat"), partial(agent.resume, "chat")):
+            with pytest.raises(RunMismatch, match=re.escape(told)):
+                go_on()
 
 
 def test_a_final_tool_that_is_gone_still_ended_its_message(store: RunStore) -> None:

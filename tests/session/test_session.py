@@ -255,6 +255,17 @@ def test_two_at_once(store: RunStore, tmp_path: Path) -> None:
     rival_store.close()
 
 
+def test_a_new_message_is_refused_while_another_reads_the_session(store: RunStore) -> None:
+    agent = agent_of(store, ["One.", "never"])
+    session = agent.session("chat")
+    session.send("First?")
+    with store.hold("chat"):
+        with pytest.raises(RunBusy, match="'chat' is in use"):
+            session.send("Second?")
+        assert agent.run("First?", run_id="chat").answer == "One."
+    assert session.history == [("First?", "One.")]
+
+
 def test_an_agent_of_another_process_goes_on_where_the_first_left_off(store: RunStore) -> None:
     """Objects of one session take turns: each starts from the store, not from what it remembers."""
     agents = [agent_of(store, ["1", "3"]), agent_of(store, ["2", "4"])]
@@ -680,7 +691,9 @@ def test_a_typed_message_that_was_interrupted_is_sent_again(store: RunStore) -> 
     assert again.output == Far()
 
 
-@pytest.mark.parametrize("wrong", [dict, "Ship", Ship(name="A", year=1900), list[Ship], 3])
+@pytest.mark.parametrize(
+    "wrong", [dict, "Ship", Ship(name="A", year=1900), list[Ship], 3, BaseModel]
+)
 def test_what_is_no_output_type(store: RunStore, wrong: Any) -> None:
     agent = agent_of(store, ["One."])
     with pytest.raises(ConfigError, match="output_type must be a pydantic model"):

@@ -208,6 +208,13 @@ def test_settings_are_checked(settings: dict[str, Any]) -> None:
         McpServer.stdio("x", **settings)
 
 
+def test_a_command_with_its_arguments_in_a_list_is_refused_and_not_shown() -> None:
+    command: Any = [sys.executable, "secret.py"]
+    with pytest.raises(ConfigError, match="the program and its arguments separately") as refused:
+        McpServer.stdio(command)
+    assert "secret" not in str(refused.value)
+
+
 async def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
         monkeypatch.delitem(sys.modules, name)

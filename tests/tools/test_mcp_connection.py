@@ -178,6 +178,64 @@ async def test_a_call_that_comes_while_the_connection_breaks_does_not_wait_for_e
     await in_background(connection.close())
 
 
+class Slow:
+    """A server that breaks with its first call, and after that can be connected to once it is released."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.broken = False
+        self.released = threading.Event()
+
+    @asynccontextmanager
+    async def connect(self, log: Log) -> AsyncGenerator[Any]:
+        self.connections += 1
+        if self.broken:
+            await asyncio.to_thread(self.released.wait, 30)
+            self.broken = False
+        yield self
+
+    async def list_tools(self, cursor: str | None) -> Any:
+        if self.broken:
+            raise OSError("broken")
+        add = types.Tool(name="add", input_schema={"type": "object", "properties": {}})
+        return SimpleNamespace(tools=[add], next_cursor=None)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        if self.connections == 1:
+            self.broken = True
+            raise OSError("broken")
+        return types.CallToolResult(content=[types.TextContent(type="text", text="3")])
+
+
+async def test_a_server_that_starts_more_slowly_than_a_call_may_take_is_connected_to_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slow = Slow()
+    async with McpServer("a server", slow.connect, "", 0.2, 30.0) as server:
+        tools = Toolset(server.tools)
+        assert (await tools.run(call("add"))).text == "add failed: a server: OSError: broken"
+        for _ in range(3):
+            output = await tools.run(call("add"))
+            assert output.text.endswith("is being connected to again, and nothing was sent")
+        slow.released.set()
+        await asyncio.sleep(0.1)
+        assert (await tools.run(call("add"))).text == "3"
+    assert slow.connections == 2
+    assert [record.getMessage() for record in caplog.records] == ["connecting to a server again"]
+
+
+async def test_closing_while_a_server_is_connected_to_again_ends_that() -> None:
+    slow = Slow()
+    async with McpServer("a server", slow.connect, "", 60.0, 30.0) as server:
+        tools = Toolset(server.tools)
+        await tools.run(call("add"))
+        waiting = asyncio.create_task(tools.run(call("add")))
+        await asyncio.sleep(0.1)
+    assert (await asyncio.wait_for(waiting, 10)).text.endswith("so its tools cannot be used")
+    assert slow.connections == 2
+    slow.released.set()
+
+
 async def test_connecting_may_be_cancelled() -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))

@@ -57,6 +57,16 @@ def spin(note: str) -> None:
     while True:
         pass
 
+def start(note: str) -> int:
+    child = subprocess.Popen(["sleep", "60"])
+    with open(note, "w") as file:
+        file.write(f"{os.getpid()} {child.pid}")
+    return child.pid
+
+def start_and_drop(note: str) -> None:
+    start(note)
+    os._exit(7)
+
 def wait(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
@@ -243,6 +253,18 @@ async def test_a_process_that_is_killed_between_calls_is_not_missed(module: Modu
     os.kill(first, signal.SIGKILL)
     assert gone(first)
     assert int(await module.whoami.run({})) != first
+
+
+async def test_what_a_process_started_ends_with_it(module: ModuleType, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with pytest.raises(ToolError, match="ended with exit code 7"):
+        await in_process(module.start_and_drop).run({"note": str(note)})
+    assert await asyncio.to_thread(gone, int(note.read_text().split()[1]))
+    child = int(await in_process(module.start).run({"note": str(note)}))
+    os.kill(int(note.read_text().split()[0]), signal.SIGKILL)
+    await asyncio.sleep(0.2)
+    await module.whoami.run({})  # notices
+    assert await asyncio.to_thread(gone, child)
 
 
 async def test_cancelling_kills_the_process_and_what_it_started(

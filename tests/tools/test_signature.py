@@ -132,6 +132,30 @@ def test_a_field_in_place_of_a_default_is_the_field() -> None:
             call(find, query="fog", most=most)
 
 
+def test_a_parameter_whose_default_is_none_takes_null_whatever_its_hint() -> None:
+    def plain(
+        number: int = None,  # type: ignore[assignment]  # noqa: RUF013
+        name: Annotated[str, Field(description="its name")] = None,  # type: ignore[assignment]  # noqa: RUF013
+        size: int = Field(None, gt=0),  # type: ignore[arg-type]
+        order: Order | str = None,  # type: ignore[assignment]
+        extra: Any = None,
+        said: int | None = None,
+    ) -> tuple[Any, ...]:
+        return number, name, size, order, extra, said
+
+    nothing: dict[str, Any] = dict.fromkeys(("number", "name", "size", "order", "extra", "said"))
+    assert call(plain, **nothing) == call(plain) == (None,) * 6
+    assert call(plain, number="3", name="a", size=1)[:3] == (3, "a", 1)
+    with pytest.raises(BadArguments, match="size: Input should be greater than 0"):
+        call(plain, size=0)
+    properties: Any = Signature.of(plain).schema["properties"]
+    null = {"type": "null"}
+    assert properties["number"] == {"anyOf": [{"type": "integer"}, null], "default": None}
+    assert properties["said"] == properties["number"]
+    assert properties["extra"] == {"default": None}
+    assert properties["name"]["description"] == "its name"
+
+
 def test_a_default_without_a_json_form_is_left_out_of_the_schema() -> None:
     def find(at: Any = Opaque()) -> None: ...  # noqa: B008
 

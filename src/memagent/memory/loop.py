@@ -146,9 +146,7 @@ class MemoryLoop(Calls):
                         await self._ask(*map(partial(self._update, chunk), askers))
                     else:
                         batch = list(islice(buffer, size))
-                        await together(
-                            [self._look_ahead(state, batch, self._pace) for state in states]
-                        )
+                        await together(self._look_ahead(s, batch, self._pace) for s in states)
                     if self._limit is not None:
                         return
                 if not states:
@@ -209,8 +207,6 @@ class MemoryLoop(Calls):
                 body["place"] = event.place
             await self._log.commit(f"chunk-{chunk.index}", body, events=events)
             self._last = mark
-
-    # --- ends
 
     async def _stop_at_limit(self, detail: str) -> None:
         """Stops the unfinished questions; with `Limits.answer`, answers them from the memories so far."""

@@ -27,7 +27,7 @@ class Output:
 
     def __init__(self, model: type[BaseModel], name: str = "output_type") -> None:
         # Not everybody has a type checker.
-        if not isinstance(cast("object", model), type(BaseModel)):
+        if not isinstance(cast("object", model), type(BaseModel)) or model is BaseModel:
             raise ConfigError(
                 f"{name} must be a pydantic model (a class derived from BaseModel), got {quote(model)}"
             )
@@ -40,11 +40,7 @@ class Output:
             ) from error
 
     def read(self, text: str) -> BaseModel:
-        """Reads the value of an answer, which may be in a code block.
-
-        Raises:
-            UnusableReply: it does not validate; the message says where.
-        """
+        """Reads the value of an answer, also in a code block. Raises an `UnusableReply` that says what is invalid."""
         fence = _FENCED.fullmatch(text)
         try:
             value = self._model.model_validate_json(fence[1] if fence else text.strip())

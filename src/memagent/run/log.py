@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
-from memagent.errors import MemagentError, ModelNotFound, RunMismatch
+from memagent.errors import MemagentError, ModelNotFound, RunBusy, RunMismatch
 from memagent.events import Event, Stopped
 from memagent.messages import Usage
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
+from memagent.runstore.lock import busy
 from memagent.runstore.records import flatten
 from memagent.threads import in_thread
 
@@ -26,11 +27,13 @@ Outlet = asyncio.Queue[Event | None]
 class Log:
     """One stored run, held by one loop.
 
-    Its events go to the outlet, if there is one, in the order they were committed.
+    Its events go to the outlet, if there is one, in the order they were committed. One that isn't `held` is only read.
     """
 
-    def __init__(self, store: RunStore, run_id: str, outlet: Outlet | None = None) -> None:
-        self.store, self.run_id, self._outlet = store, run_id, outlet
+    def __init__(
+        self, store: RunStore, run_id: str, outlet: Outlet | None = None, *, held: bool = True
+    ) -> None:
+        self.store, self.run_id, self._outlet, self._held = store, run_id, outlet, held
         self._news: deque[Event] = deque()
         self._order = threading.Lock()
 
@@ -48,6 +51,8 @@ class Log:
     ) -> AsyncGenerator[Self]:
         """Creates the run, or opens an existing one with the same binding, and holds it.
 
+        If another worker holds it and it has its answers, it is opened to be read.
+
         Errors that pass through get the run's id, and leave it resumable; a new run that failed before its
         first effect is dropped, as is one whose model was not found before its first reply.
 
@@ -59,7 +64,14 @@ class Log:
         dropped = False
         try:
             async with AsyncExitStack() as ends:
-                await in_thread(lock.__enter__)
+                try:
+                    await in_thread(lock.__enter__)
+                except RunBusy:
+                    if not await in_thread(store.is_answered, run_id):
+                        raise
+                    check_binding(await in_thread(store.get, run_id), binding)
+                    yield cls(store, run_id, outlet, held=False)
+                    return
                 ends.push_async_callback(in_thread, lock.__exit__, None, None, None)
                 record = await in_thread(store.find, run_id)
                 if record is None:
@@ -93,8 +105,15 @@ class Log:
         """Returns the body committed under a key; None if there is none."""
         return await in_thread(self.store.effect, self.run_id, key)
 
+    def check_held(self) -> None:
+        """Raises a `RunBusy` if another worker holds the run."""
+        if not self._held:
+            raise busy(self.run_id)
+
     async def begin(self, key: str) -> Begun:
         """Commits that an effect is about to be made, or returns the committed one."""
+        if not self._held and await self.effect(key) is None:
+            self.check_held()
         return await in_thread(self.store.begin, self.run_id, key)
 
     async def commit(
@@ -130,6 +149,7 @@ class Log:
 
         `made` returns further arguments for it, in the same thread. If it raises, nothing is committed.
         """
+        self.check_held()
 
         def write() -> None:
             values = args if made is None else (*args, *made())

@@ -76,8 +76,7 @@ class Database:
         # SQLite connections do not survive a fork, and a second one to the same file would share their state.
         if self._pid != os.getpid():
             raise StoreError(
-                f"{self._where} was opened before this process was forked: close it before the fork, "
-                f"or start processes with 'spawn'"
+                f"{self._where} was opened before this process was forked: close it before that, or use 'spawn'"
             )
         try:
             with self._mutex:
@@ -94,9 +93,7 @@ class Database:
             "FROM pragma_application_id, pragma_user_version"
         ).fetchone()
         if application != APPLICATION_ID and (application or version or tables):
-            raise StoreCorrupt(
-                f"{self._where} is an SQLite file of another program; name another --store"
-            )
+            raise StoreCorrupt(f"{self._where} is another program's file: name another --store")
         if version > VERSION:
             raise StoreTooNew(
                 f"{self._where} was written by a newer memagent (store version {version}, this one reads "
@@ -154,9 +151,7 @@ def _translate(error: sqlite3.DatabaseError | OSError, store: str) -> StoreError
     if refused or isinstance(error, OSError):
         return StoreReadOnly(f"cannot write {store} ({error}): name a writable file with --store")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreCorrupt(
-            f"{store} is damaged or not a run store ({error}): name another --store"
-        )
+        return StoreCorrupt(f"{store} is damaged or not a run store ({error}): use another --store")
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"{store} is locked by another process; try again later")
     if primary == sqlite3.SQLITE_IOERR:

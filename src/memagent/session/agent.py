@@ -85,7 +85,7 @@ class ToolAgent(Agent[ToolSettings]):
         self.tools = Toolset(tools)
         if READ_ARCHIVED.name in self.tools:
             raise ConfigError(
-                f"the tool name {READ_ARCHIVED.name!r} is reserved for the tool that every session has: rename yours"
+                f"the tool name {READ_ARCHIVED.name!r} is reserved: rename your tool, or give prefix= for an MCP server"
             )
         super().__init__(model, concurrency=concurrency, limits=limits, store=store)
         policy = policy_of(self.model).tools
@@ -136,7 +136,7 @@ class ToolAgent(Agent[ToolSettings]):
 
     def stream(self, task: str, *, run_id: str | None = None) -> SessionStream:
         """Runs the task as an async iterator of events; `.result` is available at the end."""
-        return SessionStream(ToolLoop(self, task, first=True), run_id)
+        return SessionStream(ToolLoop(self, check_text("the task", task), first=True), run_id)
 
     def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
         """Resumes a run of this agent: committed calls are not sent again, and finished tools don't run again.
@@ -160,9 +160,7 @@ class ToolAgent(Agent[ToolSettings]):
         """`resume` as an async iterator of events: the committed ones first."""
         binding = self.store.get(run_id).binding
         if binding["agent"] != "tools":
-            raise RunMismatch(
-                f"run {run_id!r} reads a document: use MemoryAgent or `memagent resume`"
-            )
+            raise RunMismatch(f"run {run_id!r} is a reading: use MemoryAgent or `memagent resume`")
         return SessionStream(ToolLoop(self, None), run_id)
 
     async def plan(

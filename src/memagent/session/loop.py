@@ -24,6 +24,7 @@ from memagent.session.plan import ToolPlan, bind_tools
 from memagent.session.progress import Progress
 from memagent.session.step import ToolCalls
 from memagent.session.user_messages import Offer, UserMessage, check_limits, find_place, find_tools
+from memagent.texts import plural
 from memagent.threads import in_thread
 from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
@@ -76,9 +77,10 @@ class ToolLoop(Loop[SessionResult]):
             working_context = known.binding["budget"]["window"]
             message = await in_thread(UserMessage.find, self.host.store, known.id, 0)
             output = output if message is None else message.output
-            if not self._first:  # the run is bound to its task and the task's tools
+            if not self._first:  # the run is bound to its task
                 task = known.binding["questions"][0]
-                tools = await in_thread(find_tools, self.host.store, known.id, 0)
+            # Those of its last message are compared in `begin`, which says what differs.
+            tools = await in_thread(find_tools, self.host.store, known.id, 0)
         self.plan = await self._agent.plan(task or "", working_context, output)
         if tools is not None:
             self.plan = replace(self.plan, tools=tools)
@@ -103,6 +105,7 @@ class ToolLoop(Loop[SessionResult]):
         if place.answer is not None:
             # This agent's limits don't matter: the message has its answer, and no calls are made.
             return await in_thread(self._result, place.answer)
+        log.check_held()
         if place.said is not None or not place.number:
             await in_thread(check_limits, log.store, log.run_id, self._said, plan.settings)
         if fresh and not place.number:
@@ -228,7 +231,7 @@ class ToolLoop(Loop[SessionResult]):
             if steps >= max_steps and self._is_last:
                 raise Stop(
                     StopReason.OUT_OF_STEPS,
-                    f"no answer after {max_steps} steps; resume the run with a larger max_steps=",
+                    f"no answer after {plural(max_steps, 'step')}; resume the run with a larger max_steps=",
                 )
             while buffer.due and await self._compact():
                 if (reminder := self._progress.end_context()) is not None:

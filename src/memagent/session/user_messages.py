@@ -10,8 +10,9 @@ from typing import Any, Self
 from memagent.errors import ConfigError, RunMismatch, ToolError
 from memagent.messages import Leaf, ToolSpec, Usage
 from memagent.runstore import RunStore, list_differences
+from memagent.runstore.records import flatten
 from memagent.session.plan import ToolSettings, bind_tools
-from memagent.texts import quote
+from memagent.texts import clip, quote
 from memagent.tools import Tool, Toolset
 from memagent.trajectory import StopReason
 
@@ -131,13 +132,27 @@ def find_place(
             f"run {run_id!r}: the output type is not that of its unanswered message {quote(current.text)}: send the "
             f"message with the same output_type, or without one if it had none"
         )
-    old_tools, binding = find_tools(store, run_id, number), bind_tools(tools)
-    if old_tools is not None and (old_binding := bind_tools(old_tools)) != binding:
+    old_tools = find_tools(store, run_id, number)
+    if old_tools is not None and bind_tools(old_tools) != bind_tools(tools):
         raise RunMismatch(
-            f"run {run_id!r} offered other tools for its last message: {list_differences(old_binding, binding)}. Use "
+            f"run {run_id!r} offered other tools for its last message: {_list_changes(old_tools, tools)}. Use "
             f"the same ones to resume it; a message sent after the answer may have others"
         )
     return Place(number, message, answer, current.seq)
+
+
+def _list_changes(old: Toolset, new: Toolset) -> str:
+    """Names the tools that differ, and what differs in them."""
+    changes = [f"tool {name!r} was removed" for name in old if name not in new]
+    changes += [f"tool {name!r} was added" for name in new if name not in old]
+    for name in (name for name in old if name in new):
+        before, now = (
+            flatten(t.spec.model_dump(mode="json") | {"idempotent": t.idempotent, "final": t.final})
+            for t in (old[name], new[name])
+        )
+        if differences := list_differences(before, now):
+            changes.append(f"tool {name!r}: {clip(differences, 500)}")
+    return clip("; ".join(changes), 2000) or "their order, or an empty part of a schema"
 
 
 def check_limits(store: RunStore, run_id: str, said: UserMessage, settings: ToolSettings) -> None:
@@ -151,6 +166,5 @@ def check_limits(store: RunStore, run_id: str, said: UserMessage, settings: Tool
     for name, limit, count in checks:
         if count > limit:
             raise ConfigError(
-                f"{name}={limit!r} is too low: run {run_id!r} has already used {count}; resume it with {name}={count} "
-                f"or more"
+                f"{name}={limit!r} is too low: run {run_id!r} has already used {count}; give {name}={count} or more"
             )

@@ -144,11 +144,16 @@ _DECODER = json.JSONDecoder(
 
 async def _in_time(callee: Tool, *arguments: Any) -> Any:
     """Awaits a tool's result. Raises a `ToolError` if it took longer than its timeout or someone else cancelled it."""
+    fate = "it may have done a part of its work"
 
     async def run() -> Any:
+        nonlocal fate
         try:
             return await callee.run(*arguments)
-        except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        except asyncio.CancelledError as error:
+            fate = "; ".join(getattr(error, "__notes__", ())) or fate  # a tool may know better
+            raise
+        except (Exception, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # SystemExit would end the event loop; extensions panic
             raise ToolError(name_error(error)) from error
@@ -163,9 +168,7 @@ async def _in_time(callee: Tool, *arguments: Any) -> Any:
         if not task.done():
             await _end(callee.name, task)
     if not in_time:
-        raise ToolError(
-            f"it took longer than {callee.timeout:g} seconds and was given up; it may have done a part of its work"
-        )
+        raise ToolError(f"it took longer than {callee.timeout:g} seconds and was given up; {fate}")
     if task.cancelled():
         raise ToolError("it was cancelled while it ran")
     error = task.exception()

@@ -88,14 +88,14 @@ class McpServer(Closing):
             from mcp import Client, StdioServerParameters, stdio_client
 
             parameters = StdioServerParameters(
-                command=command,
-                args=list(args),
-                env=None if env is None else dict(env),
-                cwd=None if cwd is None else fspath(cwd),
+                command=command, args=list(args), env=dict(env or {}), cwd=fspath(cwd or ".")
             )
             return Client(stdio_client(parameters, errlog=log.output))
 
         # Arguments may hold secrets, and this name goes to models, logs and run stores.
+        if not isinstance(cast("object", command), str):
+            kind = type(command).__name__
+            raise ConfigError(f"command is a {kind}: pass the program and its arguments separately")
         name = f"the MCP server {' '.join([command[:200], *['...'] * bool(args)])!r}"
         return cls(name, connect, prefix, timeout, connect_timeout)
 
@@ -140,11 +140,7 @@ class McpServer(Closing):
 
     @property
     def tools(self) -> list[Tool]:
-        """The server's tools, as it listed them when it was opened.
-
-        Raises:
-            ConfigError: it was never opened.
-        """
+        """The server's tools, as it listed them when it was opened. Raises a `ConfigError` if it never was."""
         if self._tools is None:
             raise ConfigError(f"{self._who} is not open; use it with `with` or `async with`")
         return list(self._tools)
@@ -195,6 +191,11 @@ def valid_names(names: Sequence[str], prefix: str) -> list[str]:
 
 def _tool(connection: Connection, served: ServedTool, name: str, timeout: float) -> Tool:
     async def run(arguments: Mapping[str, Any]) -> str:
+        try:
+            await in_background(connection.mend())
+        except asyncio.CancelledError as error:
+            error.add_note("its server is being connected to again, and nothing was sent")
+            raise
         result = await in_background(connection.call(served.name, arguments))
         text = result_text(result)
         if result.is_error:

@@ -69,16 +69,14 @@ class Connection:
         self._client: Client | None = None
         self._ending = asyncio.Event()
         self._holding: asyncio.Task[BaseException | None] | None = None
-        self._mending = asyncio.Lock()
+        self._mending: asyncio.Task[MemagentError | None] | None = None
         self._doubted = False
         """Whether a call failed, so the connection may be broken."""
 
     async def open(self) -> list[ServedTool]:
         """Connects, and lists the server's tools.
 
-        Raises:
-            ConfigError: the server can't be started.
-            ToolError: connecting failed; the message says why.
+        Raises a `ConfigError` if the server can't be started, a `ToolError` if connecting failed.
         """
         log = Log(self._who)
         listing: asyncio.Future[list[ServedTool]] = asyncio.get_running_loop().create_future()
@@ -92,19 +90,29 @@ class Connection:
     async def close(self) -> None:
         """Ends the connection. Returns once everything has ended, including the server's process."""
         self._ending.set()
+        if self._mending is not None:
+            self._mending.cancel()
+            await asyncio.wait([self._mending])
         if self._holding is not None:
             if self._client is None:
                 self._holding.cancel()  # not open yet: nobody waits for it any more
             await asyncio.wait([self._holding])
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Calls a tool; cancelling cancels it on the server. Reconnects first if the connection broke, once per call.
+    async def mend(self) -> None:
+        """Reconnects if the connection broke; cancelled calls leave the attempt to others. Raises a `ToolError`."""
+        if self._holding is None or self._ending.is_set():
+            return
+        if self._mending is None or self._mending.done():
+            if not self._doubted and not self._holding.done():
+                return
+            self._mending = asyncio.create_task(self._reconnect(self._holding))
+        mending = self._mending
+        await asyncio.wait([mending])
+        if not mending.cancelled() and (error := mending.result()) is not None:
+            raise ToolError(str(error)) from error
 
-        Raises:
-            ToolError: the server has ended, or refuses.
-        """
-        if self._holding is not None and not self._ending.is_set():
-            await self._mend(self._holding)
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        """Calls a tool; cancelling cancels it on the server. Raises a `ToolError` if that has ended, or refuses."""
         if self._client is None or self._holding is None or self._ending.is_set():
             raise ToolError(f"the connection to {self._who} is closed, so its tools cannot be used")
         work = asyncio.ensure_future(self._client.call_tool(name, dict(arguments)))
@@ -122,26 +130,24 @@ class Connection:
             # Retrieved, so that it isn't reported as never retrieved.
             work.add_done_callback(lambda future: future.cancelled() or future.exception())
 
-    async def _mend(self, holding: asyncio.Task[BaseException | None]) -> None:
-        """Reconnects if the connection is gone, or is in doubt and doesn't list its tools any more."""
-        async with self._mending:
-            if self._holding is not holding:  # another call reconnected
-                return
-            if self._doubted and self._client is not None:
-                with suppress(Exception):
-                    async with asyncio.timeout(self._timeout):
-                        await self._client.list_tools(cursor=None)
-                    self._doubted = False
-            if not self._doubted and not holding.done():
-                return
-            holding.cancel()
-            await asyncio.wait([holding])
-            logger.warning("connecting to %s again", self._who)
-            try:
-                await self.open()
-            except ConfigError as error:
-                raise ToolError(str(error)) from error
-            self._doubted = False
+    async def _reconnect(self, holding: asyncio.Task[BaseException | None]) -> MemagentError | None:
+        """Reconnects unless the connection still lists its tools. Returns the error, if any."""
+        if self._client is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(self._timeout):
+                    await self._client.list_tools(cursor=None)
+                self._doubted = False
+        if not self._doubted and not holding.done():
+            return None
+        holding.cancel()
+        await asyncio.wait([holding])
+        logger.warning("connecting to %s again", self._who)
+        self._doubted = False
+        try:
+            await self.open()
+        except MemagentError as error:
+            return error
+        return None
 
     async def _hold(
         self, log: Log, listing: asyncio.Future[list[ServedTool]]
@@ -154,7 +160,7 @@ class Connection:
                 self._client = client
                 await self._ending.wait()
         except (Exception, asyncio.CancelledError, BaseExceptionGroup) as error:  # noqa: BLE001
-            if listing.done():
+            if listing.done() and not isinstance(error, asyncio.CancelledError):
                 logger.warning("the connection to %s broke: %s", self._who, _reason(error))
             return error
         finally:

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -45,8 +46,7 @@ def place_of(function: Callable[..., Any]) -> str:
         )
     if not inspect.isfunction(function) or "<" in name or module is None:
         raise ConfigError(
-            f"{name} cannot run in a process, which could not import it; define it with def at the top level of a "
-            f"module"
+            f"{name} cannot run in a process, which could not import it; use def at the top level of a module"
         )
     if module in ("__main__", "__mp_main__"):
         raise ConfigError(
@@ -141,12 +141,21 @@ class _Worker:
         with suppress(OSError):
             self._requests.close()
         self._replies.close()
-        # It closed its pipe and may be about to end; otherwise it is killed.
-        try:
-            self.process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            self.process.wait()
+        # It closed its pipe and may be about to end; otherwise it is killed, as is what it started.
+        until = time.monotonic() + 1.0
+        while not self.has_ended() and time.monotonic() < until:
+            time.sleep(0.005)
+        self.kill()
+        self.process.wait()
+
+    def has_ended(self) -> bool:
+        """Returns whether it has ended. It isn't reaped, so that `kill` still finds what it started."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return self.process.poll() is not None
+        with suppress(ChildProcessError):
+            flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
+            return os.waitid(os.P_PID, self.process.pid, flags) is not None
+        return True
 
 
 def _ending(code: int | None) -> str:
@@ -250,7 +259,7 @@ class WorkerPool:
         with self._mutex:
             while self._idle:
                 worker = self._idle.pop()
-                if worker.process.poll() is None:
+                if not worker.has_ended():
                     return worker
                 worker.end()
         return None

@@ -5,6 +5,7 @@ import json
 import re
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, cast
@@ -79,6 +80,8 @@ class Signature:
                 # One at a time first, to find the parameter whose hint pydantic doesn't support.
                 TypeAdapter(hint).json_schema(schema_generator=JsonForm)
                 description = FieldInfo.from_annotation(hint).description or descriptions.get(name)
+                if default is None:
+                    hint = _add_none(hint)
                 fields[f"p{place}"] = hint, Field(default, alias=name, description=description)
             model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
             schema = _drop_titles(model.model_json_schema(schema_generator=JsonForm))
@@ -154,6 +157,17 @@ def _hint(function_name: str, function: Callable[..., Any], parameter: inspect.P
             f"{function_name}: the type hint {parameter.annotation!r} of its parameter {name!r} cannot be resolved "
             f"({error}); import or define that type at the top level of the module"
         ) from error
+
+
+def _add_none(hint: Any) -> Any:
+    """Returns the hint of a parameter whose default is None (`x: int = None`), so that it takes None."""
+    with suppress(Exception):  # a validator may be a tool author's code
+        TypeAdapter(hint).validate_python(None)
+        return hint
+    if typing.get_origin(hint) is typing.Annotated:
+        base, *metadata = typing.get_args(hint)
+        return typing.Annotated[(base | None, *metadata)]
+    return hint | None
 
 
 def summary(function: Callable[..., Any]) -> str:
