@@ -120,7 +120,9 @@ class History:
             for sign, text, style in ("-", change.removed, "red"), ("+", change.added, "green"):
                 parts = [(text, style)]
                 if is_rewrite:
-                    parts = [(part, STYLES[k]) for k, part in words(change) if k in ("=", sign)]
+                    parts = [
+                        (part, STYLES[kind]) for kind, part in words(change) if kind in ("=", sign)
+                    ]
                 if text:
                     self._paper.line((f"{sign} ", style), *parts, indent=2, hang=2)
 

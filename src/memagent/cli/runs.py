@@ -30,7 +30,10 @@ MADE = {"document": "chunks", "tools": "steps"}
 TAIL = 64
 """Events at the end of a run that usually show how far it got."""
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-NO_RUNS = "No runs yet. `memagent ask DOC 'QUESTION'` starts one; it is kept until you remove it."
+NO_RUNS = (
+    "No runs yet. `memagent ask DOC 'QUESTION'` starts one; it is kept until you remove it, so you can resume or "
+    "inspect it."
+)
 Status = Literal["finished", "stopped", "running", "interrupted"]
 
 

@@ -20,7 +20,9 @@ _MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # zlib's code for "expect a gzip header and check its CRC"
 
 
-def text_of(items: Iterable[Any], name: str, encoding: str | None, errors: str) -> Generator[str]:
+def text_of(
+    items: Iterable[object], name: str, encoding: str | None, errors: str
+) -> Generator[str]:
     """Turns str or bytes of any length into pieces of `PIECE_CHARS` characters; the last may be shorter.
 
     Raises:

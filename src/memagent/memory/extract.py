@@ -188,6 +188,8 @@ class RowLoop(MemoryLoop):
                 return memory, tokens
             lines = lines[max(1, len(lines) * excess // tokens) :]
 
+    # --- ends
+
     async def _conclude(self, states: list[State], *, so_far: bool = False) -> None:
         """Answers with the number of rows. If `so_far`, does nothing: the rows are in the store already."""
         for state in states if not so_far else ():

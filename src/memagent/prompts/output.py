@@ -40,7 +40,11 @@ class Output:
             ) from error
 
     def read(self, text: str) -> BaseModel:
-        """Reads the value of an answer, also in a code block. Raises an `UnusableReply` that says what is invalid."""
+        """Reads the value of an answer, which may be in a code block.
+
+        Raises:
+            UnusableReply: it does not validate; the message says where.
+        """
         fence = _FENCED.fullmatch(text)
         try:
             value = self._model.model_validate_json(fence[1] if fence else text.strip())

@@ -124,7 +124,7 @@ class PromptSet(Wording):
         }
         if self.unsettled not in (self.unsettled_note or self.unsettled):
             raise PromptSetError(
-                f"{name!r}: unsettled_note must show {self.unsettled!r} or be empty"
+                f"{name!r}: unsettled_note must show the phrase {self.unsettled!r}, or be empty"
             )
         gates: tuple[Gate, ...] = ("off", "both")
         for kind, gate in product(times, gates):

@@ -11,6 +11,8 @@ from memagent.errors import ConfigError
 
 T = TypeVar("T")
 
+# --- concurrency
+
 
 async def prefetch(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
     """Yields the same items, preparing the next one while the current one is used."""
@@ -39,6 +41,9 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             raise result
         results.append(result)
     return results
+
+
+# --- names
 
 
 def new_run_id() -> str:

@@ -76,7 +76,8 @@ class Database:
         # SQLite connections do not survive a fork, and a second one to the same file would share their state.
         if self._pid != os.getpid():
             raise StoreError(
-                f"{self._where} was opened before this process was forked: close it before that, or use 'spawn'"
+                f"{self._where} was opened before this process was forked: close it before the fork, "
+                f"or start processes with 'spawn'"
             )
         try:
             with self._mutex:

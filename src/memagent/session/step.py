@@ -83,7 +83,9 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
     text = visible(completion)
     prose, calls, problem = read_calls(text, tools)
     # The step makes ids unique within a context.
-    calls = tuple(c.model_copy(update={"id": f"call-{step}-{n}"}) for n, c in enumerate(calls))
+    calls = tuple(
+        call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
+    )
     return Act(prose, text, calls, problem, truncated=is_cut, extra=completion.extra)
 
 

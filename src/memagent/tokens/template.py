@@ -155,9 +155,11 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def _tojson(value: Any, indent: int | None = None, ensure_ascii: bool = False, **more: Any) -> str:
+def _tojson(
+    value: object, indent: int | None = None, ensure_ascii: bool = False, **options: Any
+) -> str:
     # jinja2's own filter escapes <, > and & for HTML, which is wrong in prompts.
-    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, **more)
+    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, **options)
 
 
 def _raise_exception(message: str) -> NoReturn:

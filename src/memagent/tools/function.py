@@ -115,14 +115,20 @@ class FunctionRun:
     async def __call__(
         self, arguments: Mapping[str, Any], context: ToolContext | None = None
     ) -> str:
-        """Awaits the result. Raises a `ConfigError` if a process would import a different function."""
+        """Awaits the function's result.
+
+        Raises:
+            ConfigError: importing the function gives a different one, so no process can run it.
+        """
         call = self.signature.bind(arguments, context)
         if self.place is not None:
             if find(self.place) is not self.signature.function:
                 raise ConfigError(
                     f"{self.place} is not the tool's function, so a process would run the wrong one; use unique names"
                 )
-            return await processes.tool_pool.run(ProcessCall(self.place, arguments, None, context))
+            return await processes.tool_pool.run(
+                ProcessCall(self.place, arguments, context=context)
+            )
         if inspect.iscoroutinefunction(self.signature.function):
             return as_text(await call())
 
@@ -136,7 +142,11 @@ class FunctionRun:
 
 
 def as_text(value: Any) -> str:
-    """Returns a function's result as shown to a model. Raises a `ToolError` if it has no JSON form."""
+    """Returns a function's result as shown to a model.
+
+    Raises:
+        ToolError: it has no JSON form.
+    """
     if isinstance(value, str):
         return str.__str__(value)  # an enum's text, not its name
     if value is None:

@@ -88,7 +88,10 @@ class McpServer(Closing):
             from mcp import Client, StdioServerParameters, stdio_client
 
             parameters = StdioServerParameters(
-                command=command, args=list(args), env=dict(env or {}), cwd=fspath(cwd or ".")
+                command=command,
+                args=list(args),
+                env=None if env is None else dict(env),
+                cwd=None if cwd is None else fspath(cwd),
             )
             return Client(stdio_client(parameters, errlog=log.output))
 
@@ -140,7 +143,11 @@ class McpServer(Closing):
 
     @property
     def tools(self) -> list[Tool]:
-        """The server's tools, as it listed them when it was opened. Raises a `ConfigError` if it never was."""
+        """The server's tools, as it listed them when it was opened.
+
+        Raises:
+            ConfigError: it was never opened.
+        """
         if self._tools is None:
             raise ConfigError(f"{self._who} is not open; use it with `with` or `async with`")
         return list(self._tools)

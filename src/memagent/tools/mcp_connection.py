@@ -76,7 +76,9 @@ class Connection:
     async def open(self) -> list[ServedTool]:
         """Connects, and lists the server's tools.
 
-        Raises a `ConfigError` if the server can't be started, a `ToolError` if connecting failed.
+        Raises:
+            ConfigError: the server can't be started.
+            ToolError: connecting failed; the message says why.
         """
         log = Log(self._who)
         listing: asyncio.Future[list[ServedTool]] = asyncio.get_running_loop().create_future()
@@ -99,7 +101,11 @@ class Connection:
             await asyncio.wait([self._holding])
 
     async def mend(self) -> None:
-        """Reconnects if the connection broke; cancelled calls leave the attempt to others. Raises a `ToolError`."""
+        """Reconnects if the connection broke. Calls share the attempt, which continues if they are cancelled.
+
+        Raises:
+            ToolError: connecting failed.
+        """
         if self._holding is None or self._ending.is_set():
             return
         if self._mending is None or self._mending.done():
@@ -112,7 +118,11 @@ class Connection:
             raise ToolError(str(error)) from error
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Calls a tool; cancelling cancels it on the server. Raises a `ToolError` if that has ended, or refuses."""
+        """Calls a tool; cancelling cancels it on the server.
+
+        Raises:
+            ToolError: the server has ended, or refuses.
+        """
         if self._client is None or self._holding is None or self._ending.is_set():
             raise ToolError(f"the connection to {self._who} is closed, so its tools cannot be used")
         work = asyncio.ensure_future(self._client.call_tool(name, dict(arguments)))
