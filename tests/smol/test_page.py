@@ -92,6 +92,14 @@ def test_256k() -> None:
     ) in PAGE
 
 
+def test_512k() -> None:
+    (cell,) = (cell for cell in CELLS["1m"] if cell.length == 512 * 1024)
+    memory = scores(read_records(RESULTS / "ruler"), cell, MEMORY_GATE)
+    search = scores(read_records(RESULTS / "ruler-search"), cell, "bm25")
+    assert (len(memory), sum(memory), sum(search)) == (4, 0.0, 4.0)
+    assert "the memory finds none of four needles; BM25 without a\n  model finds all." in PAGE
+
+
 @pytest.mark.parametrize(
     "folders",
     [
