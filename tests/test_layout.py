@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "memagent"
 
 MAX_LINES = 350
 MAX_INIT_LINES = 60
-MAX_RUNTIME_LINES = 23_640
+MAX_RUNTIME_LINES = 23_700
 """Of all of src/memagent: it calls itself light. Raised only by a feature, and with all that is planned at most 24,000:
 documents and tool sessions alone took 20,458; since then adapters 130, read-ahead 190, many documents 270, the origin
 of records 70, asking again 30, conversations 790, sessions that count what is new 150, what hostile users found in
@@ -23,7 +23,7 @@ off, and `extractive` moved out with 350. Branches of a run took 350, Ollama and
 reading again 240, and ninety
 defects that reviewers proved (locks, encodings, links, tools, settings, servers that fail) 340; other searches took
 280 off. The converters of formats moved out with 1,190. Settings of policies that use tools took 20,
-messages that stay whole 40, and defects that hostile users found 130."""
+messages that stay whole 40, and defects that hostile users found 190."""
 LONG_INITS = {"src/memagent/__init__.py"}
 """Each public name stands there for type checkers, for `import *`, and for loading."""
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "util", "utils"}

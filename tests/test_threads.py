@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
@@ -179,7 +180,9 @@ async def test_cancelling_ends_what_the_thread_runs_with_the_sync_api() -> None:
         try:
             run_sync(work())
         finally:
-            run_sync(close())  # what comes after the cancellation is not cancelled
+            with pytest.raises(CancelledError):
+                run_sync(work())  # nothing begins any more
+            run_sync(close(), release=True)
 
     other = asyncio.create_task(in_own_thread(lambda: run_sync(asyncio.sleep(0.3, "other"))))
     task = asyncio.create_task(in_own_thread(call))

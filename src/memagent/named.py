@@ -37,9 +37,12 @@ def load_function(spec: str, what: str, kind: str = "function") -> Callable[...,
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module_name}.".startswith(f"{missing}."):  # not one that it imports
             raise ConfigError(
-                f"the {what} {spec!r}: there is no module {module_name!r} installed or in the current folder {folder!r}"
+                f"the {what} {spec!r}: there is no module {module_name!r}, either installed or in the "
+                f"current folder {folder!r}"
             ) from error
-        raise ConfigError(f"the {what} {spec!r}: its import failed: {error!r}") from error
+        raise ConfigError(
+            f"the {what} {spec!r}: importing {module_name!r} failed: {error!r}"
+        ) from error
     file = getattr(target, "__file__", None)
     for name in path.split("."):
         target = getattr(target, name, None)

@@ -59,7 +59,9 @@ def read_schema(source: Path | dict[str, Any]) -> type[BaseModel]:
             raise ConfigError(f"{subject} is not JSON: {error}") from error
     properties = isinstance(cast("object", schema), dict) and schema.get("properties")
     if not isinstance(properties, dict) or not properties:
-        raise ConfigError(f"{subject} must describe an object with properties, got {quote(schema)}")
+        raise ConfigError(
+            f"{subject} must describe an object with properties, got {quote(str(schema))}"
+        )
     if importlib.util.find_spec("json_schema_to_pydantic") is None:
         raise ConfigError(name_extra("a row's JSON schema", "schema"))
     from json_schema_to_pydantic import create_model  # pyright: ignore[reportMissingTypeStubs]

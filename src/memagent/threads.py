@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -59,8 +60,16 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         raise
 
 
-_inner: contextvars.ContextVar[set[Future[Any]]] = contextvars.ContextVar("inner")
-"""What `run_sync` runs in a thread of `in_own_thread`."""
+@dataclass
+class _Inner:
+    """What `run_sync` runs in a thread of `in_own_thread`."""
+
+    runs: set[Future[Any]] = field(default_factory=set[Future[Any]])
+    given_up: bool = False
+    """Whether nobody waits for the thread any more."""
+
+
+_inner: contextvars.ContextVar[_Inner] = contextvars.ContextVar("inner")
 
 
 async def in_own_thread(call: Callable[[], T]) -> T:
@@ -73,7 +82,7 @@ async def in_own_thread(call: Callable[[], T]) -> T:
         Exception: what the call raised. Anything that isn't an Exception (SystemExit, a cancellation inside the call)
             is raised as a ToolError.
     """
-    context, inner = contextvars.copy_context(), set[Future[Any]]()
+    context, inner = contextvars.copy_context(), _Inner()
     context.run(_inner.set, inner)
     future: Future[T] = Future()
 
@@ -94,7 +103,8 @@ async def in_own_thread(call: Callable[[], T]) -> T:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
         with _mutex:
-            for run in list(inner):
+            inner.given_up = True
+            for run in list(inner.runs):
                 run.cancel()
         raise
 
@@ -126,10 +136,11 @@ async def in_background(work: Coroutine[Any, Any, T]) -> T:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _background()))
 
 
-def run_sync(work: Coroutine[Any, Any, T]) -> T:
+def run_sync(work: Coroutine[Any, Any, T], *, release: bool = False) -> T:
     """Runs `work` on the background loop and waits for it: works in scripts, threads and notebooks.
 
-    Ctrl-C cancels the work, waits until it has released what it holds, and raises KeyboardInterrupt.
+    Ctrl-C cancels the work, waits until it has released what it holds, and raises KeyboardInterrupt. In a thread of
+    `in_own_thread` that was given up it is cancelled at once, unless it serves to `release` something.
 
     Raises:
         ConfigError: called from the background loop itself (a tool or model that uses the sync API),
@@ -142,9 +153,11 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
             raise ConfigError("sync call in memagent's event loop: await its async version")
     try:
         with _mutex:  # whoever cancels finds it as soon as it may have begun
-            future, inner = asyncio.run_coroutine_threadsafe(work, loop), _inner.get(set())
-            inner.add(future)
-        future.add_done_callback(inner.discard)
+            future, inner = asyncio.run_coroutine_threadsafe(work, loop), _inner.get(_Inner())
+            inner.runs.add(future)
+            if inner.given_up and not release:
+                future.cancel()
+        future.add_done_callback(inner.runs.discard)
         return future.result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work continues
         _stop(work, loop)
@@ -160,7 +173,7 @@ class Closing(ABC):
 
     def close(self) -> None:
         """Sync version of `aclose`."""
-        run_sync(self.aclose())
+        run_sync(self.aclose(), release=True)
 
     async def __aenter__(self) -> Self:
         return self

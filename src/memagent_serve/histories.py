@@ -20,10 +20,10 @@ from memagent_serve.states import States
 SUMMARIES = 1_000_000
 """Maximum summaries of one conversation, in effect unlimited: the client ends a conversation."""
 CLOCK = re.compile(
-    r"(?<![\d:])\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?!\d)"
-    r"|(?<!\d)(?:\d{4}([-./])\d{1,2}\1\d{1,2}|\d{1,2}([-./])\d{1,2}\2\d{4})(?!\d)"
+    r"(?<![\d:.])\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?![\d:])|(?<![\d.])(?:\d{4}([-./])\d{1,2}\1\d{1,2}"
+    r"|\d{1,2}([-./])\d{1,2}\2\d{4}|\d{1,2}/\d{1,2}/\d\d|\d\d\.\d\d\.\d\d)(?!/?\d|\.\d)"
 )
-"""Matches times and dates in digits, but not versions or addresses."""
+"""Matches times and dates in digits, and hardly any version or address."""
 _SHIPPED = SessionPrompts.load(None)
 WORDING = _SHIPPED.model_copy(
     update={"clipped": _SHIPPED.clipped.replace("; the whole text is kept as {{ handle }}", "")}

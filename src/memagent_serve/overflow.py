@@ -130,12 +130,15 @@ class Overflow:
         documents = {place: LongMessage.read(messages[place], place) for place in places}
         read_messages, _ = await conversation.read()
         users = [place for place, message in enumerate(read_messages) if message.role == "user"]
-        if users and len(messages) > 1 and (last := users[-1]) not in documents:
-            # It would stay word for word, and leave no room for anything else.
-            too_long = self._engine.exceeds([read_messages[last]], (), 0, int(LAST_SHARE * window))
+        if not users or len(messages) == 1 or (last := users[-1]) in documents:
+            return documents
+        # It would stay word for word, and leave no room for anything else.
+        limit = int(LAST_SHARE * window)
+        if await self._engine.exceeds([read_messages[last]], (), 0, limit) and await self.exceeds(
+            replace(conversation, threshold=None)
+        ):
             with suppress(Refusal):  # one without a document is left as it is
-                if await too_long:
-                    documents[last] = LongMessage.read(messages[last], last)
+                documents[last] = LongMessage.read(messages[last], last)
         return documents
 
     async def prepare(
@@ -187,18 +190,12 @@ class Overflow:
                         owner=asked.owner,
                         state=conversation.state,
                     )
-                except QuestionTooLong as error:
-                    place = max(n for n, m in enumerate(messages) if m.get("role") == "user")
-                    raise Refusal(
-                        400,
-                        f"messages[{place}] can't stay whole beside what came before: {error}. {RULE}",
-                        code=OVERFLOW,
-                        param=f"messages[{place}].content",
-                    ) from error
-                except (CompactionFailed, WindowTooSmall):
+                except (CompactionFailed, QuestionTooLong, WindowTooSmall) as error:
                     full_conversation = replace(fits, threshold=None)
                     fails = conversation.threshold is None or await self.exceeds(full_conversation)
                     if fails and await self.surely(full_conversation):
+                        if isinstance(error, QuestionTooLong):
+                            raise _refuse_last(messages) from error
                         raise
                     report = report if readings else {}
                     return PreparedRequest(messages, None, report, usage, headers, state)
@@ -257,6 +254,16 @@ class Overflow:
             if await self._engine.exceeds([*systems, users[place]], (), room, window):
                 places.append(place)
         return sorted(places)
+
+
+def _refuse_last(messages: Sequence[Mapping[str, Any]]) -> Refusal:
+    place = max(n for n, message in enumerate(messages) if message.get("role") == "user")
+    return Refusal(
+        400,
+        f"messages[{place}] can't stay whole beside a summary of what came before it: shorten it. {RULE}",
+        code=OVERFLOW,
+        param=f"messages[{place}].content",
+    )
 
 
 def _headers(readings: Sequence[Reading]) -> dict[str, str]:

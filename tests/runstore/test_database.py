@@ -3,6 +3,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -145,8 +146,8 @@ def test_a_read_only_disk(small_disk: SmallDisk) -> None:
     path = small_disk.folder / "runs.sqlite"
     RunStore(path).close()
     small_disk.make_read_only(path)
-    with pytest.raises(StoreReadOnly, match=r"--store"):
-        RunStore(path).create("r1", {}, {}, {})
+    with pytest.raises(StoreReadOnly, match=r"--store"), closing(RunStore(path)) as store:
+        store.create("r1", {}, {}, {})
 
 
 def test_a_store_in_a_folder_that_cannot_be_written_can_be_viewed(

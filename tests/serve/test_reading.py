@@ -278,7 +278,7 @@ def test_a_long_last_message_with_a_history_is_read_or_refused(
     reply = ask(client, *talk, user(parts))
     (found,) = reply.memagent["read"]
     assert (found["memory"], found["message"]) == (FACT, len(talk))
-    with pytest.raises(BadRequestError, match="can't stay whole beside what came before") as caught:
+    with pytest.raises(BadRequestError, match="can't stay whole beside a summary") as caught:
         ask(client, *talk, user(f"{part} {part[:300]}"))
     assert "<document>" in str(caught.value)
     assert caught.value.param == f"messages[{len(talk)}].content"

@@ -454,7 +454,7 @@ def test_a_session_that_leaves_no_room_for_a_second_message_is_refused_before_th
 ) -> None:
     model = ScriptedModel([], window=16_384)
     agent = ToolAgent(model, [look], working_context=6000, store=store)
-    with pytest.raises(WindowTooSmall, match="of 6000 tokens leaves 0 for each later message"):
+    with pytest.raises(WindowTooSmall, match="of 6000 tokens leaves no room for a later message"):
         agent.session("small").send("First?")
     assert not model.requests
 

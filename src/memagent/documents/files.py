@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from glob import iglob
+from io import FileIO
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +26,8 @@ from memagent.errors import (
 from memagent.texts import expand, name_error
 from memagent_formats import Passage, convert_file, convert_text
 
+BEGINNING = 2**16
+"""Bytes by which a file that was written anew while it was read is told from one that grew."""
 KEPT = 2**23
 """How many characters back line numbers are kept: places are looked up soon after reading. A chunk for a window of two
 million tokens has about as many."""
@@ -142,14 +145,21 @@ class FileSource(_PassageSource):
         except OSError as error:
             raise _not_found(self._source, error) from error
         with file:
-            before = os.fstat(file.fileno())
+            before = self._stamp(file)
             yield from blocks(file, self.name)
-            now = os.fstat(file.fileno())
-        rewritten = now.st_size == before.st_size and now.st_mtime_ns != before.st_mtime_ns
-        if self.rereadable and (now.st_size < before.st_size or rewritten):  # a log may grow
+            now = self._stamp(file)
+        grows = now[0] > before[0] and now[1].startswith(before[1])  # as a log may
+        if now != before and not grows:
             raise DocumentError(
                 f"{self.name!r} changed while it was read: restore it and resume, or read it again as a new run"
             )
+
+    def _stamp(self, file: FileIO) -> tuple[int, bytes, int]:
+        """Returns the size, the beginning and the time of the last change; nothing for a pipe."""
+        if not self.rereadable:
+            return 0, b"", 0
+        status = os.fstat(file.fileno())
+        return status.st_size, os.pread(file.fileno(), BEGINNING, 0), status.st_mtime_ns
 
 
 class FilesSource(_PassageSource):

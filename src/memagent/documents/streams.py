@@ -16,6 +16,7 @@ from memagent.errors import DecodingError, DocumentError
 from memagent.texts import expand
 from memagent.threads import in_own_thread
 
+END_SECONDS = 0.3
 _LONGEST_PATH = 4096
 """Maximum characters of a path: PATH_MAX of Linux."""
 _INLINE_ITEM = 4096
@@ -88,7 +89,7 @@ class TextSource(IterableSource):
 class OpenFileSource(IterableSource):
     """An open file, text or binary, from its current position, to which a reading returns it if it can seek."""
 
-    mutex, being_read = threading.Lock(), set[int]()
+    mutex, being_read = threading.Condition(), set[int]()
     """The ids of all open files that are being read: a file has one position, which a second reading would move."""
 
     def __init__(self, file: Any, name: str | None, encoding: str | None, errors: str) -> None:
@@ -97,17 +98,22 @@ class OpenFileSource(IterableSource):
         super().__init__(file, name, encoding, errors)
         # Python aborts if it closes this at exit while a thread reads its buffer.
         self._wrapper = sys.stdin
-        with self.mutex:
-            self._refuse_second()
-            try:
-                self._start = file.tell() if file.seekable() else None
-            except (AttributeError, OSError, ValueError):
-                self._start = None  # reading reports it if the file is closed
-        self.rereadable = self._start is not None
+        self._start: int | None = None
+        """Where the first reading began."""
+        try:
+            self.rereadable = file.seekable() and file.tell() >= 0
+        except (AttributeError, OSError, ValueError):
+            self.rereadable = False  # reading reports it if the file is closed
 
     def _items(self) -> Generator[object]:
         with self.mutex:
-            self._refuse_second()
+            # A reading that was cancelled may be about to end.
+            if not self.mutex.wait_for(
+                lambda: id(self._source) not in self.being_read, END_SECONDS
+            ):
+                raise DocumentError(
+                    f"{self.name!r} is being read already: wait, or open it once more"
+                )
             self.being_read.add(id(self._source))
         try:
             self._rewind()
@@ -115,15 +121,15 @@ class OpenFileSource(IterableSource):
         finally:
             with suppress(DocumentError):  # the caller may have closed it
                 self._rewind()
-            self.being_read.discard(id(self._source))
-
-    def _refuse_second(self) -> None:
-        if id(self._source) in self.being_read:
-            raise DocumentError(f"{self.name!r} is being read already: wait, or open it once more")
+            with self.mutex:
+                self.being_read.discard(id(self._source))
+                self.mutex.notify_all()
 
     def _rewind(self) -> None:
-        if self._start is not None:
+        if self.rereadable:
             try:
+                if self._start is None:
+                    self._start = self._source.tell()
                 self._source.seek(self._start)
             except (OSError, ValueError) as error:
                 raise DocumentError(f"{self.name!r} cannot be read: {error}") from error

@@ -190,7 +190,7 @@ class MemoryAgent(Jobs):
             while (result := run_sync(anext_or_none(results))) is not None:
                 yield result
         finally:
-            run_sync(results.aclose())
+            run_sync(results.aclose(), release=True)
 
     def amap(
         self,

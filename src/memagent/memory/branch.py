@@ -110,5 +110,5 @@ def check_origin(record: RunRecord) -> None:
     if (agent := record.binding["agent"]) != MemoryLoop.agent:
         kind = {"tools": "a tool session", "extract": "an extraction, which has rows"}[agent]
         raise RunMismatch(
-            f"run {record.id!r} is {kind}: only readings with questions have memories"
+            f"run {record.id!r} is {kind}: only readings that answer questions have memories"
         )

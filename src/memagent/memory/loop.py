@@ -89,8 +89,11 @@ class MemoryLoop(Calls):
             await log.add(self._started(run_id=log.run_id))
         self._states = await in_thread(restore, log.store, log.run_id, len(plan.questions))
         self._last: dict[str, Any] | None = None if last_chunk is None else last_chunk[1]["mark"]
+        known = self.source | {"name": self._reopens["name"]}
+        self._moved = log.held and self.source["path"] is not None and self._reopens != known
         await self._read()
-        await self._keep_source()
+        if self._moved:
+            await self._keep_source()
         if self._limit is None:
             await self._conclude(list(filter(State.waits, self._states)))
         if self._limit is not None:
@@ -130,7 +133,7 @@ class MemoryLoop(Calls):
                     raise RunMismatch(
                         CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
-                if chunk.index >= furthest:
+                if self._moved and chunk.index >= furthest:
                     await self._keep_source()
                 buffer.append((chunk, mark))
                 while states := list(filter(partial(needs_more, self._last), self._states)):
@@ -154,9 +157,8 @@ class MemoryLoop(Calls):
 
     async def _keep_source(self) -> None:
         """Stores where the document is now and how to decode it: as far as the run got, its text is unchanged."""
-        if self.source["path"] and self._reopens != self.source | {"name": self._reopens["name"]}:
-            await in_thread(self._log.store.set_source, self._log.run_id, self.source)
-            self._reopens = self.source
+        await in_thread(self._log.store.set_source, self._log.run_id, self.source)
+        self._reopens, self._moved = self.source, False
 
     async def _look_ahead(
         self, state: State, batch: list[tuple[Chunk, dict[str, Any]]], pace: Pace

@@ -53,7 +53,8 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
     if window is not None and prompt + output > window:
         raise ContextOverflow(
             f"{who}: a prompt of {prompt} tokens plus {output} for the output exceeds its "
-            f"window of {window}; nothing was sent. Use a smaller window (--window) or prompt, or fewer max_tokens",
+            f"window of {window}; nothing was sent. Use a smaller window (--window), a shorter prompt or fewer "
+            f"max_tokens",
             attempts=0,
         )
 

@@ -136,7 +136,7 @@ class Agent(Closing, Generic[S]):
                 while (event := run_sync(anext_or_none(stream))) is not None:
                     on_event(event)
             finally:
-                run_sync(stream.aclose())
+                run_sync(stream.aclose(), release=True)
             return stream.outcome
         except BaseException as error:
             if not isinstance(error, MemagentError) and (run := self.store.find(stream.run_id)):

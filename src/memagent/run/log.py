@@ -33,7 +33,7 @@ class Log:
     def __init__(
         self, store: RunStore, run_id: str, outlet: Outlet | None = None, *, held: bool = True
     ) -> None:
-        self.store, self.run_id, self._outlet, self._held = store, run_id, outlet, held
+        self.store, self.run_id, self._outlet, self.held = store, run_id, outlet, held
         self._news: deque[Event] = deque()
         self._order = threading.Lock()
 
@@ -105,15 +105,10 @@ class Log:
         """Returns the body committed under a key; None if there is none."""
         return await in_thread(self.store.effect, self.run_id, key)
 
-    def check_held(self) -> None:
-        """Raises a `RunBusy` if another worker holds the run."""
-        if not self._held:
-            raise busy(self.run_id)
-
     async def begin(self, key: str) -> Begun:
         """Commits that an effect is about to be made, or returns the committed one."""
-        if not self._held and await self.effect(key) is None:
-            self.check_held()
+        if not self.held and await self.effect(key) is None:
+            raise busy(self.run_id)
         return await in_thread(self.store.begin, self.run_id, key)
 
     async def commit(
@@ -149,7 +144,8 @@ class Log:
 
         `made` returns further arguments for it, in the same thread. If it raises, nothing is committed.
         """
-        self.check_held()
+        if not self.held:
+            raise busy(self.run_id)
 
         def write() -> None:
             values = args if made is None else (*args, *made())

@@ -54,7 +54,9 @@ def choose_window(model: str, asked: int | None, reported: int | None, name: str
     Raises a `WindowUnknown` if neither is known, a `ConfigError` if the argument exceeds the model's.
     """
     if asked is None and reported is None:
-        raise WindowUnknown(f"the model {model!r} reports no window: give it ({name}=, --window)")
+        raise WindowUnknown(
+            f"the model {model!r} does not report its window: give it ({name}=, --window)"
+        )
     if asked is not None and reported is not None and asked > reported:
         raise ConfigError(f"{name}={asked!r} exceeds the {reported} tokens of {model!r}; lower it")
     return asked or min(reported or DEFAULT_WINDOW, DEFAULT_WINDOW)
@@ -65,5 +67,7 @@ def check_text(what: str, text: str) -> str:
     if not isinstance(cast("object", text), str) or not text.strip():
         raise ConfigError(f"{what} must be a non-empty text, got {quote(text)}")
     if repair_surrogates(text) != text:
-        raise ConfigError(f"{what} {quote(text)} contains a lone surrogate; remove it")
+        raise ConfigError(
+            f"{what} {quote(text)} contains a lone surrogate, which cannot be encoded; remove it"
+        )
     return text

@@ -146,7 +146,11 @@ class EventStream(Generic[R]):
         """Consumes the remaining events, and returns the result."""
         if self._task is None and not self._closed:  # nobody listens: no task is needed
             self._closed = True
-            self._outcome = await drive(self._loop, self.run_id)
+            try:
+                self._outcome = await drive(self._loop, self.run_id)
+            except BaseException as error:
+                self._failure = error
+                raise
             return self._outcome
         async with self:
             async for _ in self:

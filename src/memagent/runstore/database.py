@@ -28,15 +28,16 @@ class Database:
         self._where = f"the run store {str(path)!r}" if path else "the temporary run store"
         self._mutex = threading.RLock()
         self._pid = os.getpid()
+        self._frozen = False
         with self._hold():
-            place, frozen = path or "", False
+            place: str | Path = path or ""
             if path is not None:
                 _make_file(path)
-                # Nobody can write where a log can't be made, so without a log the file can be viewed as it is.
-                frozen = not (os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists())
-                place = f"{path.as_uri()}?mode=ro&immutable=1" if frozen else path
+                # A log can't be made here. Without one nobody is writing now, so the file can be viewed as it is.
+                self._frozen = not (os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists())
+                place = f"{path.as_uri()}?mode=ro&immutable=1" if self._frozen else path
             self._db = sqlite3.connect(
-                place, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=frozen
+                place, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=self._frozen
             )
             try:
                 self._prepare(durable)
@@ -85,7 +86,10 @@ class Database:
         except sqlite3.ProgrammingError as error:
             raise StoreError(f"{self._where} is closed") from error
         except (sqlite3.DatabaseError, OSError) as error:
-            raise _translate(error, self._where) from error
+            problem = _translate(error, self._where)
+            if self._frozen and isinstance(problem, StoreCorrupt):
+                problem = StoreError(f"{self._where} is damaged, or changed meanwhile: try again")
+            raise problem from error
 
     def _prepare(self, durable: bool) -> None:
         # One statement, since another process may be creating the same file.

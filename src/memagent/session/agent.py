@@ -189,7 +189,7 @@ class SessionStream(EventStream[SessionResult]):
 
     @property
     def result(self) -> SessionResult:
-        """The result of the session. Raises a `ConfigError` if the events were not consumed to the end."""
+        """The result of the session. Raises like `outcome`."""
         return self.outcome
 
 

@@ -19,6 +19,7 @@ from memagent.run.log import Log
 from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
+from memagent.runstore.lock import busy
 from memagent.session.asking import CUT_OFF, Asking, Stop
 from memagent.session.plan import ToolPlan, bind_tools
 from memagent.session.progress import Progress
@@ -105,7 +106,8 @@ class ToolLoop(Loop[SessionResult]):
         if place.answer is not None:
             # This agent's limits don't matter: the message has its answer, and no calls are made.
             return await in_thread(self._result, place.answer)
-        log.check_held()
+        if not log.held:
+            raise busy(log.run_id)
         if place.said is not None or not place.number:
             await in_thread(check_limits, log.store, log.run_id, self._said, plan.settings)
         if fresh and not place.number:

@@ -28,10 +28,12 @@ def source_state(file: Path) -> tuple[str | None, bool | None]:
 def _git(folder: Path, *arguments: str) -> str | None:
     """Returns the output of git; None if it fails."""
     # Inspecting a tree must not write to it: others may be working there.
-    env = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(folder), *arguments]
     with suppress(OSError, subprocess.SubprocessError):
-        output = subprocess.check_output(command, stderr=subprocess.DEVNULL, env=env, timeout=10)
+        output = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, env=environment, timeout=10
+        )
         return output.decode(errors="replace").strip()
     return None
 
@@ -47,9 +49,11 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 def machine() -> str:
     """Describes the machine: processor, cores, Python."""
-    cpu = platform.processor() or platform.machine()
+    name = platform.processor() or platform.machine()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        cpu = next(iter(names), cpu)
-    return f"{cpu}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+        name = next(iter(names), name)
+    return (
+        f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    )

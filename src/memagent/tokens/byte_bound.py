@@ -144,3 +144,10 @@ class ByteBound:
     def measure(self, text: str) -> BytesMeasured:
         """Measures the text's bytes, for cutting."""
         return BytesMeasured(text, self)
+
+
+def note_bytes(counter: TokenCounter) -> str:
+    """Returns what an error about sizes adds if tokens are counted in bytes."""
+    if counter.name != ByteBound.name:
+        return ""
+    return f"; tokens are counted by {ByteBound.name}, which overstates them about fourfold: give the model a tokenizer"

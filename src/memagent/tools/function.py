@@ -124,7 +124,8 @@ class FunctionRun:
         if self.place is not None:
             if find(self.place) is not self.signature.function:
                 raise ConfigError(
-                    f"{self.place} is not the tool's function, so a process would run the wrong one; use unique names"
+                    f"{self.place} is not the tool's function, so a process would run the wrong one; give "
+                    f"each function a unique name"
                 )
             return await processes.tool_pool.run(
                 ProcessCall(self.place, arguments, context=context)

@@ -46,7 +46,8 @@ def place_of(function: Callable[..., Any]) -> str:
         )
     if not inspect.isfunction(function) or "<" in name or module is None:
         raise ConfigError(
-            f"{name} cannot run in a process, which couldn't import it; define it with def at the top level of a module"
+            f"{name} cannot run in a process, which could not import it; define it with def at the top level of a "
+            f"module"
         )
     if module in ("__main__", "__mp_main__"):
         raise ConfigError(

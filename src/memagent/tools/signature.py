@@ -5,7 +5,6 @@ import json
 import re
 import typing
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, cast
@@ -159,17 +158,6 @@ def _hint(function_name: str, function: Callable[..., Any], parameter: inspect.P
         ) from error
 
 
-def _add_none(hint: Any) -> Any:
-    """Returns the hint of a parameter whose default is None (`x: int = None`), so that it takes None."""
-    with suppress(Exception):  # a validator may be a tool author's code
-        TypeAdapter(hint).validate_python(None)
-        return hint
-    if typing.get_origin(hint) is typing.Annotated:
-        base, *metadata = typing.get_args(hint)
-        return typing.Annotated[(base | None, *metadata)]
-    return hint | None
-
-
 def summary(function: Callable[..., Any]) -> str:
     """Returns the first paragraph of a function's docstring, as one line."""
     text = (inspect.getdoc(function) or "").strip()
@@ -206,3 +194,14 @@ def _drop_titles(node: Any) -> Any:
         elif key != "title":
             result[key] = _drop_titles(value)
     return result
+
+
+def _add_none(hint: Any) -> Any:
+    """Returns the hint of a parameter whose default is None (`x: int = None`), so that it takes None."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint if hint is Any else hint | None
+    base, *metadata = typing.get_args(hint)
+    fields = [item for item in metadata if isinstance(item, FieldInfo)]  # of the parameter
+    validators = [item for item in metadata if not isinstance(item, FieldInfo)]  # not for None
+    hint = typing.Annotated[(base, *validators)] if validators else base
+    return typing.Annotated[(hint | None, *fields)] if fields else hint | None

@@ -208,9 +208,10 @@ def _write_wording(run: Path, folder: Path, window: int | None) -> bool:
         return False
     fields |= {"sampling": sampling} if sampling else {}
     text = tomli_w.dumps({"tools": fields} if agent.get("use") == TOOLS else fields)
-    (folder / FILE).write_text(
-        f"# memagent's default settings for this policy.\n{text}", encoding="utf-8"
-    )
+    note = "# memagent's default settings for this policy.\n"
+    if agent.get("use") == TOOLS and _session(agent).protocol == "compact":
+        note += "# It writes compact calls: ToolAgent(memagent_train.compact.CompactCalls(model), tools).\n"
+    (folder / FILE).write_text(note + text, encoding="utf-8")
     Policy.load(folder)
     return True
 

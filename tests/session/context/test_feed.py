@@ -20,6 +20,7 @@ from memagent.messages import ChatRequest, Message, ToolSpec, Usage
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.archive import READ_ARCHIVED, FileArchive
 from memagent.session.context.buffer import SummaryBuffer
+from memagent.threads import in_background
 from memagent.tokens.byte_bound import ByteBound
 
 SYSTEM = {"role": "system", "content": "frame"}
@@ -214,6 +215,34 @@ async def test_only_the_users_last_message_has_to_stay_whole() -> None:
     history += [{"role": "assistant", "content": "Too long."}, question]
     for again in (buffer, a_buffer(ScriptedModel(good, window=8192), working_context=8192)):
         assert (await again.feed(history))[-1] is question
+
+
+async def test_a_long_message_that_is_answered_may_be_summarised() -> None:
+    buffer = a_buffer(ScriptedModel(good, window=8192), working_context=8192)
+    long_text = {"role": "user", "content": "Look! ".ljust(5000, ".")}
+    history = [SYSTEM, TASK, long_text, {"role": "assistant", "content": "Looked."}]
+    await buffer.feed(history)
+    assert "summary" in str(await buffer.feed([*history, *steps(9, 400)]))
+
+
+@pytest.mark.parametrize("working_context", [16_384, 8192])
+@pytest.mark.parametrize("later", [10, 3000])
+async def test_a_long_message_behind_a_summary_makes_way_for_the_next(
+    working_context: int, later: int
+) -> None:
+    """Also in a smaller working context than the one in which it was kept."""
+    model = ScriptedModel(good, window=16_384)
+    buffer = a_buffer(model, working_context=16_384)
+    long_text = {"role": "user", "content": "Look! ".ljust(6200, ".")}
+    history = [SYSTEM, TASK, long_text, {"role": "assistant", "content": "Answer. " * 400}]
+    await buffer.feed(history)
+    await in_background(buffer.compact(force=True))
+    settings = usual(working_context=working_context)
+    next_buffer = SummaryBuffer.from_state(buffer.state(), model, **settings)
+    question = {"role": "user", "content": "And now? ".ljust(later, ".")}
+    sent = await asyncio.wait_for(next_buffer.feed([*history, question]), 20)
+    assert sent[-1]["content"].endswith(question["content"])
+    assert next_buffer.tokens < next_buffer.limit
 
 
 @pytest.mark.parametrize("pictures", [1, 4])

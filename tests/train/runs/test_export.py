@@ -396,5 +396,5 @@ def test_trajectories_are_the_neutral_record(run: Path, tmp_path: Path) -> None:
 
 
 def test_without_logs_there_are_no_trajectories(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"set logging.rollouts"):
+    with pytest.raises(DataError, match=r"with logging.rollouts"):
         export_trajectories(RunFolder(tmp_path).path, tmp_path / "t.jsonl")

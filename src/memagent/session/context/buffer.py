@@ -249,7 +249,7 @@ class SummaryBuffer(Feeding):
         return self._ready.layout.count(messages, thinking=thinking)
 
     def check_later(self) -> None:
-        """Raises a `WindowTooSmall` if hardly any later message of a session could stay word for word."""
+        """Raises a `WindowTooSmall` if no later message of a session could stay word for word."""
         self._ready.check_later()
 
     async def check_said(self, text: str) -> None:

@@ -125,10 +125,11 @@ async def _make_room(work: _Work, summariser: Summariser) -> bool:
         work.check_allowed()
         summary = await summariser.summary(layout, old_state.past, parts.summarised)
     await in_thread(work.leave, parts, summary)
-    if summary is not None and old_state.tokens - work.state.tokens < layout.progress:
+    least = 1 if summary is None else layout.progress  # what frees nothing would be tried forever
+    if old_state.tokens - work.state.tokens < least:
         raise CompactionFailed(
-            f"the prompt took {old_state.tokens} tokens and takes {work.state.tokens} with the summary, but at least "
-            f"{layout.progress} must be freed; use a larger working_context"
+            f"the prompt took {old_state.tokens} tokens and takes {work.state.tokens} compacted, but at least {least} "
+            f"must be freed; use a larger working_context"
         )
     return True
 
@@ -198,7 +199,7 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
 
 def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
     """Keeps a user's message, which is never dropped, after the summary, with its pictures if they fit."""
-    summary = bool(older or past.again)
+    summary = bool(older or past.again or past.said)
 
     if summary and _fits_behind(layout, past, (*older, last), last):
         return Split(summarised=older, kept=(last,))

@@ -16,9 +16,7 @@ from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser
 from memagent.session.context.turns import Turn, neutralise, place_message
 from memagent.threads import in_thread
-
-LATER_SHARE = 32
-"""A later message of a session must be allowed this share of the working context at least."""
+from memagent.tokens.byte_bound import note_bytes
 
 
 class SavedContents(Leaf):
@@ -34,7 +32,7 @@ class SavedContents(Leaf):
     written: Mapping[str, int] = {}
     """Completed summary calls of each kind."""
     asked: str = ""
-    """The user's last message, which a compaction must not shorten."""
+    """The user's message that has no answer yet, which a compaction must not shorten."""
 
 
 @dataclass
@@ -102,17 +100,18 @@ class Contents:
         self.layout = layout
         if given.role == "user" and ok:
             self.asked = layout.spoken.safe(given.content)
+        elif given.role == "assistant" and not given.tool_calls:
+            self.asked = ""  # it is answered
         self.number += len(self.state.turns) - len(state.turns)
         self.summariser.begin(layout, self.state)
 
     def check_later(self) -> None:
-        """Raises a `WindowTooSmall` if hardly any later message of a session could stay word for word."""
-        window, said = self.layout.window, self.layout.said
-        if said < (least := window // LATER_SHARE):
+        """Raises a `WindowTooSmall` if no later message of a session could stay word for word."""
+        if self.layout.said <= 0:
             raise WindowTooSmall(
-                f"a working context of {window} tokens leaves {max(said, 0)} for each later message of a session, "
-                f"which stays word for word, and should leave {least}: use a larger working_context, a shorter prompt "
-                f"or fewer tools"
+                f"a working context of {self.layout.window} tokens leaves no room for a later message of a session, "
+                f"which stays word for word: use a larger working_context, a shorter prompt or fewer tools"
+                f"{note_bytes(self.layout.counter)}"
             )
 
     async def check_said(self, text: str) -> None:
@@ -121,7 +120,7 @@ class Contents:
             raise await in_thread(self._too_long, text)
 
     async def check_asked(self) -> None:
-        """Raises a `QuestionTooLong` if a compaction shortened the user's last message."""
+        """Raises a `QuestionTooLong` if a compaction shortened the user's message that has no answer yet."""
         if not any(self.asked in message.content for message in self.state.messages):
             raise await in_thread(self._too_long, self.asked)
 

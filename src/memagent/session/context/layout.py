@@ -18,7 +18,7 @@ from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
 from memagent.session.context.turns import Turn, join_users, render_turns, without_media
 from memagent.tokens.base import MEDIA_ALLOWANCE, TokenCounter
-from memagent.tokens.byte_bound import ByteBound, byte_count, split_media
+from memagent.tokens.byte_bound import ByteBound, byte_count, note_bytes, split_media
 
 LIMIT_SHARE = 0.75
 """Longer prompts are compacted, to keep them short; what crosses the limit mostly still fits a summary request."""
@@ -147,12 +147,6 @@ class Layout:
 
     def _too_small(self, empty: int) -> WindowTooSmall:
         """Explains what fills the working context, and which size would suffice."""
-        overstated = (
-            f"; tokens are counted by {ByteBound.name}, which overstates them about fourfold: give the model a "
-            f"tokenizer"
-            if self.counter.name == ByteBound.name
-            else ""
-        )
 
         def within(window: int) -> Layout:
             larger = replace(self, window=window)
@@ -168,10 +162,10 @@ class Layout:
         free = least - probe.instruction - 2 * probe.summary - probe.frame - probe.ledger - turns
         return WindowTooSmall(
             f"a working context of {self.window} tokens is too small; this session needs at least {least}. Use a "
-            f"larger working_context, a shorter prompt or fewer tools{overstated}. Of these {least}, the prompt "
-            f"takes {empty} tokens, the instruction to summarise {probe.instruction}, two summaries (the last and the "
-            f"next) {2 * probe.summary}, the text around one {probe.frame - empty}, the ledger {probe.ledger} and "
-            f"turns {turns}; {free} stay free, because counts may be off"
+            f"larger working_context, a shorter prompt or fewer tools{note_bytes(self.counter)}. Of these {least}, the "
+            f"prompt takes {empty} tokens, the instruction to summarise {probe.instruction}, two summaries (the last "
+            f"and the next) {2 * probe.summary}, the text around one {probe.frame - empty}, the ledger {probe.ledger} "
+            f"and turns {turns}; {free} stay free, because counts may be off"
         )
 
     @property
