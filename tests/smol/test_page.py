@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from memagent.tasks.statistics import estimate
-from memagent_bench.records import read_records
+from memagent_bench.records import Record, read_records
 from memagent_bench.ruler.tasks import TASKS as RULER
 from memagent_bench.significance import Difference, paired_difference
 from memagent_smol.answers import answers
@@ -20,6 +21,11 @@ from memagent_smol.verdict import BM25, scores
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "memagent_smol" / "results"
 PAGE = (ROOT / "docs" / "smol.md").read_text(encoding="utf-8")
+
+
+@cache
+def records_of(arm: str) -> list[Record]:
+    return read_records(RESULTS / arm)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ PAGE = (ROOT / "docs" / "smol.md").read_text(encoding="utf-8")
     ],
 )
 def test_arms(row: str, arm: str, system: str) -> None:
-    records = read_records(RESULTS / arm)
+    records = records_of(arm)
     found = [estimate([scores(records, cell, system)]) for cell in CELLS["short"]]
     cells = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in found]
     assert f"| {row} | {' | '.join(cells)} |" in PAGE
@@ -58,14 +64,14 @@ def test_ruler(length: str, tasks: str, many: int) -> None:
         ("ruler", "direct-left"),
         ("ruler-search", "bm25"),
     ):
-        one = estimate([scores(read_records(RESULTS / arm), cell, system) for cell in cells])
+        one = estimate([scores(records_of(arm), cell, system) for cell in cells])
         shown.append(f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]")
     assert len(cells) == many
     assert f"| {length} | {tasks} | {' | '.join(shown)} |" in PAGE
 
 
 def test_ruler_untrained() -> None:
-    untrained, page = read_records(RESULTS / "ruler-untrained"), " ".join(PAGE.split())
+    untrained, page = records_of("ruler-untrained"), " ".join(PAGE.split())
     cells = [cell for cell in CELLS["ruler-4k"] if cell.task in RULER]
     for tasks, prefix in (("points over all tasks", ""), ("on the needles", "niah_")):
         rows = [cell for cell in cells if cell.task.startswith(prefix)]
@@ -77,7 +83,7 @@ def test_ruler_untrained() -> None:
 
 
 def test_256k() -> None:
-    records, cells = read_records(RESULTS / "ruler"), CELLS["256k"]
+    records, cells = records_of("ruler"), CELLS["256k"]
     right = {
         system: {cell.task: sum(scores(records, cell, system)) for cell in cells}
         for system in (MEMORY_GATE, BM25, "direct-left")
@@ -94,8 +100,8 @@ def test_256k() -> None:
 
 def test_512k() -> None:
     (cell,) = (cell for cell in CELLS["1m"] if cell.length == 512 * 1024)
-    memory = scores(read_records(RESULTS / "ruler"), cell, MEMORY_GATE)
-    search = scores(read_records(RESULTS / "ruler-search"), cell, "bm25")
+    memory = scores(records_of("ruler"), cell, MEMORY_GATE)
+    search = scores(records_of("ruler-search"), cell, "bm25")
     assert (len(memory), sum(memory), sum(search)) == (4, 0.0, 4.0)
     assert "the memory finds none of four needles; BM25 without a\n  model finds all." in PAGE
 
@@ -117,7 +123,7 @@ def difference(
     a: str, b: str, *, to: str = MEMORY_GATE, cells: Sequence[Cell] = CELLS["short"]
 ) -> tuple[Difference, int]:
     """Compares two arms over all cells; also counts the answers that are right in one of them only."""
-    both = ((read_records(RESULTS / a), MEMORY_GATE), (read_records(RESULTS / b), to))
+    both = ((records_of(a), MEMORY_GATE), (records_of(b), to))
     pairs = [
         [x - y for x, y in zip(*(scores(of, cell, system) for of, system in both), strict=True)]
         for cell in cells
@@ -150,7 +156,7 @@ def test_differences() -> None:
 def test_memory_beside_search_at_64k() -> None:
     (cell,) = CELLS["long"]
     memory, *searches = (
-        scores(read_records(RESULTS / arm), cell, system)
+        scores(records_of(arm), cell, system)
         for arm, system in (("grpo", MEMORY_GATE), ("untrained", BM25), ("grpo", BM25))
     )
     assert [sum(one) for one in (memory, *searches)] == [2, 1, 0]
@@ -175,7 +181,7 @@ def test_answers() -> None:
 def test_the_demo_task_of_nano() -> None:
     (cell,) = CELLS["notes"]
     smol, nano, bm25 = (
-        scores(read_records(RESULTS / arm), cell, system)
+        scores(records_of(arm), cell, system)
         for arm, system in (("notes", MEMORY_GATE), ("notes-nano", MEMORY_GATE), ("search", "bm25"))
     )
     models = " ".join((ROOT / "docs" / "models.md").read_text(encoding="utf-8").split())
@@ -225,10 +231,9 @@ def test_hazards() -> None:
 def test_questions_without_an_answer() -> None:
     (cell,) = CELLS["unanswered"]
     before, more, after = (
-        scores(read_records(RESULTS / arm), cell, MEMORY_GATE)
-        for arm in ("imitation", "more", "grpo")
+        scores(records_of(arm), cell, MEMORY_GATE) for arm in ("imitation", "more", "grpo")
     )
-    assert sum(scores(read_records(RESULTS / "untrained"), cell, UNTRAINED)) == 0
+    assert sum(scores(records_of("untrained"), cell, UNTRAINED)) == 0
     assert "The untrained model never does." in " ".join(PAGE.split())
     fewer = paired_difference([[x - y for x, y in zip(after, before, strict=True)]])
     said = f"in {sum(before):.0f} cases and more imitation in {sum(more):.0f}, rewards in {sum(after):.0f}"
@@ -239,7 +244,7 @@ def test_questions_without_an_answer() -> None:
 
 def test_search_beside_the_long_curve() -> None:
     cells = sorted(CELLS["curve"], key=lambda cell: (cell.length, int(cell.task[8:])))
-    records = read_records(RESULTS / "grpo")
+    records = records_of("grpo")
     found, memory = (
         [f"{estimate([scores(records, cell, system)]).mean:.3f}" for cell in cells]
         for system in (BM25, MEMORY_GATE)
