@@ -23,7 +23,6 @@ from memagent.errors import (
     QuestionTooLong,
     RunBusy,
     RunMismatch,
-    WindowTooSmall,
 )
 from memagent.events import Event
 from memagent.messages import ChatRequest, Completion, Message, ToolCall, Usage
@@ -449,14 +448,18 @@ def test_a_message_that_would_not_stay_whole_is_refused(store: RunStore) -> None
     assert session.send("x" * 500).answer == "Two."
 
 
-def test_a_session_that_leaves_no_room_for_a_second_message_is_refused_before_the_first(
-    store: RunStore,
+def test_a_session_that_leaves_no_room_for_a_second_message_says_so_at_the_first(
+    store: RunStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = ScriptedModel([], window=16_384)
+    model = ScriptedModel(["One.", "Two."], window=16_384)
     agent = ToolAgent(model, [look], working_context=6000, store=store)
-    with pytest.raises(WindowTooSmall, match="of 6000 tokens leaves no room for a later message"):
-        agent.session("small").send("First?")
-    assert not model.requests
+    assert agent.run("Alone?").answer == "One."
+    assert "only one message" not in caplog.text
+    session = agent.session("small")
+    assert session.send("First?").answer == "Two."
+    assert "session small takes only one message" in caplog.text
+    with pytest.raises(QuestionTooLong, match="at most 0 stay word for word"):
+        session.send("Second?")
 
 
 def test_a_message_that_is_too_long_with_its_schema_is_told_so(store: RunStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,11 +28,14 @@ from memagent.session.step import ToolCalls
 from memagent.session.user_messages import Offer, UserMessage, check_limits, find_place, find_tools
 from memagent.texts import plural
 from memagent.threads import in_thread
+from memagent.tokens.byte_bound import note_bytes
 from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
 
 if TYPE_CHECKING:
     from memagent.session.agent import ToolAgent
+
+logger = logging.getLogger("memagent")
 
 SAVE_EVERY = 64
 """Number of replies after which the state is saved: replaying them takes a fifth of a second."""
@@ -157,8 +161,12 @@ class ToolLoop(Loop[SessionResult]):
         key = f"said-{self._number}"
         said = await in_thread(UserMessage.find, log.store, log.run_id, self._number)
         if said is None and not self._number:
-            if not self._first:  # a session, in which other messages follow
-                buffer.check_later()
+            if not self._first and not buffer.takes_more:
+                logger.warning(
+                    "session %s takes only one message, since later ones stay word for word: a working context of %d "
+                    "tokens has no room for them%s; use a larger one, a shorter prompt or fewer tools",
+                    *(log.run_id, plan.window, note_bytes(plan.counter)),
+                )
             said = UserMessage(text=plan.task, output=self._schema, offer=Offer.of(plan.tools, 0))
             await log.commit(key, said.model_dump(mode="json"))
         elif said is None:

@@ -248,9 +248,10 @@ class SummaryBuffer(Feeding):
         """
         return self._ready.layout.count(messages, thinking=thinking)
 
-    def check_later(self) -> None:
-        """Raises a `WindowTooSmall` if no later message of a session could stay word for word."""
-        self._ready.check_later()
+    @property
+    def takes_more(self) -> bool:
+        """Whether there is room for another message of the user, which stays word for word after summaries."""
+        return self._ready.layout.said > 0
 
     async def check_said(self, text: str) -> None:
         """Checks that a user message is short enough to stay word for word after summaries.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from memagent.compaction import Compaction
-from memagent.errors import QuestionTooLong, WindowTooSmall
+from memagent.errors import QuestionTooLong
 from memagent.messages import Leaf, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
@@ -16,7 +16,6 @@ from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser
 from memagent.session.context.turns import Turn, neutralise, place_message
 from memagent.threads import in_thread
-from memagent.tokens.byte_bound import note_bytes
 
 
 class SavedContents(Leaf):
@@ -104,15 +103,6 @@ class Contents:
             self.asked = ""  # it is answered
         self.number += len(self.state.turns) - len(state.turns)
         self.summariser.begin(layout, self.state)
-
-    def check_later(self) -> None:
-        """Raises a `WindowTooSmall` if no later message of a session could stay word for word."""
-        if self.layout.said <= 0:
-            raise WindowTooSmall(
-                f"a working context of {self.layout.window} tokens leaves no room for a later message of a session, "
-                f"which stays word for word: use a larger working_context, a shorter prompt or fewer tools"
-                f"{note_bytes(self.layout.counter)}"
-            )
 
     async def check_said(self, text: str) -> None:
         """See `SummaryBuffer.check_said`."""
