@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -182,19 +183,20 @@ def test_a_reading_survives_the_endpoint(
     ended(process, signal.SIGTERM)
 
 
+async def ask_and_end(engine: Engine, process: subprocess.Popen[str], url: str) -> httpx.Response:
+    """Sends a request, and ends the endpoint while the engine is at work on it."""
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(timeout=30, trust_env=False, headers=headers) as http:
+        asked = asyncio.create_task(http.post(f"{url}/chat/completions", json=SHORT))
+        await asyncio.to_thread(engine.waiting.wait, 10)
+        process.send_signal(signal.SIGTERM)
+        return await asked
+
+
 def test_short_requests_finish_before_it_ends(engine: Engine, start: Start) -> None:
     engine.default = slow(1)
     process, url = start()
-    headers = {"Authorization": f"Bearer {KEY}"}
-
-    async def both() -> httpx.Response:
-        async with httpx.AsyncClient(timeout=30, trust_env=False, headers=headers) as http:
-            asked = asyncio.create_task(http.post(f"{url}/chat/completions", json=SHORT))
-            await asyncio.to_thread(engine.waiting.wait, 10)
-            process.send_signal(signal.SIGTERM)
-            return await asked
-
-    assert asyncio.run(both()).status_code == 200
+    assert asyncio.run(ask_and_end(engine, process, url)).status_code == 200
     process.communicate(timeout=20)
     assert process.returncode == -signal.SIGTERM
 
@@ -202,16 +204,7 @@ def test_short_requests_finish_before_it_ends(engine: Engine, start: Start) -> N
 def test_requests_that_do_not_finish_are_told_that_it_ends(engine: Engine, start: Start) -> None:
     engine.default = slow(8)
     process, url = start("--grace", "1")
-    headers = {"Authorization": f"Bearer {KEY}"}
-
-    async def both() -> httpx.Response:
-        async with httpx.AsyncClient(timeout=30, trust_env=False, headers=headers) as http:
-            asked = asyncio.create_task(http.post(f"{url}/chat/completions", json=SHORT))
-            await asyncio.to_thread(engine.waiting.wait, 10)
-            process.send_signal(signal.SIGTERM)
-            return await asked
-
-    response = asyncio.run(both())
+    response = asyncio.run(ask_and_end(engine, process, url))
     assert response.status_code == 503
     assert "shutting down" in response.json()["error"]["message"]
     assert "without starting response" not in process.communicate(timeout=20)[0]
