@@ -133,6 +133,7 @@ def test_a_field_in_place_of_a_default_is_the_field() -> None:
 
 
 def test_a_parameter_whose_default_is_none_takes_null_whatever_its_hint() -> None:
+    # Wrong hints, which people write all the same.
     def plain(
         number: int = None,  # type: ignore[assignment]  # noqa: RUF013
         name: Annotated[str, Field(description="its name")] = None,  # type: ignore[assignment]  # noqa: RUF013

@@ -17,6 +17,7 @@ from memagent.texts import expand
 from memagent.threads import in_own_thread
 
 END_SECONDS = 0.3
+"""Seconds to wait for the end of another reading of the same open file."""
 _LONGEST_PATH = 4096
 """Maximum characters of a path: PATH_MAX of Linux."""
 _INLINE_ITEM = 4096

@@ -302,7 +302,8 @@ async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ..
         if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
             message = endpoint.quote(server_message(error.body))
             raise RequestRefused(
-                f"{endpoint}: the server answered 500 to GET /models: {message}; give the window (--window)"
+                f"{endpoint}: the server answered 500 to GET /models: {message}; give the window (--window) to "
+                f"do without its list"
             ) from endpoint.cause(error)
         raise translate(error, endpoint) from endpoint.cause(error)
     except openai.APIError as error:

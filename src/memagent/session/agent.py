@@ -85,7 +85,8 @@ class ToolAgent(Agent[ToolSettings]):
         self.tools = Toolset(tools)
         if READ_ARCHIVED.name in self.tools:
             raise ConfigError(
-                f"the tool name {READ_ARCHIVED.name!r} is reserved: rename your tool, or give prefix= for an MCP server"
+                f"the tool name {READ_ARCHIVED.name!r} is reserved for the tool that every session has: rename yours, "
+                f"or give prefix= for an MCP server"
             )
         super().__init__(model, concurrency=concurrency, limits=limits, store=store)
         policy = policy_of(self.model).tools
@@ -160,7 +161,9 @@ class ToolAgent(Agent[ToolSettings]):
         """`resume` as an async iterator of events: the committed ones first."""
         binding = self.store.get(run_id).binding
         if binding["agent"] != "tools":
-            raise RunMismatch(f"run {run_id!r} is a reading: use MemoryAgent or `memagent resume`")
+            raise RunMismatch(
+                f"run {run_id!r} reads a document: use MemoryAgent or `memagent resume`"
+            )
         return SessionStream(ToolLoop(self, None), run_id)
 
     async def plan(

@@ -166,5 +166,6 @@ def check_limits(store: RunStore, run_id: str, said: UserMessage, settings: Tool
     for name, limit, count in checks:
         if count > limit:
             raise ConfigError(
-                f"{name}={limit!r} is too low: run {run_id!r} has already used {count}; give {name}={count} or more"
+                f"{name}={limit!r} is too low: run {run_id!r} has already used {count}; resume it with {name}={count} "
+                f"or more"
             )
