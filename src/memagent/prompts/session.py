@@ -76,7 +76,7 @@ class SessionPrompts(Wording):
     stray: str = Field(min_length=1)
     """Precedes a result without a call."""
     step: str = Field(min_length=1)
-    """Precedes a turn that is summarised as one text because it is too long to show as messages."""
+    """Precedes each part of a turn that is summarised as text because it is too long to show as messages."""
 
     def render(self, template: str, **fields: object) -> str:
         """Renders a template of this set, given by its field name. Raises a `PromptSetError` if that fails."""

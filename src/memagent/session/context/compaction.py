@@ -200,7 +200,6 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
 def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
     """Keeps a user's message, which is never dropped, after the summary, with its pictures if they fit."""
     summary = bool(older or past.again or past.said)
-
     if summary and _fits_behind(layout, past, (*older, last), last):
         return Split(summarised=older, kept=(last,))
     text_head = without_media(last.head)

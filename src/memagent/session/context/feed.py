@@ -47,10 +47,6 @@ class Chain:
         count = len(self.rest) if count is None else count
         return Mark(count=count, digest=self._digests[count])
 
-    def begins_with(self, mark: Mark) -> bool:
-        """Returns whether it continues the history with that mark."""
-        return mark.count <= len(self.rest) and self.mark(mark.count) == mark
-
 
 class History(Leaf):
     """What a buffer was fed last, and what it returned: the next history continues one of them."""
@@ -84,7 +80,7 @@ class History(Leaf):
         Raises a `HistoryChanged` if it continues neither what was fed last nor what was returned.
         """
         for mark, systems in ((self.fed, self.systems), (self.sent, self.sent_systems)):
-            if chain.begins_with(mark):
+            if mark.count <= len(chain.rest) and chain.mark(mark.count) == mark:
                 update = {"fed": mark, "systems": chain.systems}
                 if chain.systems != systems:
                     update["prompt"] = (*chain.systems, *Chain(self.prompt).rest)

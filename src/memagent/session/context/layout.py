@@ -332,10 +332,9 @@ class Layout:
         """Returns the messages that ask for a summary of a state."""
         return self.add_instruction(self.render(past, turns))
 
-    def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
-        """Returns whether a summary and `spare` more tokens fit after the messages. Blocks."""
-        max_tokens = self.window - self.summary - spare
-        return self.count(messages, below=max_tokens + 1) <= max_tokens
+    def fits(self, messages: Sequence[Message]) -> bool:
+        """Returns whether a summary fits after the messages. Blocks."""
+        return self.count(messages, below=(most := self.window - self.summary) + 1) <= most
 
     def render_gap(self, handle: str, start: int, end: int) -> str:
         """Returns the placeholder line for omitted characters."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from memagent.budget import JOINT_SLACK
+from memagent.chunking.chunker import MIN_LIMIT, Chunker
 from memagent.chunking.fitting import within
+from memagent.chunking.stream import chunk_text
 from memagent.errors import CompactionFailed, MemagentError
 from memagent.messages import FinishReason, Message, Usage
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
-from memagent.session.context.layout import Layout, Past, State
-from memagent.session.context.tiers import clip_text
+from memagent.session.context.layout import WIDEST, Layout, Past, State
 from memagent.session.context.turns import Turn
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation
@@ -65,11 +66,11 @@ class Summariser:
         turns = tuple(turn.fill_results(layout.missing) for turn in turns)
         number = 0
         while True:
-            messages, turn_count = await in_thread(next_pass, layout, past, turns)
+            messages, turns = await in_thread(next_pass, layout, past, turns)
             if number == len(self._passes) or self._passes[number][0] != messages:
                 del self._passes[number:]
                 self._passes.append((messages, await self._ask(layout, messages, early=early)))
-            reply, number, turns = self._passes[number][1], number + 1, turns[turn_count:]
+            reply, number = self._passes[number][1], number + 1
             if not turns:
                 break
             past = replace(past, stage=stage, summary=reply.text, again="")
@@ -154,12 +155,14 @@ class Summariser:
 
 def next_pass(
     layout: Layout, past: Past, turns: tuple[Turn, ...]
-) -> tuple[tuple[Message, ...], int]:
-    """Returns the messages of the next summary call, and how many turns they hold: as many as fit. Blocks.
+) -> tuple[tuple[Message, ...], tuple[Turn, ...]]:
+    """Returns the messages of the next summary call, with as many turns as fit, and the other turns. Blocks.
 
-    A turn that does not fit by itself is shown as one clipped text. If what is shown again leaves no room even
-    for that, no turn is taken: the summary makes room.
+    A turn that doesn't fit by itself becomes several, with a part of its text each, and a pass for each. If it doesn't
+    fit beside what is shown again, no turn is taken: the summary makes room.
     """
+    if turns and turns[0].number < 0:  # such a part
+        return layout.ask(past, turns[:1]), turns[1:]
 
     def is_over(turn_count: int) -> bool:
         return not layout.fits(layout.ask(past, turns[:turn_count]))
@@ -167,15 +170,20 @@ def next_pass(
     turn_count = len(turns)
     if turns and is_over(turn_count):
         turn_count = bisect_left(range(turn_count), True, lo=1, key=is_over) - 1
-    if turn_count or not turns:
-        return layout.ask(past, turns[:turn_count]), turn_count
-    if past.again and not layout.fits(layout.ask(past), spare=2 * layout.line):
-        return layout.ask(past), 0
-    head = layout.prompts.render("step")
+    if turn_count or not turns or past.again:
+        return layout.ask(past, turns[:turn_count]), turns[turn_count:]
+    return next_pass(layout, past, (*split(layout, past, turns[0]), *turns[1:]))
 
-    def ask(text: str) -> tuple[Message, ...]:
-        return layout.ask(past, (Turn(0, Message(role="user", content=text)),))
 
-    room = layout.window - layout.summary - layout.count(ask(head)) - JOINT_SLACK
-    text = layout.neutraliser.safe(turns[0].transcript(layout.missing))
-    return ask(f"{head}\n{clip_text(layout, text, room)[0]}"), 1
+def split(layout: Layout, past: Past, turn: Turn) -> tuple[Turn, ...]:
+    """Returns a turn as several, each with a part of its text that fits beside any summary. Blocks."""
+
+    def show(text: str) -> Turn:
+        return Turn(-1, Message(role="user", content=f"{layout.prompts.render('step')}\n{text}"))
+
+    widest = replace(past, stage=WIDEST, summary=layout.prompts.empty_summary)
+    taken = layout.count(layout.ask(widest, (show(""),))) + 2 * layout.summary + JOINT_SLACK
+    limit = max(layout.window - taken, MIN_LIMIT)
+    chunker = Chunker(layout.counter, limit, neutralise=layout.neutraliser)
+    text = turn.transcript(layout.missing)
+    return tuple(show(part.text) for part in chunk_text([text], chunker))

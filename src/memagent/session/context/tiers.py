@@ -164,8 +164,7 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
     first, _ = _ends(layout, result.text, limit, tail=False)
     stop = start + len(result.text) if end is None else end
     line = layout.render_gap(handle, start + first, max(stop, start + first))
-    short = "\n".join(part for part in (result.text[:first], line) if part)
-    return result.with_text(short, handle)
+    return result.with_text("\n".join(filter(None, (result.text[:first], line))), handle)
 
 
 def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
