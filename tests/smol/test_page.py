@@ -72,8 +72,12 @@ def test_ruler(length: str, tasks: str, many: int) -> None:
 
 def test_ruler_untrained() -> None:
     untrained, page = records_of("ruler-untrained"), " ".join(PAGE.split())
-    cells = [cell for cell in CELLS["ruler-4k"] if cell.task in RULER]
-    for tasks, prefix in (("points over all tasks", ""), ("on the needles", "niah_")):
+    for length, tasks, prefix in (
+        ("4k", "points over all tasks", ""),
+        ("4k", "on the needles", "niah_"),
+        ("16k", "on the needles", "niah_"),
+    ):
+        cells = [cell for cell in CELLS[f"ruler-{length}"] if cell.task in RULER]
         rows = [cell for cell in cells if cell.task.startswith(prefix)]
         mean = estimate([scores(untrained, cell, UNTRAINED) for cell in rows])
         assert f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]" in page
