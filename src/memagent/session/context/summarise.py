@@ -158,8 +158,8 @@ def next_pass(
 ) -> tuple[tuple[Message, ...], tuple[Turn, ...]]:
     """Returns the messages of the next summary call, with as many turns as fit, and the other turns. Blocks.
 
-    A turn that doesn't fit by itself becomes several, with a part of its text each, and a pass for each. If it doesn't
-    fit beside what is shown again, no turn is taken: the summary makes room.
+    A turn that doesn't fit by itself is split into parts of its text, with a pass for each. If the first turn doesn't
+    fit beside what is shown again, the pass takes none: its summary makes room.
     """
     if turns and turns[0].number < 0:  # such a part
         return layout.ask(past, turns[:1]), turns[1:]

@@ -46,7 +46,7 @@ class Turn:
     """One step of a session; it is kept, dropped or summarised as a whole."""
 
     number: int
-    """Counted from 0 over the whole session."""
+    """Counted from 0 over the whole session; -1 in a part of a turn, which only a summary call is shown."""
     head: Message
     """The assistant's or user's message; the ids of its calls are non-empty and unique."""
     given: tuple[str, ...] = ()
