@@ -13,7 +13,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from memagent import __version__
-from memagent.cli.runs import is_session, status_of
+from memagent.cli.runs import is_session, questions_of, status_of
 from memagent.cli.setup import expected_chars
 from memagent.documents import Document, open_document
 from memagent.errors import MemagentError, RunNotFound
@@ -21,6 +21,7 @@ from memagent.events import ChunkRead
 from memagent.memory.agent import MemoryAgent, RunStream
 from memagent.memory.extraction import Extraction
 from memagent.memory.jobs import Style
+from memagent.memory.state import restore
 from memagent.quotes import Quote
 from memagent.run.result import Result
 from memagent.runstore import RunRecord, RunStore
@@ -182,21 +183,20 @@ class Reader:
         return result.quotes(open_document(file, **result.source["options"]))
 
     def _page(self, run_id: str, part: Part, start: int) -> Page:
-        questions: list[str] = self._get(run_id).binding["questions"]
+        questions = questions_of(self._get(run_id))
         if part == "document":
             return read_document(self._store, run_id, start)
         if part == "rows":
             return read_rows(self._store, run_id, start)
-        texts: dict[int, str] = {}
-        if part == "answer":
-            effects = {n: self._store.effect(run_id, f"answer/q{n}") for n in range(len(questions))}
-            texts = {n: effect["answer"] for n, effect in effects.items() if effect}
-        for event in self._store.events(run_id, kind="memory_updated") if part == "memory" else ():
-            if event.type == "memory_updated":
-                texts[event.question] = event.memory
+        states = restore(self._store, run_id, len(questions))
+        texts = [state.answer if part == "answer" else state.memory for state in states]
         if len(questions) > 1:
-            texts = {n: f"{questions[n]}\n{text}" for n, text in sorted(texts.items())}
-        return cut_page("\n\n".join(texts.values()), start)
+            texts = [
+                f"{question}\n{text}"
+                for question, text in zip(questions, texts, strict=True)
+                if text
+            ]
+        return cut_page("\n\n".join(filter(None, texts)), start)
 
     def _rows(self, limit: int) -> list[Run]:
         records = islice(filter(self._is_open, self._store.runs()), limit)

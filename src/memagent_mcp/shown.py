@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from memagent.cli.runs import questions_of
 from memagent.memory.extraction import ROW, Extraction, stored_rows
 from memagent.quotes import Quote
 from memagent.run.result import Result, StopReason
@@ -187,6 +188,6 @@ def show_run(record: RunRecord, status: str) -> Run:
         run_id=record.id,
         status=status,
         document=repair_surrogates(record.source["path"]),
-        question=repair_surrogates("; ".join(record.binding["questions"])[:ASKED]),
+        question=repair_surrogates("; ".join(questions_of(record))[:ASKED]),
         created=record.created,
     )

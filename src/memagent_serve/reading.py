@@ -88,7 +88,7 @@ class Reader:
             MemagentError: see `MemoryAgent.aask`.
             Refusal: the run stopped without an answer.
         """
-        agent = await asyncio.to_thread(self._agent, asked)
+        agent = await asyncio.to_thread(self._agent, asked, await self._model.window())
         prefix, plan = f"{RUN_PREFIX}-{asked.owner}", await agent.plan((message.question,))
         # With another window or counter a run can't be continued, so it needs another id.
         key = f"{message.question}\n{plan.window} {plan.counter.name}"
@@ -99,8 +99,12 @@ class Reader:
         async with lock:
             return await self._finish(agent, message, run_id, progress)
 
-    def _agent(self, asked: ReadingRequest) -> MemoryAgent:
+    def _agent(self, asked: ReadingRequest, window: int | None) -> MemoryAgent:
         settings = dict(self._reading)
+        if (
+            window is not None and "window" in settings
+        ):  # the smaller of the two counts, see `Engine`
+            settings["window"] = min(settings["window"], window)
         if heat := asked.model_dump(include={"temperature", "top_p"}, exclude_none=True):
             base: Sampling = settings.get("sampling") or Sampling()
             settings["sampling"] = Sampling(**base.model_dump() | heat)

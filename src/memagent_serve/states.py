@@ -7,16 +7,16 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
+
+from memagent.runstore.database import BUSY_SECONDS, make_file, switch_to_wal
 
 logger = logging.getLogger("memagent.serve")
 T = TypeVar("T")
 
 REMEMBERED = 1024
 """Maximum number of states: 32 KB each, in a window of 8192 tokens. Each turn of a conversation leaves one."""
-BUSY_SECONDS = 30
 
 
 class States:
@@ -93,9 +93,7 @@ class States:
 def _connect(path: Path | None) -> sqlite3.Connection:
     if path is not None:
         path = path.resolve()
-        # Only if it's missing: closing a file drops all locks that this process has on it.
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        make_file(path)
         # SQLite would open such a file, and fail at each use.
         if not os.access(path, os.R_OK | os.W_OK):
             raise PermissionError("it may not be read and written")
@@ -103,7 +101,7 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
     )
     try:
-        db.execute("PRAGMA journal_mode = WAL")
+        switch_to_wal(db)
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute(
             "CREATE TABLE IF NOT EXISTS states (digest BLOB PRIMARY KEY, used REAL NOT NULL, state TEXT NOT NULL)"

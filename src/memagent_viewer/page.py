@@ -15,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 
 from memagent import __version__
+from memagent.cli.runs import questions_of
 from memagent.terminal import shorten
 from memagent.texts import repair_surrogates
 from memagent_viewer.view import View
@@ -56,7 +57,7 @@ def make_page(views: Sequence[View], *, live: bool = False) -> str:
         "base-uri": "'none'",
         "form-action": "'none'",
     }
-    questions = [view.record.binding["questions"][0] for view in views]
+    questions = [questions_of(view.record)[0] for view in views]
     values = {
         "title": html.escape(repair_surrogates(shorten(questions[0], TITLE))),
         "policy": html.escape("; ".join(f"{name} {value}" for name, value in policy.items())),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memagent.cli.progress import Tally
-from memagent.cli.runs import is_session, status_of
+from memagent.cli.runs import is_session, questions_of, status_of
 from memagent.cli.show import list_facts
 from memagent.runstore import RunStore
 from memagent_viewer.reading import Reading
@@ -24,7 +24,7 @@ class View:
 
     def __init__(self, store: RunStore, run_id: str) -> None:
         self._store, self.record = store, store.get(run_id)
-        questions: list[str] = self.record.binding["questions"]
+        questions = questions_of(self.record)
         self._tally = Tally(questions)
         self._events = Session(questions[0]) if is_session(self.record) else Reading(questions)
         self._seq, self._status = -1, ""

@@ -259,6 +259,19 @@ async def test_answers_to_all_questions_of_a_run_are_shown(books: Path, store: R
             assert page["text"] == "Where?\nLondon.\n\nWhen?\nNoon."
 
 
+async def test_the_memory_has_what_was_read_again(books: Path, store: RunStore) -> None:
+    replies = ["The key is 1234.", "Something else.", "[keep]", "[unsettled]", "[keep]", "1234"]
+    model, file = ScriptedModel(replies, window=4096), books / "keys.txt"
+    await in_thread(file.write_text, "The key is 1234. " * 60 + "\n\n" + "Nothing else here. " * 60)
+    agent = MemoryAgent(model, store=store, reread=1, gate="update", chunk_tokens=1100)
+    result = await agent.aask(file, "What is the key?", run_id="again")
+    assert result.memory == "Something else.\nThe key is 1234."
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        page = await call(client, "read_more", run_id="again", part="memory")
+        assert page["text"] == result.memory
+
+
 async def test_a_call_that_is_cut_off_can_be_continued(books: Path, store: RunStore) -> None:
     reached = asyncio.Event()
 
@@ -351,6 +364,7 @@ async def test_rows_are_extracted_and_read_on(books: Path, store: RunStore) -> N
         assert rows[-1]["start"] > rows[0]["start"] == 0
         again = await call(client, "extract", **asked, run_id=found["run_id"])
         assert again["total"] == 299
+        assert [run["question"] for run in await call(client, "list_runs")] == ["every harvest"]
         wrong = await call(client, "extract", **asked | {"row_schema": {"type": "array"}})
         assert wrong.startswith("error: the schema must describe an object with properties")
 

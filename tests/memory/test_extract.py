@@ -28,6 +28,7 @@ from memagent import (
     StopReason,
 )
 from memagent.errors import ConfigError, EmptyDocument, QuestionTooLong, RunMismatch
+from memagent.events import RunStarted
 from memagent.messages import FinishReason
 from memagent.tokens import ByteBound
 
@@ -207,6 +208,15 @@ def test_rows_as_json_follow_the_schema_that_the_model_was_shown() -> None:
     found = agent([json.dumps(written)]).extract("A roof.", Item, "every item")
     assert found.rows[0].value.kind == "roof"
     assert [json.loads(line)["value"] for line in found.lines()] == [written]
+
+
+def test_a_default_that_json_lacks_is_not_in_the_schema() -> None:
+    class Item(BaseModel):
+        limit: float = float("inf")
+
+    model = ScriptedModel(['{"limit": 1}'], window=8192)
+    MemoryAgent(model, store=None).extract("A limit of 1.", Item, "every item")
+    assert '"limit":{"type":"number"}' in model.requests[0].messages[-1].content
 
 
 def test_a_validator_that_changes_its_mind_is_an_error_of_this_package() -> None:
@@ -583,7 +593,10 @@ def test_async_and_events() -> None:
         found = await reader.aextract(text_of([1]), Invoice, "every invoice")
         assert found.answer == "1 row"
         async with reader.extract_stream(text_of([1, 2, 2]), Invoice, "every invoice") as stream:
-            told = [event async for event in stream if event.type == "rows_found"]
+            events = [event async for event in stream]
+        told = [event for event in events if event.type == "rows_found"]
+        assert isinstance(events[0], RunStarted)
+        assert events[0].questions == ("every invoice",)
         assert [(e.rows, e.duplicates, e.total) for e in told] == [(2, 1, 2)]
         assert isinstance(stream.result, Extraction)
 

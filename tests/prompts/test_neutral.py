@@ -11,7 +11,7 @@ from memagent.prompts import Neutraliser, PromptSet
 from memagent.tokens import TokenizerFile
 from memagent.tokens.base import JOINER
 
-TAGS = PromptSet.load("plain").tags
+TAGS = PromptSet.load("plain").tags.names
 NEUTRAL = Neutraliser(TAGS, {"<|custom|>", "⟦end⟧"})
 
 LOOK_ALIKES = [

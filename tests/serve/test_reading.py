@@ -507,6 +507,18 @@ def test_a_half_done_reading_is_read_anew_in_a_smaller_window(
     assert response.json()["choices"][0]["message"]["content"] == FACT
 
 
+@pytest.mark.parametrize("reading", [{}, {"window": 8192}])
+def test_the_smaller_of_both_windows_counts(
+    reading: dict[str, int], serve: Serve, engine: Engine, http: httpx.Client
+) -> None:
+    engine.be_vllm(2048)
+    engine.default = read_or_echo
+    url = serve(window=8192, reading=reading | {"gate": "update"})
+    response = http.post(f"{url}/chat/completions", json={"model": MODEL, "messages": [user()]})
+    assert response.status_code == 200, response.text
+    assert response.json()["choices"][0]["message"]["content"] == FACT
+
+
 def test_another_model_is_not_read_with_this_one(client: OpenAI) -> None:
     given: Any = [user()]
     with pytest.raises(NotFoundError, match="is not the one"):

@@ -4,6 +4,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,25 @@ def test_two_endpoints_in_a_process_and_another_process_share_a_file(tmp_path: P
         first.keep(b"third", STATE)
         found = [second.find([digest]) for digest in (b"first", b"second", b"third", b"other")]
         assert found == [STATE, STATE, STATE, {}]
+
+
+def test_endpoints_that_make_the_file_at_once_all_use_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for turn in range(30):
+        started = threading.Barrier(3)
+
+        def keep(number: int, path: Path, started: threading.Barrier) -> None:
+            with closing(States(path)) as kept:
+                started.wait()
+                kept.keep(b"%d" % number, STATE)
+
+        path = tmp_path / f"kept-{turn}"
+        with ThreadPoolExecutor(3) as threads:
+            list(threads.map(keep, range(3), [path] * 3, [started] * 3))
+        with closing(States(path)) as kept:
+            assert all(kept.find([b"%d" % number]) for number in range(3))
+    assert caplog.text == ""
 
 
 def test_a_file_that_may_not_be_written_is_not_used(

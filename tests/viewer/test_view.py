@@ -45,6 +45,7 @@ def test_several_replies_about_a_chunk_are_one_step(store: RunStore) -> None:
     found = agent.extract("Two bills.", Bill, "every bill", run_id="r")
     (book,) = data_of(store, "r")["books"]
     (step,) = book["steps"]
+    assert book["question"] == "every bill"
     assert found.memory == '{"number":1}\n{"number":2}'
     assert (step["how"], step["delta"], step["cost"][0]) == ("updated", [found.memory], 2)
     assert step["notes"] == ["1 duplicate"]

@@ -18,6 +18,7 @@ from memagent.cli.progress import Tally
 from memagent.cli.session import drive
 from memagent.cli.show import as_json, costs
 from memagent.cli.watch import watch
+from memagent.documents import open_document
 from memagent.terminal import duration, shorten
 from memagent.texts import plural
 
@@ -61,7 +62,6 @@ def tell_fate(found: Trace, read: int) -> tuple[list[int], str]:
 
 def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
     """Lets a model read the chapter once for all questions and shows the score; exits if an answer is missing."""
-    from memagent.documents import open_document
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 

@@ -18,6 +18,7 @@ from memagent.cli.session import drive
 from memagent.cli.setup import open_source
 from memagent.cli.show import as_json, report
 from memagent.cli.watch import watch
+from memagent.documents import open_document
 from memagent.errors import ConfigError
 from memagent.terminal import amount
 from memagent.texts import plural
@@ -102,7 +103,6 @@ def _book(question: str, outcome: Outcome) -> None:
 
 def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None:
     """Hides a needle, lets the model look for it, and shows the outcome; exits unless the answer is right."""
-    from memagent.documents import open_document
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 

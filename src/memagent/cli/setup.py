@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome
 from memagent.cli.options import MODEL, RUN, TEXT, argument, chosen_display, limit, option
+from memagent.documents import Document, open_document
+from memagent.documents.files import list_files
+from memagent.documents.formats import PDF
 from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.messages import Sampling
 from memagent.texts import expand, read_object
+from memagent_formats import FILES, TEXTS, suffix_of
 
 if TYPE_CHECKING:
-    from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent
     from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
@@ -265,8 +268,6 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
     """Raises a ConfigError if a file for results can't be written, or is in a file, folder or pattern that is read."""
     if out is None:
         return
-    from memagent.documents.files import list_files
-
     folder = out.resolve().parent  # where a file is replaced; a pipe or device is written to
     targets = (out, folder) if out.is_file() else (out if out.exists() else folder,)
     writable = all(os.access(path, os.W_OK) for path in targets)
@@ -285,8 +286,6 @@ def open_source(
     doc: str | Path, *, encoding: str | None = None, errors: str = "strict", name: str | None = None
 ) -> Document:
     """Opens a path or `-` like `open_document`; `name` replaces the path as the document's name."""
-    from memagent.documents import open_document
-
     if str(doc) != "-":
         return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
     # None (despite its type) if the process was started without it.
@@ -303,9 +302,6 @@ def expected_chars(document: Document) -> int | None:
     """
     if document.path is None or document.size is None:
         return None
-    from memagent.documents.formats import PDF
-    from memagent_formats import FILES, TEXTS, suffix_of
-
     size, path = document.size, Path(document.path)
     try:
         with path.open("rb") as file:

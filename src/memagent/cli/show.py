@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
+from memagent.cli.fact import show_fact
 from memagent.cli.history import CUT_OFF, SO_FAR, History, Steps, turns_of
 from memagent.cli.options import Display, chosen_display
 from memagent.cli.progress import Tally
@@ -19,6 +20,7 @@ from memagent.cli.session import drive
 from memagent.cli.setup import existing_store, open_again
 from memagent.errors import ConfigError, DocumentRequired
 from memagent.messages import Usage
+from memagent.quotes import align
 from memagent.terminal import amount, clean, console, duration, moment, say, shorten
 from memagent.texts import plural
 
@@ -81,8 +83,6 @@ def show(
 
             show_page(run_store, run_id, beside, html, outcome, live=live)
         elif fact is not None:
-            from memagent.cli.fact import show_fact
-
             show_fact(run_store, record, list(selection), fact, outcome)
         elif quotes:
             _show_quotes(run_store, record, selection, document, outcome)
@@ -210,8 +210,6 @@ def _show_quotes(
     store: RunStore, record: RunRecord, numbers: Sequence[int], file: str | None, outcome: Outcome
 ) -> None:
     """Shows, for each sentence of the answers and memories, the document's sentence with most of its words."""
-    from memagent.quotes import align
-
     if (document := open_again(record, file)) is None:
         raise DocumentRequired(f"run {record.id!r} read no file by its path; give --document FILE")
     books, latest = Tally.of(store, record).notebooks, store.latest(record.id, "chunk")

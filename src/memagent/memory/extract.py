@@ -71,6 +71,7 @@ class RowLoop(MemoryLoop):
     ) -> None:
         self._prompts, self._form, self._what = prompts, form, what
         super().__init__(host, (prompts.say("request", what=what, schema=form.text),), document)
+        self._shown_questions = (what,)
 
     def _update(self, chunk: Chunk, state: State) -> Exchange[Any]:
         """Makes the call that shows a chunk, whose rows are added."""

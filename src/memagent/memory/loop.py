@@ -51,6 +51,7 @@ class MemoryLoop(Calls):
         self.host = host
         self.source = {"name": "", "path": None}
         self._make_plan, self._given = partial(host.plan, questions), document
+        self._shown_questions = questions
         self._document: Document | None = None
         read_ahead = host.settings.read_ahead
         self._pace = None if read_ahead == 1 else Pace(read_ahead, host.concurrency)
@@ -69,7 +70,7 @@ class MemoryLoop(Calls):
             RunStarted,
             model=plan.model.name,
             document=self.source["name"],
-            questions=plan.questions,
+            questions=self._shown_questions,
             counter=plan.counter.name,
             window=plan.budget.window,
             chunk_tokens=plan.budget.chunk,

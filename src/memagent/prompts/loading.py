@@ -9,20 +9,31 @@ from functools import lru_cache
 from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import Annotated, ClassVar, Self, cast
 
 import tomli_w
+from jinja2 import StrictUndefined, Template
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import Field, PrivateAttr, ValidationError
 
 from memagent.errors import PromptSetError
 from memagent.messages import Leaf
 from memagent.texts import describe_problem
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-
 MARK = " \ue000{}\ue001 \u2060<b class='x'>\"{{{{ 1 }}}}\" &amp; \\\\  ÉtÉ\r\n\n\t" + "x " * 50_000
 """A text that any transformation would change; longer than the fields of any window in use."""
+
+
+TagName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$")]
+
+
+class FieldTags(Leaf):
+    """The names of the tags around the fields of a prompt."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them: texts inside must contain none."""
+        return tuple(self.model_dump().values())
 
 
 class Wording(Leaf):
@@ -30,6 +41,8 @@ class Wording(Leaf):
 
     built_in: ClassVar[tuple[str, ...]] = ()
     """Names of the shipped sets, the default first."""
+    package: ClassVar[str] = "memagent.prompts"
+    """The package that has their files."""
     name: str = Field(min_length=1)
     _read: str = PrivateAttr(default="")
     """The TOML text that this set was read from, normalised; empty if it wasn't read from TOML."""
@@ -48,7 +61,7 @@ class Wording(Leaf):
             return cls.parse(spec.source.encode(), name=spec.name)
         path = cls.built_in[0] if spec is None else cast("str | PathLike[str]", spec)
         if path in cls.built_in:
-            data = resources.files("memagent.prompts").joinpath(f"{path}.toml").read_bytes()
+            data = resources.files(cls.package).joinpath(f"{path}.toml").read_bytes()
             return cls.parse(data, name=str(path))
         try:
             data = Path(path).read_bytes()
@@ -126,10 +139,7 @@ def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) 
 @lru_cache(maxsize=64)
 def compile_template(template: str) -> Template:
     """Compiles a template in Jinja's sandbox."""
-    import jinja2
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
     environment = ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+        undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     return environment.from_string(template)

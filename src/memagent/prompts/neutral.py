@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 
-from memagent.prompts.promptset import Tags
 from memagent.tokens.base import JOINER
 
 # Control tokens of common model families, by form, since most tokenizers aren't on this machine. In angle
@@ -73,18 +72,14 @@ class Neutraliser:
     treated as plain ones here.
 
     Args:
-        tags: the prompt set's field tags, or the names of tags; None leaves tags alone (`trust="exact"`,
-            for checkpoints that were trained on untouched text).
+        tags: the names of tags; None leaves tags alone (`trust="exact"`, for checkpoints that were trained on
+            untouched text).
         control_tokens: other texts that the model's tokenizer reads as control tokens.
     """
 
-    def __init__(
-        self, tags: Tags | Iterable[str] | None, control_tokens: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, tags: Iterable[str] | None, control_tokens: Iterable[str] = ()) -> None:
         forms = [*_CONTROL_FORMS]
         if tags is not None:
-            if isinstance(tags, Tags):
-                tags = (tags.question, tags.memory, tags.chunk)
             names = "|".join(map(re.escape, tags))
             forms.append(("<", rf"\s*+/?\s*+(?:{names})(?:[\s/][^<>]*+)?>"))
         self._pattern, self._firsts = _starts(forms)

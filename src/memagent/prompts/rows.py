@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import BaseModel, Field
-from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from memagent.messages import Completion, FinishReason
@@ -14,6 +13,7 @@ from memagent.prompts.loading import compile_template
 from memagent.prompts.output import Output
 from memagent.prompts.promptset import PromptSet
 from memagent.prompts.reply import UnusableReply, visible
+from memagent.schemas import JsonForm
 from memagent.texts import clip, words
 
 _JSON = json.JSONDecoder()
@@ -38,7 +38,7 @@ class RowPrompts(PromptSet):
         return compile_template(getattr(self, template)).render(fields).strip()
 
 
-class _UntitledSchema(GenerateJsonSchema):
+class _UntitledSchema(JsonForm):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from memagent.errors import PromptSetError
-from memagent.messages import Completion, Leaf
-from memagent.prompts.loading import Wording, check_shown, compile_template
+from memagent.messages import Completion
+from memagent.prompts.loading import FieldTags, TagName, Wording, check_shown, compile_template
 from memagent.prompts.reply import UnusableReply, visible
 
 WIDEST = 9_999_999_999
@@ -26,18 +26,13 @@ _FIELDS = {
 """Fields that a template must show exactly once. The other templates may show theirs any number of times."""
 
 
-class SessionTags(Leaf):
+class SessionTags(FieldTags):
     """The names of the tags around the fields of a session's prompts."""
 
-    summary: str = Field(pattern=r"^[A-Za-z][\w-]*$")
+    summary: TagName
     # The tags of `memagent.tools.protocol`.
     result: Literal["result"] = "result"
     call: Literal["call"] = "call"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All tags, which tool output and summaries must not contain."""
-        return self.summary, self.result, self.call
 
 
 class SessionPrompts(Wording):

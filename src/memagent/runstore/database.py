@@ -32,7 +32,7 @@ class Database:
         with self._hold():
             place: str | Path = path or ""
             if path is not None:
-                _make_file(path)
+                make_file(path)
                 # A log can't be made here. Without one nobody is writing now, so the file can be viewed as it is.
                 self._frozen = not (os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists())
                 place = f"{path.as_uri()}?mode=ro&immutable=1" if self._frozen else path
@@ -109,17 +109,7 @@ class Database:
                 f"{self._where} was written by a checkout older than memagent 0.2.0 (store version {version}, this one "
                 f"reads {VERSION}): name another --store, or finish its runs with the checkout that wrote it"
             )
-        # Unlike everything else, switching a new file to WAL doesn't wait for others that do the same.
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
+        switch_to_wal(self._db)
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         self._db.execute("PRAGMA foreign_keys = ON")
         # A checkpoint waits for the disk. 16 MB of log make one in about 400 chunks; SQLite's default, one in 100.
@@ -130,7 +120,21 @@ class Database:
                     db.execute(statement)
 
 
-def _make_file(path: Path) -> None:
+def switch_to_wal(db: sqlite3.Connection) -> None:
+    """Switches a file to a write-ahead log, waiting for others that do the same. Raises SQLite's errors."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def make_file(path: Path) -> None:
     """Creates the file with mode 0600 before SQLite would create it with the umask's (WAL files inherit it)."""
     if path.name == ":memory:":
         raise StoreError("':memory:' would name a file; None is a temporary store")

@@ -86,9 +86,10 @@ def test_scores(reply: str, reward: float | None, tmp_path: Path) -> None:
         ("{{ references }}", "{{ references }}{{ references }}", "'references' 2 times"),
         ("{{ answer }}", "{{ anwser }}", "anwser"),
         ("{{ answer }}", "{% if %}", "cannot be rendered"),
+        ("{{ answer }}", "{% if answer %}{{ answer }}.{% endif %}", "changes with the content"),
         ('"score"', '"stars"', "verdict"),
         ("highest = 10", "highest = 0", "highest"),
-        ("[tags]", "[tags", "unusable"),
+        ("[tags]", "[tags", "not TOML"),
         ('again = "', 'agian = "', "again"),
     ],
 )
