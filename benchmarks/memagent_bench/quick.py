@@ -159,7 +159,7 @@ def _difference(
 ) -> tuple[float, float]:
     """Returns the interval of the mean difference over shared samples; -1 to 1 if there are none."""
     strata: dict[str, list[float]] = defaultdict(list)
-    # Sorted: the order of a set of texts differs between processes, and the bootstrap draws by place.
+    # Sorted: the order of a set differs between processes, and with it the last digits of a sum.
     for task, index in sorted(mine.keys() & other.keys()):
         strata[task].append(mine[task, index] - other[task, index])
     if not strata:

@@ -15,13 +15,12 @@ import numpy as np
 
 from memagent.errors import ConfigError
 from memagent.tasks.statistics import (
+    FEW,
     SEED,
     Estimate,
     Values,
     Z,
-    bootstrap_interval,
     effective_samples,
-    is_too_few,
 )
 
 FLIPS = 9999
@@ -64,10 +63,13 @@ class Verdict(StrEnum):
 def paired_difference(strata: Iterable[Values]) -> Difference:
     """Estimates the unweighted mean over tasks of differences of the same samples.
 
-    Differences of one task that are all -1, 0 or 1 have the interval of Agresti and Min (2005, Statistics in Medicine
-    24), which adds two pairs, half a one to each of the four outcomes. Otherwise pairs are resampled within each
-    task, as in `estimate`; if that isn't possible, the first interval is used, with the mean square of the
-    differences instead of the share of pairs that differ.
+    The interval is that of Agresti and Min (2005, Statistics in Medicine 24), which adds two pairs, half a one to each
+    of the four outcomes. Of n differences with mean d and variance s it is
+
+        n d / (n + 2) ± z sqrt(n s + 1 + 2 n d^2 / (n + 2)) / (n + 2).
+
+    For several tasks, n is the effective number of pairs, and s / n the variance of the mean over tasks: that of
+    independent tasks, or if one has fewer than `FEW` pairs, that of all pairs as if they were of one task.
 
     Raises:
         ConfigError: there are no pairs.
@@ -75,18 +77,20 @@ def paired_difference(strata: Iterable[Values]) -> Difference:
     arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
     if not arrays:
         raise ConfigError("the difference of no pairs is undefined; leave empty cells out")
-    mean = float(np.mean([values.mean() for values in arrays]))
-    signs = len(arrays) == 1 and bool(np.isin(arrays[0], (-1.0, 0.0, 1.0)).all())
-    if signs or is_too_few(arrays):
-        n = effective_samples(arrays)
-        centre = n * mean / (n + 2)
-        square = (n * float(np.mean([np.mean(values**2) for values in arrays])) + 1) / (n + 2)
-        half = Z * ((square - centre**2) / (n + 2)) ** 0.5
-        (low, high), method = (max(-1.0, centre - half), min(1.0, centre + half)), "Agresti-Min"
+    mean, n = float(np.mean([values.mean() for values in arrays])), effective_samples(arrays)
+    if min(map(len, arrays)) < FEW:
+        variance = float(np.mean([np.mean(values**2) for values in arrays])) - mean**2
     else:
-        (low, high), method = bootstrap_interval(arrays), "bootstrap"
+        variance = (
+            n * sum(float(values.var()) / len(values) for values in arrays) / len(arrays) ** 2
+        )
+    centre = n * mean / (n + 2)
+    half = Z * (n * variance + 1 + 2 * centre * mean) ** 0.5 / (n + 2)
+    low, high = max(-1.0, centre - half), min(1.0, centre + half)
     pairs = sum(map(len, arrays))
-    return Difference(mean, min(low, mean), max(high, mean), pairs, paired=True, method=method)
+    return Difference(
+        mean, min(low, mean), max(high, mean), pairs, paired=True, method="Agresti-Min"
+    )
 
 
 def unpaired_difference(a: Estimate, b: Estimate) -> Difference:
