@@ -203,7 +203,7 @@ def _write_wording(run: Path, folder: Path, window: int | None) -> bool:
     elif wording.is_file():
         shutil.copy(wording, folder / PROMPTS)
         fields |= {"window": window} if window else {}
-        fields |= {name: agent[name] for name in OPTIONS if name in agent}
+        fields |= {name: agent[name] for name in ReadingSettings.model_fields if name in agent}
     else:
         return False
     fields |= {"sampling": sampling} if sampling else {}
@@ -271,7 +271,7 @@ def _readme(
         agent |= {"window": window} if window else {}
         flags = [
             f"--{name.replace('_', '-')} {agent[name]}"
-            for name in OPTIONS
+            for name in usual
             if name in agent and agent[name] != usual[name]
         ]
         alone = (
@@ -334,15 +334,3 @@ with ToolAgent(
 print(result.answer, result.stop_reason, game.finish(result.answer or ""))
 ```
 """
-
-OPTIONS = (
-    "window",
-    "chunk_tokens",
-    "memory_tokens",
-    "cuts",
-    "gate",
-    "degenerate",
-    "reread",
-    "trust",
-)
-"""Settings of the memory agent that are also options of `memagent ask`."""
