@@ -11,6 +11,7 @@ from memagent.errors import StoreError, TokenizerError
 from memagent.events import Answered, MemoryTruncated
 from memagent.messages import Message
 from memagent.runstore import RunStore
+from memagent.texts import describe_problem
 from memagent_train.config.sft import (
     MessagesSource,
     RecordSource,
@@ -195,9 +196,7 @@ def _parse_line(kind: type[L], lines: JsonlFile, place: int) -> L:
     except BadRow as error:
         raise DataError(f"{lines.where(place)}: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise DataError(f"{lines.where(place)}: {key}: {first['msg']}") from error
+        raise DataError(f"{lines.where(place)}: {describe_problem(error)}") from error
 
 
 def _from_rollouts(path: Path, min_reward: float) -> Iterator[TraceRow]:

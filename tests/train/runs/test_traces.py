@@ -81,7 +81,7 @@ def test_prompts_are_those_of_rollouts_to_the_id(tmp_path: Path) -> None:
         ({"messages": [{"role": "assistant", "content": "sun"}]}, "must be a non-empty reply"),
         ({"messages": [ASKED]}, "must be a non-empty reply"),
         (said(" "), "must be a non-empty reply"),
-        ({"text": "sun"}, "messages: Field required"),
+        ({"text": "sun"}, "messages is missing"),
         (said("sun") | {"tools": [{"name": "f"}]}, "line 1: the prompt has tools"),
         (
             {"messages": [ASKED, {"role": "assistant", "content": "sun", "tool_calls": CALLS}]},
