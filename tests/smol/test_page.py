@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -71,19 +72,15 @@ def test_ruler(length: str, tasks: str, many: int) -> None:
 
 
 def test_ruler_untrained() -> None:
-    untrained, page = records_of("ruler-untrained"), " ".join(PAGE.split())
-    for length, tasks, prefix in (
-        ("4k", "points over all tasks", ""),
-        ("4k", "on the needles", "niah_"),
-        ("16k", "on the needles", "niah_"),
-    ):
-        cells = [cell for cell in CELLS[f"ruler-{length}"] if cell.task in RULER]
+    untrained = records_of("ruler-untrained")
+    for length, (tasks, prefix) in product(("4K", "16K"), (("all", ""), ("needles", "niah_"))):
+        cells = [cell for cell in CELLS[f"ruler-{length.lower()}"] if cell.task in RULER]
         rows = [cell for cell in cells if cell.task.startswith(prefix)]
         mean = estimate([scores(untrained, cell, UNTRAINED) for cell in rows])
-        assert f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]" in page
+        shown = f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]"
         gain, _ = difference("ruler", "ruler-untrained", to=UNTRAINED, cells=rows)
-        low, high = f"{100 * gain.low:+.1f}", f"{100 * gain.high:+.1f}"
-        assert f"{100 * gain.mean:.1f} {tasks} ({low} to {high})" in page
+        points = f"{100 * gain.mean:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+        assert f"| {length} | {tasks} | {shown} | {points} |" in PAGE
 
 
 def test_256k() -> None:
