@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memagent.runstore.database import BUSY_SECONDS, make_file, switch_to_wal
+from memagent.sqlite import BUSY_SECONDS, make_file, switch_to_wal
 
 logger = logging.getLogger("memagent.serve")
 T = TypeVar("T")

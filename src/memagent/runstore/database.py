@@ -4,18 +4,15 @@ import errno
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from memagent.runstore.schema import APPLICATION_ID, SCHEMA, VERSION
-
-BUSY_SECONDS = 30
-"""Seconds that a writer waits for another process's transaction (each takes about a millisecond)."""
+from memagent.sqlite import BUSY_SECONDS, make_file, switch_to_wal
 
 
 class Database:
@@ -118,33 +115,6 @@ class Database:
             with self.write() as db:
                 for statement in SCHEMA:
                     db.execute(statement)
-
-
-def switch_to_wal(db: sqlite3.Connection) -> None:
-    """Switches a file to a write-ahead log, waiting for others that do the same. Raises SQLite's errors."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-
-
-def make_file(path: Path) -> None:
-    """Creates the file with mode 0600 before SQLite would create it with the umask's (WAL files inherit it)."""
-    if path.name == ":memory:":
-        raise StoreError("':memory:' would name a file; None is a temporary store")
-    if path.exists() and not path.is_file():
-        raise OSError("it is a directory or a device")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Only if it's missing: closing a file drops all locks that this process has on it, and another process would then
-    # delete the log that our connections still use.
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _translate(error: sqlite3.DatabaseError | OSError, store: str) -> StoreError:
