@@ -62,7 +62,7 @@ IMPORTS = {
     "peers": "memagent_bench.systems.langchain_refine, memagent_bench.systems.llamaindex_refine",
     "pydantic-ai": "memagent.integrations.pydantic_ai",
     "ray": "memagent.integrations.ray, ray.data",
-    "schema": "memagent.schemas, json_schema_to_pydantic",
+    "schema": "memagent_schema.rows",
     "serve": "memagent_serve, memagent_serve.server",
     "tiktoken": "tiktoken",
     "train": "memagent_train.cli, memagent_train.trainer, memagent_bench.cli",

@@ -53,9 +53,9 @@ def test_rows_are_written_to_a_file(
         *("extract", "doc.txt", "every bill", "--schema", "bills:Bill", "--run-id", "r", *served)
     )
     assert [json.loads(line) for line in printed.stdout.splitlines() if line[:1] == "{"] == rows
-    (folder / "bill.json").write_text('{"properties": {"number": {"type": "integer"}}}')
+    (folder / "BILL.JSON").write_text('{"properties": {"number": {"type": "integer"}}}')
     server.replies = [say('{"number": 9}'), say("none")]
-    named = invoke("extract", "doc.txt", "every bill", "--schema", "bill.json", *served)
+    named = invoke("extract", "doc.txt", "every bill", "--schema", "BILL.JSON", *served)
     assert '"value": {"number": 9}' in named.stdout
     # A finished run is shown by other commands as any reading is.
     assert "2 rows" in invoke("resume", "r", "--display", "none").stdout

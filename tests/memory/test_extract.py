@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, SecretStr, field_validator
+from pydantic import BaseModel, Field, RootModel, SecretStr, field_validator
 from tests.disk import full_disk
 
 from memagent import (
@@ -607,6 +607,14 @@ def test_async_and_events() -> None:
 def test_a_schema_is_a_pydantic_model(schema: Any) -> None:
     with pytest.raises(ConfigError, match="schema must be a pydantic model"):
         agent().extract("A bill.", schema, "every invoice")
+
+
+@pytest.mark.parametrize("schema", [RootModel[list[int]], RootModel[int]])
+def test_a_schema_of_other_json_than_objects_is_refused(schema: Any) -> None:
+    with pytest.raises(ConfigError, match=r"must describe JSON objects.* a field of a model"):
+        agent().extract("A bill.", schema, "every invoice")
+    found = agent().extract(text_of([1]), RootModel[Invoice], "every invoice")
+    assert found.rows[0].value.root.number == 1
 
 
 def test_a_schema_that_is_too_long_is_refused() -> None:

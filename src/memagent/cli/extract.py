@@ -66,7 +66,7 @@ def extract(given: Extract) -> None:
 
     with report_errors(given.outcome(again=(), out=given.out)) as outcome:
         given.list_questions()
-        if given.schema.endswith(".json"):
+        if given.schema.lower().endswith(".json"):
             schema: Any = read_schema(Path(given.schema))
         else:
             schema = load_function(given.schema, "schema", "class")

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, NamedTuple, cast
 from pydantic import BaseModel, Field
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from memagent.errors import ConfigError
 from memagent.messages import Completion, FinishReason
 from memagent.prompts.loading import compile_template
 from memagent.prompts.output import Output
 from memagent.prompts.promptset import PromptSet
 from memagent.prompts.reply import UnusableReply, visible
 from memagent.schemas import JsonForm
-from memagent.texts import clip, words
+from memagent.texts import clip, quote, words
 
 _JSON = json.JSONDecoder()
 _FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
@@ -48,6 +49,10 @@ class RowForm(Output):
 
     def __init__(self, model: type[BaseModel]) -> None:
         super().__init__(model, "schema")
+        if "object" not in self.schema.get("type", "object"):
+            raise ConfigError(
+                f"schema must describe JSON objects, got {quote(model)}; make the value a field of a model"
+            )
         schema = model.model_json_schema(schema_generator=_UntitledSchema)
         self.text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
