@@ -111,12 +111,14 @@ class OpenBenchmark:
         watch: Callable[[Board], SilentWatcher],
         *,
         open_system: Callable[[str, Setting], System] = open_system,
+        failed_in_a_row: int = 0,
     ) -> Summary:
         """Does the remaining work.
 
         Args:
             watch: shows the progress.
             open_system: makes a system from a name and a setting.
+            failed_in_a_row: number of samples on which the model failed just before.
 
         Raises:
             MemagentError: see `Runner.run`.
@@ -125,7 +127,7 @@ class OpenBenchmark:
         keys, facts = await in_thread(_read_known, folder.path, bench.grid.suite)
         jobs = list(bench.grid.jobs(keys))
         if not jobs:
-            return Summary()
+            return Summary(failed_in_a_row=failed_in_a_row)
         meter = Meter(await self._limit())
         # Uses the current window: a restarted server may report another, which must not change the records.
         settings = bench.settings.model_copy(update={"window": self.plan.budget.window})
@@ -141,6 +143,7 @@ class OpenBenchmark:
             watcher=watcher,
             concurrency=bench.concurrency,
             known=facts,
+            failed_in_a_row=failed_in_a_row,
         )
         with watcher.screen:
             return await runner.run(jobs)
