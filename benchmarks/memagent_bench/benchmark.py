@@ -18,7 +18,7 @@ from memagent_bench.costs import Forecast, Share, tokens_ratio
 from memagent_bench.folder import Binding, Folder, binding_of, check_folder, open_folder
 from memagent_bench.grid import Cell, Facts, Grid, Job, Key
 from memagent_bench.meter import Meter
-from memagent_bench.provenance import extra_body_of, provenance
+from memagent_bench.provenance import extra_body_of, provenance, weights_of
 from memagent_bench.records import RESULTS, every_record
 from memagent_bench.runner import Runner, Summary
 from memagent_bench.systems.base import Setting, Status, System
@@ -77,7 +77,8 @@ class Benchmark:
         return list(self.grid.jobs(_read_known(self.out, self.grid.suite)[0]))
 
     def _binding(self, plan: MemoryPlan) -> Binding:
-        return binding_of(plan, self.grid.options, extra_body_of(self.model))
+        extra_body, weights = extra_body_of(self.model), weights_of(self.model)
+        return binding_of(plan, self.grid.options, extra_body, weights)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[OpenBenchmark]:

@@ -22,7 +22,7 @@ from memagent.terminal import shorten
 from memagent.threads import in_thread
 from memagent_bench.folder import bind_folder
 from memagent_bench.length_tokens import length_counter
-from memagent_bench.provenance import extra_body_of
+from memagent_bench.provenance import extra_body_of, weights_of
 from memagent_bench.records import RecordFile
 from memagent_bench.runner import FATAL, IN_A_ROW
 from memagent_bench.sessions.counter import ChatCounter
@@ -113,7 +113,9 @@ class SessionBench:
             lambda: (self.choose_model(), self.prompts)
         )  # blocks: reads files
         origin = await origin_of(paid, self.player, self.protocol, prompts, self.grid.name)
-        binding = await in_thread(lambda: binding_of(origin, self.grid.files, extra_body_of(paid)))
+        binding = await in_thread(
+            lambda: binding_of(origin, self.grid.files, extra_body_of(paid), weights_of(paid))
+        )
         held = bind_folder(self.out, binding)
         await in_thread(held.__enter__)
         try:

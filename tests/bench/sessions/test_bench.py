@@ -100,6 +100,18 @@ async def test_other_request_fields_in_the_same_folder_are_refused(
         await opened(extra_body={"top_k": 1})
 
 
+async def test_other_weights_in_the_same_folder_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(bench(tmp_path, grid(seeds=1)))
+    for digest in ("first", "first"):  # a folder without a digest gets one
+        monkeypatch.setattr("memagent_bench.sessions.bench.weights_of", lambda _, d=digest: d)
+        assert await run(bench(tmp_path, grid(seeds=1))) == []
+    monkeypatch.setattr("memagent_bench.sessions.bench.weights_of", lambda _: "second")
+    with pytest.raises(RunMismatch, match="weights was 'first', is 'second'"):
+        await run(bench(tmp_path, grid(seeds=1)))
+
+
 async def test_an_overflow_stands_and_a_failure_is_tried_again(tmp_path: Path) -> None:
     (lost,) = await run(bench(tmp_path / "over", grid(seeds=1), window=1000))
     assert (lost.score, lost.status, lost.reason) == (None, Status.STOPPED, Reason.OVERFLOW)
