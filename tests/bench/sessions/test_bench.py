@@ -167,6 +167,15 @@ async def test_a_model_that_only_fails_ends_the_run(tmp_path: Path) -> None:
     assert read_sessions(tmp_path / "refused") == []
 
 
+async def test_a_setting_that_cannot_work_is_no_failure_of_the_model(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        lambda _: ConfigError("no such calls; use the text protocol"), window=None
+    )
+    with pytest.raises(ConfigError, match="use the text protocol"):
+        await run(bench(tmp_path, grid(seeds=9), model=model))
+    assert read_sessions(tmp_path) == []
+
+
 async def test_several_at_once_make_the_same_records(tmp_path: Path) -> None:
     plan = grid(seeds=5, systems="full,summary")
     one = await run(bench(tmp_path / "one", plan))

@@ -100,6 +100,7 @@ def test_a_lost_session_is_a_result_and_no_failure(invoke: Invoke, tmp_path: Pat
         (("--difficulty", "many"), "--difficulty 'many'"),
         (("--difficulty", "5"), "got 5"),
         (("--working-context", "0"), "--working-context '0'"),
+        (("--window", "500"), "the window has 500: give --working-context 500 or less"),
         (("--player", "model"), "no model to play"),
         (("--tokenizer", "nowhere.json"), "nowhere.json"),
         (("--systems", "buffer"), "'buffer' doesn't play deck, heaviest"),
