@@ -203,8 +203,14 @@ async def test_a_bad_difficulty_leaves_no_folder(tmp_path: Path) -> None:
 
 async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     await run(bench(tmp_path, grid(seeds=1)))
-    with (tmp_path / SESSIONS).open("a") as file:
-        file.write('{"game": "hea"}\n')
+    whole = json.loads((tmp_path / SESSIONS).read_bytes())
+    for change in ({"difficulty": 0}, {"steps": -1}, {"seconds": -1.0}, {"status": "failed"}):
+        (tmp_path / SESSIONS).write_text(f"{json.dumps(whole)}\n{json.dumps(whole | change)}\n")
+        with pytest.raises(
+            StoreCorrupt, match=f"line 2 is not a record .{next(iter(change))} must"
+        ):
+            await run(bench(tmp_path))
+    (tmp_path / SESSIONS).write_text(json.dumps(whole) + '\n{"game": "hea"}\n')
     with pytest.raises(StoreCorrupt, match="line 2"):
         await run(bench(tmp_path))
 
