@@ -18,7 +18,7 @@ from memagent_bench.costs import Forecast, Share, tokens_ratio
 from memagent_bench.folder import Binding, Folder, binding_of, check_folder, open_folder
 from memagent_bench.grid import Cell, Facts, Grid, Job, Key
 from memagent_bench.meter import Meter
-from memagent_bench.provenance import extra_body_of, provenance
+from memagent_bench.provenance import extra_body_of, provenance, weights_of
 from memagent_bench.records import RESULTS, every_record
 from memagent_bench.runner import Runner, Summary
 from memagent_bench.systems.base import Setting, Status, System
@@ -77,7 +77,8 @@ class Benchmark:
         return list(self.grid.jobs(_read_known(self.out, self.grid.suite)[0]))
 
     def _binding(self, plan: MemoryPlan) -> Binding:
-        return binding_of(plan, self.grid.options, extra_body_of(self.model))
+        extra_body, weights = extra_body_of(self.model), weights_of(self.model)
+        return binding_of(plan, self.grid.options, extra_body, weights)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[OpenBenchmark]:
@@ -111,12 +112,14 @@ class OpenBenchmark:
         watch: Callable[[Board], SilentWatcher],
         *,
         open_system: Callable[[str, Setting], System] = open_system,
+        failed_in_a_row: int = 0,
     ) -> Summary:
         """Does the remaining work.
 
         Args:
             watch: shows the progress.
             open_system: makes a system from a name and a setting.
+            failed_in_a_row: number of samples on which the model failed just before.
 
         Raises:
             MemagentError: see `Runner.run`.
@@ -125,7 +128,7 @@ class OpenBenchmark:
         keys, facts = await in_thread(_read_known, folder.path, bench.grid.suite)
         jobs = list(bench.grid.jobs(keys))
         if not jobs:
-            return Summary()
+            return Summary(failed_in_a_row=failed_in_a_row)
         meter = Meter(await self._limit())
         # Uses the current window: a restarted server may report another, which must not change the records.
         settings = bench.settings.model_copy(update={"window": self.plan.budget.window})
@@ -141,6 +144,7 @@ class OpenBenchmark:
             watcher=watcher,
             concurrency=bench.concurrency,
             known=facts,
+            failed_in_a_row=failed_in_a_row,
         )
         with watcher.screen:
             return await runner.run(jobs)

@@ -31,6 +31,8 @@ logger = logging.getLogger("memagent.bench")
 NOTHING: Mapping[str, object] = {}
 SETTINGS, RUNS, SPENT = "run.json", "runs.sqlite", "spent.json"
 FORMAT = 1
+LATER = ("weights",)
+"""Settings that earlier versions didn't record: not part of run ids, so that their runs can be resumed."""
 
 Binding: TypeAlias = Mapping[str, Any]
 """Settings that affect results, by name, as plain data; lengths, tasks, systems and the number of samples don't."""
@@ -44,7 +46,7 @@ class Folder:
     records: RecordFile
     store: RunStore
     digest: str
-    """Digest of the binding, part of every run id."""
+    """Digest of the binding without `LATER`, part of every run id."""
 
     @property
     def spent(self) -> Usage:
@@ -89,7 +91,8 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
         try:
             store = RunStore(path / RUNS)
             try:
-                yield Folder(path, records, store, _digest(binding))
+                named = {name: value for name, value in binding.items() if name not in LATER}
+                yield Folder(path, records, store, _digest(named))
             finally:
                 store.close()
         finally:
@@ -121,17 +124,16 @@ def check_folder(path: Path, binding: Binding) -> None:
         RunMismatch: its records were made with another binding; the message lists the differences.
         StoreError: it cannot be read.
     """
-    file = path / SETTINGS
-    try:
-        old_binding = _read(file) if file.exists() else None
-    except OSError as error:
-        raise StoreReadOnly(f"cannot read {str(file)!r}: {error.strerror}") from error
+    old_binding = _read(path / SETTINGS)
     if old_binding is not None:
         _compare(old_binding, binding, path)
 
 
 def binding_of(
-    plan: MemoryPlan, options: DataOptions, extra_body: Mapping[str, object] = NOTHING
+    plan: MemoryPlan,
+    options: DataOptions,
+    extra_body: Mapping[str, object] = NOTHING,
+    weights: str = "",
 ) -> Binding:
     """Returns what the records of one folder have in common. Blocks: reads data files.
 
@@ -139,6 +141,7 @@ def binding_of(
         plan: the plan for a nominal question.
         options: the options that determine the samples.
         extra_body: extra fields of every request.
+        weights: digest of the model's weights; empty if unknown.
 
     Raises:
         ConfigError: a data file cannot be read.
@@ -168,6 +171,7 @@ def binding_of(
         **({"reread": settings.reread} if settings.reread else {}),
         **({"degenerate": settings.degenerate} if settings.degenerate != "retry" else {}),
         **({"extra_body": dict(extra_body)} if extra_body else {}),
+        **({"weights": weights} if weights else {}),
     }
 
 
@@ -194,12 +198,14 @@ def _digest(binding: Binding) -> str:
 
 
 def _bind(path: Path, binding: Binding) -> None:
-    """Writes the binding into a new folder, or compares it with an old folder's."""
-    check_folder(path, binding)
+    """Writes the binding into a new folder, or compares it with an old folder's, and adds what that lacks."""
     file, results = path / SETTINGS, path / RESULTS
-    if file.exists():
-        return
-    if results.exists() and results.stat().st_size:
+    old_binding = _read(file)
+    if old_binding is not None:
+        _compare(old_binding, binding, path)
+        if old_binding.keys() == binding.keys():
+            return
+    elif results.exists() and results.stat().st_size:
         raise RunMismatch(
             f"{str(path)!r} has records, but no {SETTINGS} to tell how they were made: use another --out"
         )
@@ -217,7 +223,8 @@ def _write(file: Path, text: str) -> None:
         raise StoreReadOnly(f"cannot write {str(file)!r}: {error.strerror}") from error
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> dict[str, Any] | None:
+    """Reads a folder's binding; None if there is none yet."""
     try:
         data: Any = json.loads(file.read_bytes())
         if data["format"] != FORMAT:
@@ -225,11 +232,19 @@ def _read(file: Path) -> dict[str, Any]:
                 f"{str(file)!r} has format {data['format']!r}, not {FORMAT}: use another --out"
             )
         return cast("dict[str, Any]", dict(data["settings"]))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreReadOnly(f"cannot read {str(file)!r}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise StoreCorrupt(f"{str(file)!r} is damaged ({error}): use another --out") from error
 
 
 def _compare(before: Binding, now: Binding, path: Path) -> None:
+    if before.get("suite") != now.get("suite"):
+        content = "tool sessions" if "suite" in before else "no tool sessions, but other records"
+        raise RunMismatch(f"{str(path)!r} holds {content}: use another --out")
+    before = {**{name: now[name] for name in LATER if name in now}, **before}
     if changes := list_differences(before, now):
         raise RunMismatch(
             f"the records in {str(path)!r} were made with different settings: {changes}. Use the same ones to continue "

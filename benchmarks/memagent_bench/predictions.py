@@ -26,6 +26,8 @@ class PredictionScore:
     """Length in tokens; None if the lines don't name one."""
     scorers: tuple[str, ...]
     estimate: Estimate
+    folders: tuple[str, ...] = ()
+    """Folders of the task's files: those of several folders are scored together."""
 
 
 def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[PredictionScore]:
@@ -44,9 +46,11 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
         lambda: defaultdict(list)
     )
     names: dict[tuple[int | None, str], dict[str, None]] = defaultdict(dict)
+    folders: dict[tuple[int | None, str], dict[str, None]] = defaultdict(dict)
     for path in {path.resolve(): path for path in files}.values():  # each once
         for _, line, task, name in read_lines(path, PredictionLine, scorer):
             names[line.max_length, task][name] = None
+            folders[line.max_length, task][str(path.resolve().parent)] = None
             text = line.prediction
             scores_by_length[line.max_length][task].append(
                 None if text is None else SCORERS[name](text, line.outputs)
@@ -59,7 +63,13 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
     for length in sorted(scores_by_length, key=lambda length: length or 0):
         tasks = scores_by_length[length]
         rows += [
-            PredictionScore(task, length, tuple(names[length, task]), estimate([scores]))
+            PredictionScore(
+                task,
+                length,
+                tuple(names[length, task]),
+                estimate([scores]),
+                tuple(folders[length, task]),
+            )
             for task, scores in tasks.items()
         ]
         if len(tasks) > 1:

@@ -14,6 +14,7 @@ from memagent.models.server import Server
 from memagent.tasks.origin import machine, source_state, versions
 from memagent.threads import in_thread
 from memagent_bench.record import Provenance
+from memagent_engines.in_process import OwnModel
 
 PACKAGES = (
     "memagent",
@@ -84,10 +85,21 @@ def extra_body_of(model: ChatModel) -> Mapping[str, object]:
     return served.extra_body if (served := _find_server_model(model)) else {}
 
 
+def weights_of(model: ChatModel) -> str:
+    """Returns a digest of the weights in a model's folder; empty if they are elsewhere. Blocks: reads them."""
+    innermost = _unwrap(model)
+    return innermost.weights_digest if isinstance(innermost, OwnModel) else ""
+
+
 def _find_server_model(model: ChatModel) -> OpenAIModel | None:
+    innermost = _unwrap(model)
+    return innermost if isinstance(innermost, OpenAIModel) else None
+
+
+def _unwrap(model: ChatModel) -> ChatModel:
     while isinstance(model, Wrapper):
         model = model.inner
-    return model if isinstance(model, OpenAIModel) else None
+    return model
 
 
 async def _server(server: Server) -> str:

@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from memagent.messages import Usage
 from memagent.models.limit import Limits
 from memagent.tasks.statistics import Estimate, estimate
 from memagent.texts import show_length
 from memagent_bench.record import Record
+from memagent_bench.report.words import join_words
 from memagent_bench.significance import paired_difference
 from memagent_bench.systems.base import Status
 
@@ -23,6 +25,9 @@ TASKS = {"ruler": "niah_single_2", "qa": "squad"}
 """Suite -> task: a needle in a book, and a question about one paragraph among many."""
 PER = 100_000
 """Tokens of documents for which times and costs are reported."""
+
+Scores: TypeAlias = Mapping[tuple[str, int], float | None]
+"""Scores by task and index; None for a sample without an answer."""
 
 
 @dataclass(frozen=True)
@@ -109,20 +114,21 @@ def verdict(records: Sequence[Record]) -> str:
     """Returns one sentence: the length from which a memory pays off, or what to use instead.
 
     A memory pays off at a length if the better of the two beats all others there: the 95% interval of the
-    paired difference is above 0.
+    paired difference is above 0. A sample without an answer could have any score: no verdict rests on it.
     """
-    by_cell: dict[tuple[int, str], dict[tuple[str, int], float]] = defaultdict(dict)
+    by_cell: dict[tuple[int, str], dict[tuple[str, int], float | None]] = defaultdict(dict)
     for record in records:
-        by_cell[record.length, record.system][record.task, record.index] = record.score or 0.0
+        by_cell[record.length, record.system][record.task, record.index] = record.score
     lengths = sorted({length for length, _ in by_cell})
     better: list[int] = []
     worse: list[int] = []
     for length in lengths:
-        mine = max((by_cell[length, name] for name in MEMORY), key=_mean)
-        against = [_difference(mine, by_cell[length, name]) for name in OTHERS]
-        if all(low > 0 for low, _ in against):
+        memories = [by_cell[length, name] for name in MEMORY]
+        others = [by_cell[length, name] for name in OTHERS]
+        mine, hopeful = max(memories, key=_mean), max(memories, key=_best_mean)
+        if all(_difference(mine, other, unanswered=0.0)[0] > 0 for other in others):
             better.append(length)
-        elif any(high < 0 for _, high in against):
+        elif any(_difference(hopeful, other, unanswered=1.0)[1] < 0 for other in others):
             worse.append(length)
     if better and better == [length for length in lengths if length >= better[0]]:
         short_lengths = [length for length in lengths if length < better[0]]
@@ -136,6 +142,14 @@ def verdict(records: Sequence[Record]) -> str:
     means = {name: _mean(scores) for name, scores in at.items()}
     best, memory = max(OTHERS, key=means.__getitem__), max(MEMORY, key=means.__getitem__)
     where, samples = show_length(longest), len(at[best])
+    gaps = [
+        f"{missing} of {len(scores)} samples of {name}"
+        for name, scores in at.items()
+        if (missing := list(scores.values()).count(None))
+    ]
+    possible = max(_best_mean(at[name]) for name in MEMORY)
+    if gaps and longest not in worse and (possible > means[best] or not any(means.values())):
+        return f"undecided: at {where}, {join_words(gaps)} got no answer; repeat the command to try again"
     if not any(means.values()):
         return (
             f"none: no system got any answer right with this model at {where} ({samples} samples)"
@@ -150,18 +164,31 @@ def verdict(records: Sequence[Record]) -> str:
     return f"use {best}: {samples} samples at {where} show no advantage of a memory, and it makes fewer calls"
 
 
-def _mean(scores: Mapping[tuple[str, int], float]) -> float:
-    return statistics.mean(scores.values()) if scores else -1.0
+def _mean(scores: Scores) -> float:
+    return statistics.mean(score or 0.0 for score in scores.values()) if scores else -1.0
 
 
-def _difference(
-    mine: Mapping[tuple[str, int], float], other: Mapping[tuple[str, int], float]
-) -> tuple[float, float]:
-    """Returns the interval of the mean difference over shared samples; -1 to 1 if there are none."""
+def _best_mean(scores: Scores) -> float:
+    """Returns the mean if all samples without an answer were right."""
+    return _mean({key: 1.0 if score is None else score for key, score in scores.items()})
+
+
+def _difference(mine: Scores, other: Scores, *, unanswered: float) -> tuple[float, float]:
+    """Returns the interval of the mean difference over shared samples; -1 to 1 if there are none.
+
+    Args:
+        mine: a memory's scores.
+        other: another system's scores.
+        unanswered: the score of the memory's samples without an answer. The other's get 1 minus it.
+    """
     strata: dict[str, list[float]] = defaultdict(list)
     # Sorted: the order of a set differs between processes, and with it the last digits of a sum.
-    for task, index in sorted(mine.keys() & other.keys()):
-        strata[task].append(mine[task, index] - other[task, index])
+    for key in sorted(mine.keys() & other.keys()):
+        score, against = mine[key], other[key]
+        strata[key[0]].append(
+            (unanswered if score is None else score)
+            - (1 - unanswered if against is None else against)
+        )
     if not strata:
         return -1.0, 1.0
     interval = paired_difference(strata.values())

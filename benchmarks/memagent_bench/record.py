@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from memagent.messages import Leaf, Sampling, Usage
 from memagent.tasks import Evidence
@@ -35,20 +37,30 @@ class Provenance(Leaf):
     """Processor, cores, system; no host name."""
 
 
+def _check_status(status: Status, info: ValidationInfo) -> Status:
+    if info.data.get("score") is not None and status is not Status.ANSWERED:
+        raise ValueError("must be 'answered', since there is a score")
+    return status
+
+
+ScoredStatus: TypeAlias = Annotated[Status, AfterValidator(_check_status)]
+"""Status of a record that has a score only if there is an answer. The field follows `score`."""
+
+
 class Record(Leaf):
     """One sample under one system."""
 
     suite: str
     """`ruler`, `qa`, `tracking` or `notes`."""
     task: str
-    length: int
+    length: int = Field(gt=0)
     """Length requested, in tokens."""
-    index: int
+    index: int = Field(ge=0)
     """Index of the sample; the same index is the same sample for every system."""
     system: str
     score: float | None = Field(ge=0, le=1)
     """Headline score; None if there is no answer to score: unscored is neither zero nor dropped."""
-    status: Status
+    status: ScoredStatus
     scorer: str
     """Name of the headline score."""
     scores: dict[str, float] = Field(default_factory=dict)
@@ -59,11 +71,11 @@ class Record(Leaf):
     detail: str = ""
     """Why there is no answer: class and message of the error, or the stop's detail. For the system `published` with an
         answer: the temperature, and where the answer prefix was put."""
-    tokens: int
+    tokens: int = Field(gt=0)
     """Tokens of the sample, by the length tokenizer."""
-    chars: int
+    chars: int = Field(ge=0)
     """Characters of the document."""
-    bytes: int
+    bytes: int = Field(ge=0)
     """Size of the document, in UTF-8."""
     evidence: tuple[Evidence, ...] = ()
     competing: tuple[int, ...] | None = None
@@ -77,7 +89,7 @@ class Record(Leaf):
     predicted_tokens: int | None = None
     shown: float = 1.0
     """Share of the document that the model saw, if the record has an answer."""
-    seconds: float
+    seconds: float = Field(ge=0, allow_inf_nan=False)
     """Wall time of this session's part of the sample; `resumed` says whether there was an earlier one."""
     resumed: bool = False
     started: str

@@ -54,6 +54,8 @@ class Summary:
     """Samples that a limit ended before they had an answer; they have no record."""
     limit: str | None = None
     """Message of the limit."""
+    failed_in_a_row: int = 0
+    """Number of samples at the end on which the model failed."""
 
 
 class Runner:
@@ -68,6 +70,7 @@ class Runner:
         watcher: called at the beginning and end of each job.
         concurrency: jobs at once, each a sample under one system.
         known: facts of the data from existing records.
+        failed_in_a_row: number of samples on which the model failed just before.
     """
 
     def __init__(
@@ -81,13 +84,13 @@ class Runner:
         *,
         concurrency: int = 16,
         known: Mapping[Cell, Facts] | None = None,
+        failed_in_a_row: int = 0,
     ) -> None:
         self._systems, self._folder, self._meter = systems, folder, meter
         self._provenance, self._watcher = provenance, watcher
         self._drafts = Drafts(grid, known or {})
         self._turns = asyncio.Semaphore(concurrency)
-        self._in_a_row = 0
-        self._summary = Summary()
+        self._summary = Summary(failed_in_a_row=failed_in_a_row)
         self._open: dict[str, Account] = {}
         """Usage so far of samples without a record, by run id."""
 
@@ -185,12 +188,12 @@ class Runner:
             return
         if not isinstance(failure, ModelError):
             if record.system not in WITHOUT_MODEL:
-                self._in_a_row = 0
+                self._summary.failed_in_a_row = 0
             return
-        self._in_a_row += 1
-        if self._in_a_row >= IN_A_ROW:
+        self._summary.failed_in_a_row += 1
+        if self._summary.failed_in_a_row >= IN_A_ROW:
             raise ModelError(
-                f"stopped: the model failed on {self._in_a_row} samples in a row, the last one with "
+                f"stopped: the model failed on {self._summary.failed_in_a_row} samples in a row, the last one with "
                 f"{record.detail}; check the server, then repeat the command"
             ) from failure
 

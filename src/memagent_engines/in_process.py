@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -19,6 +20,8 @@ from memagent.tokens import TokenizerFile
 from memagent.tokens.template import TEXT_PROTOCOL
 from memagent_engines.sharing import DrawOptions, Engine, EngineReply, SharedEngine, lease, release
 
+DIGITS = 16
+"""Hex digits of a digest: 64 bits, as in other digests of memagent."""
 T = TypeVar("T")
 
 
@@ -29,6 +32,21 @@ class OwnModel(ABC):
     _closed = False
     _tokens: bool
     """Whether replies include token ids and log-probabilities."""
+    _source: str
+    _adapter: Path | None
+
+    @cached_property
+    def weights_digest(self) -> str:
+        """Digest of the weights in the model's folder, and of its adapter's; empty for a name on the hub.
+
+        Blocks: reads all of them once, as loading does.
+        """
+        folders = [Path(f) for f in (self._source, self._adapter) if f and Path(f).is_dir()]
+        if not folders:
+            return ""
+        from memagent_engines.transformers.adapter import weights_sha256  # imports torch
+
+        return "+".join(weights_sha256(folder)[:DIGITS] for folder in folders)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Draws a reply.

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from tests.bench.fakes import benchmark, grid, model
 from tests.models.chat_server import Script, send
+from tests.models.stand_in_engine import StandInModel
 
+from memagent.models.base import Wrapper
 from memagent.models.spec import open_model
-from memagent_bench.provenance import provenance, server_of
+from memagent_bench.provenance import provenance, server_of, weights_of
 
 
 async def test_a_model_in_this_process_has_no_server(tmp_path: Path) -> None:
@@ -34,3 +37,9 @@ async def test_a_plain_server_has_no_version(server: Script) -> None:
     served = open_model("openai:x", base_url=server.url, tokenizer="bytes")
     assert await server_of(served) == f"plain at {server.url}"
     await served.aclose()
+
+
+def test_weights_have_a_digest_if_they_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [weights_of(StandInModel("name/on-a-hub")), weights_of(model())] == ["", ""]
+    monkeypatch.setattr(StandInModel, "weights_digest", "0123456789abcdef")
+    assert weights_of(Wrapper(StandInModel("here"))) == "0123456789abcdef"

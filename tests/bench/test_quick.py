@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.bench.report.made import K, record
-from tests.models.chat_server import Script, say, slow
+from tests.models.chat_server import Script, say, send, slow
 
 from memagent import Limits
 from memagent.terminal import duration
@@ -90,6 +90,37 @@ def test_few_samples_show_nothing() -> None:
 def test_a_model_that_has_nothing_right_decides_nothing() -> None:
     assert "none: no system got any answer right with this model at 16K" in verdict(
         records(scores(1, 1, 0, 0), scores(0, 0, 0, 0))
+    )
+
+
+def unanswered(made: list[Record], system: str, count: int) -> list[Record]:
+    """The records, without an answer for the first samples of a system at 16K."""
+    return [
+        record(r.task, r.length, r.index, r.system, score=None)
+        if (r.system, r.length) == (system, 16 * K) and r.index < count
+        else r
+        for r in made
+    ]
+
+
+def test_no_verdict_rests_on_samples_without_an_answer() -> None:
+    ahead = records(scores(0.9, 0.9, 1, 0.9), scores(0.9, 0.5, 0.3, 0.4))
+    silent = unanswered(unanswered(ahead, "direct", 20), "bm25-model", 10)
+    said = verdict(silent)
+    assert (
+        "undecided: at 16K, 40 of 40 samples of direct and 20 of 40 samples of bm25-model" in said
+    )
+    assert "pays off beyond 4K" in verdict(unanswered(ahead, "direct", 2)), "right in any case"
+    behind = records(scores(0.9, 0.9, 1, 0.9), scores(0.2, 0.1, 0.9, 0.3))
+    assert "undecided: at 16K, 40 of 40 samples of memory" in verdict(
+        unanswered(behind, "memory", 20)
+    )
+    assert "use direct: at 16K it beats both" in verdict(unanswered(behind, "memory", 1))
+    nothing = [r.model_copy(update={"score": None}) for r in behind]
+    assert "undecided: at 16K, 40 of 40 samples of memory, 40" in verdict(nothing)
+    wrong = records(scores(0, 0, 0, 0), scores(0, 0, 0, 0))
+    assert "undecided: at 16K, 40 of 40 samples of direct" in verdict(
+        unanswered(wrong, "direct", 20)
     )
 
 
@@ -193,6 +224,31 @@ def test_with_a_server_lengths_go_by_the_window(
     }
     assert server.url not in json.dumps(result), "it can be shared"
     assert result["made"]["server"] == "plain"
+
+
+def test_failures_are_shown_and_end_the_rounds(
+    invoke: Callable[..., Any], tmp_path: Path, server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent_bench.cli.quick.MOST_ROUNDS", 2)
+    refusal = send(400, {"error": {"message": "boom"}})
+    server.default = say("17")
+    server.replies = [refusal] * 2
+    line = served(server, tmp_path, "--concurrency", "1", "--minutes", "1")
+    shown = invoke(*line, "--lengths", "2k")
+    assert shown.exit_code == 6
+    head, *rows = shown.stdout.partition("system  ")[2].splitlines()
+    assert "right (95%) no answer needles" in " ".join(head.split())
+    gaps = [row.split(")")[1].split()[:3] for row in rows[:4]]
+    assert gaps == [["1", "of", "4"], ["1", "of", "4"], ["0", "of", "4"], ["0", "of", "4"]]
+    assert "with up to 1 sample at once" in shown.stdout
+    again = invoke(*line, "--concurrency", "64", "--lengths", "3k")
+    assert "with up to 4 samples at once" in again.stdout, "lengths of earlier calls aren't counted"
+    server.default = refusal
+    dead = invoke(*line, "--lengths", "4k")
+    assert dead.exit_code == 4
+    assert "stopped: the model failed on 5 samples in a row" in dead.stderr
+    every = (tmp_path / "results.jsonl").read_text()
+    assert every.count('"length":4096') == 5
 
 
 def test_a_round_that_takes_too_long_is_foreseen_ended_and_resumed(

@@ -1,6 +1,7 @@
 """The file of records: nothing is lost, nothing comes twice, and what is damaged is said."""
 
 import errno
+import json
 import logging
 import os
 from pathlib import Path
@@ -31,6 +32,30 @@ def test_half_a_surrogate_pair_ends_nothing(tmp_path: Path) -> None:
     write(tmp_path, record(0, answer="half \ud83d", facts={"name": "\udcff", "n": 1}), record(1))
     first, second = read_records(tmp_path)
     assert (first.answer, first.facts, second) == ("half ?", {"name": "?", "n": 1}, record(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("length", 0, "length must be greater than 0, got 0"),
+        ("length", -5, "length must be greater than 0, got -5"),
+        ("index", -3, "index must be greater than or equal to 0"),
+        ("tokens", 0, "tokens must be greater than 0"),
+        ("seconds", -1.0, "seconds must be greater than or equal to 0"),
+        ("seconds", float("nan"), "seconds must be"),
+        ("score", 1.5, "score must be less than or equal to 1"),
+        ("status", "failed", "status must be 'answered', since there is a score, got 'failed'"),
+    ],
+)
+def test_a_record_that_cannot_be_is_named_by_its_line(
+    tmp_path: Path, name: str, value: object, message: str
+) -> None:
+    path = write(tmp_path, record(0))
+    fields = json.loads(path.read_bytes()) | {name: value}
+    with path.open("a") as file:
+        file.write(json.dumps(fields) + "\n")
+    with pytest.raises(StoreCorrupt, match=f"line 2 is not a record .*{message}"):
+        read_records(tmp_path)
 
 
 def test_the_last_record_of_a_key_counts_in_the_first_ones_place(tmp_path: Path) -> None:

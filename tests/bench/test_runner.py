@@ -111,6 +111,34 @@ async def test_a_server_with_another_window_needs_another_folder(tmp_path: Path)
         await run(benchmark(tmp_path, model=model(window=2000), grid=grid()))
 
 
+async def test_other_weights_under_the_same_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent_bench.benchmark.weights_of", lambda _: "first")
+    await run(benchmark(tmp_path, model=model(), grid=grid()))
+    monkeypatch.setattr("memagent_bench.benchmark.weights_of", lambda _: "second")
+    for samples in (2, 3):
+        with pytest.raises(RunMismatch, match=r"weights was 'first', is 'second'.*another --out"):
+            await run(benchmark(tmp_path, model=model(), grid=grid(samples=samples)))
+    assert json.loads((tmp_path / SETTINGS).read_text())["settings"]["weights"] == "first"
+
+
+async def test_a_folder_of_a_version_that_did_not_digest_weights_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(benchmark(tmp_path, model=model(), grid=grid()))
+    before = {record.run_id for record in read_records(tmp_path)}
+    assert "weights" not in json.loads((tmp_path / SETTINGS).read_text())["settings"]
+    (tmp_path / RESULTS).unlink()
+    monkeypatch.setattr("memagent_bench.benchmark.weights_of", lambda _: "first")
+    silent = model(lambda _: AssertionError("a committed call is sent again"))
+    await run(benchmark(tmp_path, model=silent, grid=grid()))
+    assert {record.run_id for record in read_records(tmp_path)} == before
+    monkeypatch.setattr("memagent_bench.benchmark.weights_of", lambda _: "second")
+    with pytest.raises(RunMismatch, match="weights was 'first', is 'second'"):
+        await run(benchmark(tmp_path, model=model(), grid=grid()))
+
+
 async def test_data_that_differ_though_the_options_do_not_are_refused(tmp_path: Path) -> None:
     await run(benchmark(tmp_path, model=model(), grid=grid(samples=1)))
 

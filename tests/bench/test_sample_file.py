@@ -197,6 +197,21 @@ def test_predictions_of_ruler_are_scored_by_task(invoke: Invoke, tmp_path: Path)
     assert plain == "niah_multivalue\t\t0.75\t2\n"
 
 
+def test_predictions_of_several_folders_are_said_to_be_scored_together(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    files: list[Path] = []
+    for name, answer in (("first", "It is 1."), ("second", "It is 3.")):
+        (tmp_path / name).mkdir()
+        for task in ("niah_single_1", f"qa_{len(files)}"):
+            line = {"pred": answer, "outputs": ["1"]}
+            files.append(write(tmp_path / name / f"{task}.jsonl", line))
+    done = invoke("score", *files)
+    assert done.stdout.splitlines()[1].split()[:4] == ["niah_single_1", "2", "0", "0.500"]
+    assert "caution: predictions of niah_single_1 are from several folders" in done.stderr
+    assert invoke("score", *files[:2]).stderr == ""
+
+
 def test_predictions_name_task_scorer_and_length(tmp_path: Path) -> None:
     line = {"prediction": "it is 7", "answers": "7", "task": "sums", "metric": "number_match"}
     file = write(tmp_path / "mine.jsonl", line | {"max_length": 16384}, line | {"max_length": 8192})

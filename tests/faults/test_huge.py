@@ -26,7 +26,7 @@ from memagent.documents import open_document
 from memagent.prompts import Neutraliser, PromptSet
 from memagent.tokens import load_counter
 
-neutralise = Neutraliser(PromptSet.load("plain").tags.names)
+neutralise = Neutraliser(dict(PromptSet.load("plain").tags).values())
 chunker = Chunker(load_counter(sys.argv[2]), 5000, neutralise=neutralise)
 end = 0
 for chunk in chunk_text(open_document(Path(sys.argv[1])).read(), chunker):

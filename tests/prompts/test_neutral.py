@@ -11,7 +11,7 @@ from memagent.prompts import Neutraliser, PromptSet
 from memagent.tokens import TokenizerFile
 from memagent.tokens.base import JOINER
 
-TAGS = PromptSet.load("plain").tags.names
+TAGS = dict(PromptSet.load("plain").tags).values()
 NEUTRAL = Neutraliser(TAGS, {"<|custom|>", "⟦end⟧"})
 
 LOOK_ALIKES = [

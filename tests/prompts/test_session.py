@@ -23,12 +23,12 @@ def test_the_shipped_set_is_found_and_named() -> None:
 def test_the_text_protocols_tags_are_those_that_are_read_and_written() -> None:
     fields, tags = SessionTags.model_fields, (protocol.CALL, protocol.RESULT)
     assert tuple(get_args(fields[name].annotation)[0] for name in tags) == tags
-    assert SHIPPED.tags.names == ("summary", "result", "call")
+    assert tuple(dict(SHIPPED.tags).values()) == ("summary", "result", "call")
     assert "<call>" in SHIPPED.render("text", tools="")
 
 
 def test_each_tag_is_kept_from_being_closed() -> None:
-    safe = Neutraliser(SHIPPED.tags.names)("<summary></result ><CALL x=1> <memory>")
+    safe = Neutraliser(dict(SHIPPED.tags).values())("<summary></result ><CALL x=1> <memory>")
     assert len(safe[1]) == 3
 
 

@@ -102,7 +102,7 @@ def quick(given: Quick) -> None:
         elif going.display is Display.NONE:
             print(conclusion)
         else:
-            _show(going.paper, table, conclusion, given.concurrency, speed)
+            _show(going.paper, table, conclusion, min(given.concurrency, rounds.jobs), speed)
         if rounds.close() or not records:
             raise typer.Exit(NO_ANSWER)
 
@@ -115,12 +115,15 @@ class Rounds:
 
         self._given, self._going = given, going
         self._started = time.monotonic()
+        self.jobs = 0
+        """Samples of one suite's part of a round, under all systems."""
         self._rounds = 0
         """Finished rounds that had work to do."""
         self._summaries: list[Summary] = []
         self._begun = 0
         """Suites of rounds that had work to do."""
         self._slow = False
+        self._failed_in_a_row = 0
         self._again = "repeat the command for more samples"
         given = replace(
             given,
@@ -150,6 +153,7 @@ class Rounds:
             plan = await replace(self._benches[0], model=self._model).plan()
             window, chunk, memory = plan.budget.window, plan.budget.chunk, plan.budget.memory
             lengths = parse_lengths(self._given.lengths or f"{window // 2},{window * 2}")
+            self.jobs = len(lengths) * len(self._benches[0].grid.systems)
             say(
                 "reading",
                 f"documents of {' and '.join(map(show_length, lengths))} tokens; window {window:,}, chunk {chunk:,}, "
@@ -189,7 +193,9 @@ class Rounds:
             return watcher(self._going, title, board)
 
         async with wanted.open() as opened:
-            self._summaries.append(await opened.run(watch))
+            summary = await opened.run(watch, failed_in_a_row=self._failed_in_a_row)
+        self._failed_in_a_row = summary.failed_in_a_row
+        self._summaries.append(summary)
 
     def _foresee(self, board: Board) -> None:
         """Warns that the first round won't finish in time, once its pace is known."""
@@ -249,7 +255,7 @@ def _save(
         new.write_text(text + "\n", encoding="utf-8")
 
 
-def _show(paper: Paper, table: list[Row], conclusion: str, concurrency: int, speed: float) -> None:
+def _show(paper: Paper, table: list[Row], conclusion: str, at_once: int, speed: float) -> None:
     from memagent_bench.quick import PER, TASKS
     from memagent_bench.table import align
 
@@ -258,6 +264,7 @@ def _show(paper: Paper, table: list[Row], conclusion: str, concurrency: int, spe
         "system",
         "at",
         "right (95%)",
+        *(["no answer"] if any(row.score.unscored for row in table) else []),
         *NAMES.values(),
         "saw",
         "time",
@@ -272,6 +279,7 @@ def _show(paper: Paper, table: list[Row], conclusion: str, concurrency: int, spe
                 row.system,
                 show_length(row.length),
                 f"{score.mean:.2f} ({score.low:.2f} to {score.high:.2f})",
+                *([f"{score.unscored} of {score.n}"] if "no answer" in head else []),
                 *("-" if part is None else f"{part.mean * part.n:g} of {part.n}" for part in parts),
                 "-" if row.shown is None else f"{row.shown:.0%}",
                 *(
@@ -285,9 +293,6 @@ def _show(paper: Paper, table: list[Row], conclusion: str, concurrency: int, spe
     if table:
         for line in align(lines):
             paper.line(line)
-        at_once = plural(min(concurrency, len(table)), "sample")
-        note = (
-            f"time: per document, with up to {at_once} at once; per 100K: per 100K document tokens"
-        )
+        note = f"time: per document, with up to {plural(at_once, 'sample')} at once; per 100K: per 100K document tokens"
         paper.line((f"{note}; {amount(speed)} tokens/s in all", "dim"))
     paper.line(("verdict: ", "bold"), conclusion)

@@ -11,6 +11,7 @@ import typer
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display, chosen_display
+from memagent.terminal import say
 
 
 def score(
@@ -39,6 +40,14 @@ def score(
         from memagent_bench.predictions import lines_of, score_predictions
 
         rows = score_predictions(files, scorer)
+        pooled = list(dict.fromkeys(row.task for row in rows if len(row.folders) > 1))
+        if pooled:
+            say(
+                "caution:",
+                f"predictions of {', '.join(pooled)} are from several folders, and are scored together: score each "
+                f"folder in a command of its own to compare them",
+                style="yellow",
+            )
         if outcome.display is Display.JSON:
             outcome.tell({"scores": [asdict(row) for row in rows]})
         elif outcome.display is Display.NONE:

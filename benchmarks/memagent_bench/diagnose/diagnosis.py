@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from memagent.errors import StoreError
+from memagent.errors import ConfigError, StoreError
 from memagent.runstore import RunStore
 from memagent.texts import describe_problem
 from memagent_bench.diagnose.traces import Fate, Trace, traces
 from memagent_bench.folder import RUNS
 from memagent_bench.record import Record
 from memagent_bench.records import read_records
+from memagent_bench.sessions.record import SESSIONS
 from memagent_bench.systems.base import Status
 
 CONFIDENCE = 0.95
@@ -94,10 +95,16 @@ def diagnose(folder: Path) -> Diagnosis:
         folder: a benchmark's folder (`--out`).
 
     Raises:
+        ConfigError: it has tool sessions.
         StoreError: it has no records, or they name runs but there is no run store.
         StoreCorrupt: a line isn't a record, or the run store is damaged.
     """
     folder = Path(folder)
+    if (folder / SESSIONS).exists():
+        raise ConfigError(
+            f"{str(folder)!r} holds tool sessions, which have no memories to trace: name a folder of another suite, or "
+            f"see `memagent-bench report` for sessions"
+        )
     diagnosis = Diagnosis(folder)
     records: list[Record] = []
     for record in read_records(folder):

@@ -15,6 +15,9 @@ from memagent_bench.suites import CONTROL
 
 FEW = 100
 """Samples per task and length below which the score's margin exceeds about ±10 points."""
+SHARED = 1.25
+"""Samples per document from which intervals may be over a tenth too narrow: if the answers about a document are all
+right or all wrong, an interval should be wider by the square root of this."""
 NOISE = "noise"
 """The haystack that is one repeated line, as RULER's is."""
 MIXED = (
@@ -43,6 +46,7 @@ def cautions(suites: Sequence[Suite]) -> list[str]:
                 _warn_of_samples,
                 _warn_of_tasks,
                 _warn_of_few,
+                _warn_of_shared,
                 _warn_of_repetition,
                 _warn_of_resumed,
             )
@@ -138,6 +142,21 @@ def _warn_of_few(suite: Suite) -> Iterator[str]:
             f"The smallest cell has {plural(least, 'sample')}: near 50, such a score has a margin of "
             f"±{50 * (high - low):.0f} "
             f"points (95% confidence)."
+        )
+
+
+def _warn_of_shared(suite: Suite) -> Iterator[str]:
+    """Warns of questions about the same documents, which controls don't read."""
+    samples: set[tuple[str, int, int, str]] = set()
+    for records in suite.cells.values():
+        documents = {record.document for record in records}
+        if len(records) >= SHARED * len(documents) and not records[0].task.endswith(CONTROL):
+            samples |= {(r.task, r.length, r.index, r.document) for r in records}
+    if samples:
+        documents = len({document for *_, document in samples})
+        yield (
+            f"{plural(len(samples), 'sample')} share {plural(documents, 'document')}: their answers are not "
+            f"independent, so intervals are too narrow."
         )
 
 

@@ -22,7 +22,8 @@ from memagent.terminal import shorten
 from memagent.threads import in_thread
 from memagent_bench.folder import bind_folder
 from memagent_bench.length_tokens import length_counter
-from memagent_bench.provenance import extra_body_of
+from memagent_bench.outside.base import BadData
+from memagent_bench.provenance import extra_body_of, weights_of
 from memagent_bench.records import RecordFile
 from memagent_bench.runner import FATAL, IN_A_ROW
 from memagent_bench.sessions.counter import ChatCounter
@@ -104,7 +105,7 @@ class SessionBench:
         """Locks the folder.
 
         Raises:
-            ConfigError: a game can't be dealt with these settings.
+            ConfigError: a game can't be dealt with these settings, or a working context exceeds the window.
             RunBusy, RunMismatch, StoreError: the folder cannot be used.
             ModelError: the server cannot be reached.
         """
@@ -113,13 +114,25 @@ class SessionBench:
             lambda: (self.choose_model(), self.prompts)
         )  # blocks: reads files
         origin = await origin_of(paid, self.player, self.protocol, prompts, self.grid.name)
-        binding = await in_thread(lambda: binding_of(origin, self.grid.files, extra_body_of(paid)))
+        self._check_window(origin.window)
+        binding = await in_thread(
+            lambda: binding_of(origin, self.grid.files, extra_body_of(paid), weights_of(paid))
+        )
         held = bind_folder(self.out, binding)
         await in_thread(held.__enter__)
         try:
             yield Playing(self, origin)
         finally:
             await in_thread(held.__exit__, None, None, None)
+
+    def _check_window(self, window: int | None) -> None:
+        for arm in self.grid.arms:
+            size = arm.working_context or 0
+            if arm.system not in LOOPS and window is not None and size > window:
+                raise ConfigError(
+                    f"{arm.label} has a working context of {size} tokens, but the window has {window}: give "
+                    f"--working-context {window} or less, or a larger window"
+                )
 
 
 class Playing:
@@ -135,6 +148,7 @@ class Playing:
         """Plays jobs without a record, and failed ones; returns the new records.
 
         Raises:
+            ConfigError: a setting can't work with the model.
             ModelError: the model failed too often in a row, or in a way that won't resolve itself.
             StoreError: a record cannot be written.
         """
@@ -219,7 +233,9 @@ class Playing:
                 tally.inner = ExpertOver(tally.inner, rules, native=bench.protocol == "native")
             settings = (bench.protocol, bench.prompts, job.max_steps, job.seed, dealt.follow)
             ended = await play(Seat(dealt.environment, tally, *settings), job.arm)
-        except FATAL:
+        except BadData as error:  # a task's, so the others go on
+            ended = SessionEnd(reason=Reason.BROKEN, detail=str(error))
+        except (*FATAL, ConfigError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a session raises, the others go on
             ended = SessionEnd(reason=Reason.ERROR, detail=f"{type(error).__name__}: {error}")

@@ -51,13 +51,16 @@ async def origin_of(
     )
 
 
-def binding_of(origin: Origin, files: Sequence[Path], extra_body: Mapping[str, object]) -> Binding:
+def binding_of(
+    origin: Origin, files: Sequence[Path], extra_body: Mapping[str, object], weights: str
+) -> Binding:
     """Returns what the records of one folder have in common. Blocks: reads data files.
 
     Args:
         origin: the origin of the records.
         files: the data files of the third-party suite.
         extra_body: extra fields of every request.
+        weights: digest of the model's weights; empty if unknown.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -68,5 +71,6 @@ def binding_of(origin: Origin, files: Sequence[Path], extra_body: Mapping[str, o
         # Rarely used settings appear only in the folders that use them.
         **({} if origin.suite is None else suite),
         **({"extra_body": dict(extra_body)} if extra_body else {}),
+        **({"weights": weights} if weights else {}),
         **origin.model_dump(mode="json", include=set(BINDING)),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from memagent.errors import ContextOverflow, WindowTooSmall
+from memagent.errors import BudgetError, ContextOverflow
 from memagent.session.agent import ToolAgent
 from memagent.threads import in_thread
 from memagent_bench.sessions.arms import Arm
@@ -17,11 +17,12 @@ async def play(seat: Seat, arm: Arm) -> SessionEnd:
     """Plays a game to its end, and submits the answer.
 
     Raises:
+        ConfigError: a setting can't work with the model.
         MemagentError: the model failed. A window that is too small isn't a failure, but ends the session.
     """
     try:
         ended = await (play_summary if arm.system == "summary" else play_history)(seat, arm)
-    except (ContextOverflow, WindowTooSmall) as error:
+    except (ContextOverflow, BudgetError) as error:
         return SessionEnd(reason=Reason.OVERFLOW, detail=str(error))
     if ended.answer is not None:
         await in_thread(seat.environment.finish, ended.answer)

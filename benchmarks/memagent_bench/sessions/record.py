@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from memagent.messages import Leaf, Usage
+from memagent_bench.record import ScoredStatus
 from memagent_bench.records import lines_of
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.wire.loop_figures import LoopFigures
@@ -73,28 +74,28 @@ class SessionRecord(Leaf):
 
     game: str
     """The game, or the id of a third-party suite's task."""
-    difficulty: int
+    difficulty: int = Field(gt=0)
     """Approximate steps that the expert needs; for a third-party task, the maximum steps allowed."""
     seed: int
     """Seed of the deal: the same seed is the same game for every system."""
     arm: Arm
     score: float | None = Field(ge=0, le=1)
     """1 for the right answer, 0 for a wrong one, None if there is none: unscored is neither zero nor dropped."""
-    status: Status
+    status: ScoredStatus
     reason: Reason
     detail: str = ""
     """Why there is no answer."""
     answer: str | None
-    steps: int
+    steps: int = Field(ge=0)
     """Tool calls that the game received."""
-    summaries: int
+    summaries: int = Field(ge=0)
     usage: Usage
     """Usage of all calls, including those for summaries."""
-    largest_prompt: int
+    largest_prompt: int = Field(ge=0)
     """Tokens of the largest prompt."""
     wired: LoopFigures | None = None
     """Data of a loop at a server; None for other systems."""
-    seconds: float
+    seconds: float = Field(ge=0, allow_inf_nan=False)
     started: str
     """UTC, ISO 8601."""
     origin: Origin

@@ -79,7 +79,7 @@ class MemoryPlan(Plan):
         if settings.reread:
             rank((), "", 1)  # now, not after a long reading: this SQLite may be unable to search
         full_window = choose_window(model.name, settings.window, window)
-        tags = prompts.tags.names if settings.trust == "neutral" else None
+        tags = dict(prompts.tags).values() if settings.trust == "neutral" else None
         neutraliser = Neutraliser(tags, counter.control_tokens)
         frames: dict[CallKind, int] = {"update": 0, "answer": 0}
         for kind in frames:

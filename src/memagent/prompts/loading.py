@@ -25,15 +25,7 @@ MARK = " \ue000{}\ue001 \u2060<b class='x'>\"{{{{ 1 }}}}\" &amp; \\\\  ÉtÉ\r\n
 
 
 TagName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$")]
-
-
-class FieldTags(Leaf):
-    """The names of the tags around the fields of a prompt."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All of them: texts inside must contain none."""
-        return tuple(self.model_dump().values())
+"""Name of the tag around a field of a prompt."""
 
 
 class Wording(Leaf):

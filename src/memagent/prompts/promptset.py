@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from memagent.errors import PromptSetError
 from memagent.messages import CallKind, Leaf, Message, Role
-from memagent.prompts.loading import FieldTags, TagName, Wording, check_shown, compile_template
+from memagent.prompts.loading import TagName, Wording, check_shown, compile_template
 
 Gate = Literal["off", "update", "exit", "both"]
 """Which literals the model may reply with: keep (update gate), done (exit gate), both, or none."""
@@ -19,7 +19,7 @@ WORDS_PER_TOKEN = 0.7
 """English takes 1.3-1.4 tokens per word; the prompt limits words because models cannot count tokens."""
 
 
-class Tags(FieldTags):
+class Tags(Leaf):
     """The names of the tags around the fields of a reading's prompts."""
 
     question: TagName

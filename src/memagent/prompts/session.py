@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from memagent.errors import PromptSetError
-from memagent.messages import Completion
-from memagent.prompts.loading import FieldTags, TagName, Wording, check_shown, compile_template
+from memagent.messages import Completion, Leaf
+from memagent.prompts.loading import TagName, Wording, check_shown, compile_template
 from memagent.prompts.reply import UnusableReply, visible
 
 WIDEST = 9_999_999_999
@@ -26,7 +26,7 @@ _FIELDS = {
 """Fields that a template must show exactly once. The other templates may show theirs any number of times."""
 
 
-class SessionTags(FieldTags):
+class SessionTags(Leaf):
     """The names of the tags around the fields of a session's prompts."""
 
     summary: TagName

@@ -37,7 +37,7 @@ class Database:
                 place, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=self._frozen
             )
             try:
-                self._prepare(durable)
+                self._prepare(durable, temporary=path is None)
             except BaseException:
                 self._db.close()
                 raise
@@ -88,7 +88,7 @@ class Database:
                 problem = StoreError(f"{self._where} is damaged, or changed meanwhile: try again")
             raise problem from error
 
-    def _prepare(self, durable: bool) -> None:
+    def _prepare(self, durable: bool, *, temporary: bool) -> None:
         # One statement, since another process may be creating the same file.
         application, version, tables = self._db.execute(
             "SELECT application_id, user_version, (SELECT COUNT(*) FROM sqlite_master) "
@@ -106,7 +106,8 @@ class Database:
                 f"{self._where} was written by a checkout older than memagent 0.2.0 (store version {version}, this one "
                 f"reads {VERSION}): name another --store, or finish its runs with the checkout that wrote it"
             )
-        switch_to_wal(self._db)
+        if not temporary:  # that one has no log
+            switch_to_wal(self._db)
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         self._db.execute("PRAGMA foreign_keys = ON")
         # A checkpoint waits for the disk. 16 MB of log make one in about 400 chunks; SQLite's default, one in 100.

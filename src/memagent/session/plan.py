@@ -74,7 +74,7 @@ class ToolPlan(Plan):
             model=model,
             counter=counter,
             window=size,
-            neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
+            neutraliser=Neutraliser(dict(prompts.tags).values(), counter.control_tokens),
             most=window or size,
         )
 

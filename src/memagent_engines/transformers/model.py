@@ -66,7 +66,7 @@ class TransformersModel(OwnModel):
         if adapter is not None:
             self.policy = Policy.load(adapter) or self.policy
         self.name = name or f"transformers:{self._source}"
-        self._asked, self._tokens = window, tokens
+        self._asked, self._tokens, self._adapter = window, tokens, adapter
         self._weights: dict[str, Any] = {"device": device, "dtype": dtype, "adapter": adapter}
         self._limits: dict[str, Any] = {
             "max_batch": max_batch,

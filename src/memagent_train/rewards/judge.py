@@ -85,7 +85,9 @@ class JudgeReward:
     async def _messages(self, answer: str, sample: Sample) -> tuple[Message, ...]:
         if self._neutraliser is None:
             counter = await self._model.counter()
-            self._neutraliser = Neutraliser(self._prompt.tags.names, counter.control_tokens)
+            self._neutraliser = Neutraliser(
+                dict(self._prompt.tags).values(), counter.control_tokens
+            )
         safe = self._neutraliser.safe
         fields = {
             "question": safe(sample.question),

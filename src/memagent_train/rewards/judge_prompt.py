@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from memagent.errors import PromptSetError
-from memagent.messages import Message
-from memagent.prompts.loading import FieldTags, TagName, Wording, check_shown, compile_template
+from memagent.messages import Leaf, Message
+from memagent.prompts.loading import TagName, Wording, check_shown, compile_template
 from memagent.prompts.promptset import Turn
 
 FIELDS = ("question", "references", "answer")
@@ -15,7 +15,7 @@ _YES_NO = re.compile(r"(?:verdict: *)?(yes|no)\.?", re.IGNORECASE)
 _SCORE = re.compile(r"score: *(\d{1,9}(?:\.\d{1,9})?)", re.IGNORECASE)
 
 
-class JudgeTags(FieldTags):
+class JudgeTags(Leaf):
     """The names of the tags around the fields."""
 
     question: TagName

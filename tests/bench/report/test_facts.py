@@ -122,6 +122,22 @@ def test_few_samples_say_how_good_they_are() -> None:
     )
 
 
+def test_samples_that_share_documents_are_counted_once_for_all_systems() -> None:
+    made = [
+        record("own", index=i, system=system, suite="samples", document=f"{i // 30}" * 16)
+        for system in ("memory", "direct")
+        for i in range(120)
+    ]
+    other = [record("other", index=i, suite="samples") for i in range(8)]
+    found = warned(*made, *other)
+    assert found.count("samples share") == 1
+    assert "120 samples share 4 documents: their answers are not independent" in found
+    twice = [record(index=i, document=f"{max(i, 1)}" * 16) for i in range(9)]
+    assert "share" not in warned(*twice), "one document of eight was read twice"
+    control = [record("squad_no_context", index=i, document="0" * 16) for i in range(8)]
+    assert "share" not in warned(*control)
+
+
 def test_repetition() -> None:
     found = warned(*run(("memory",), lengths=(512 * K, 1024 * K), n=1))
     assert "filler of every task repeats from 1M on (up to 2 times" in found

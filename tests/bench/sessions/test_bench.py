@@ -100,6 +100,18 @@ async def test_other_request_fields_in_the_same_folder_are_refused(
         await opened(extra_body={"top_k": 1})
 
 
+async def test_other_weights_in_the_same_folder_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(bench(tmp_path, grid(seeds=1)))
+    for digest in ("first", "first"):  # a folder without a digest gets one
+        monkeypatch.setattr("memagent_bench.sessions.bench.weights_of", lambda _, d=digest: d)
+        assert await run(bench(tmp_path, grid(seeds=1))) == []
+    monkeypatch.setattr("memagent_bench.sessions.bench.weights_of", lambda _: "second")
+    with pytest.raises(RunMismatch, match="weights was 'first', is 'second'"):
+        await run(bench(tmp_path, grid(seeds=1)))
+
+
 async def test_an_overflow_stands_and_a_failure_is_tried_again(tmp_path: Path) -> None:
     (lost,) = await run(bench(tmp_path / "over", grid(seeds=1), window=1000))
     assert (lost.score, lost.status, lost.reason) == (None, Status.STOPPED, Reason.OVERFLOW)
@@ -155,6 +167,15 @@ async def test_a_model_that_only_fails_ends_the_run(tmp_path: Path) -> None:
     assert read_sessions(tmp_path / "refused") == []
 
 
+async def test_a_setting_that_cannot_work_is_no_failure_of_the_model(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        lambda _: ConfigError("no such calls; use the text protocol"), window=None
+    )
+    with pytest.raises(ConfigError, match="use the text protocol"):
+        await run(bench(tmp_path, grid(seeds=9), model=model))
+    assert read_sessions(tmp_path) == []
+
+
 async def test_several_at_once_make_the_same_records(tmp_path: Path) -> None:
     plan = grid(seeds=5, systems="full,summary")
     one = await run(bench(tmp_path / "one", plan))
@@ -182,8 +203,14 @@ async def test_a_bad_difficulty_leaves_no_folder(tmp_path: Path) -> None:
 
 async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     await run(bench(tmp_path, grid(seeds=1)))
-    with (tmp_path / SESSIONS).open("a") as file:
-        file.write('{"game": "hea"}\n')
+    whole = json.loads((tmp_path / SESSIONS).read_bytes())
+    for change in ({"difficulty": 0}, {"steps": -1}, {"seconds": -1.0}, {"status": "failed"}):
+        (tmp_path / SESSIONS).write_text(f"{json.dumps(whole)}\n{json.dumps(whole | change)}\n")
+        with pytest.raises(
+            StoreCorrupt, match=f"line 2 is not a record .{next(iter(change))} must"
+        ):
+            await run(bench(tmp_path))
+    (tmp_path / SESSIONS).write_text(json.dumps(whole) + '\n{"game": "hea"}\n')
     with pytest.raises(StoreCorrupt, match="line 2"):
         await run(bench(tmp_path))
 

@@ -85,6 +85,30 @@ def test_sessions_have_a_page(invoke: Invoke, tmp_path: Path) -> None:
     assert (done.exit_code, "has sessions" in done.stderr) == (2, True)
 
 
+def test_a_folder_of_sessions_is_for_sessions_only(invoke: Invoke, tmp_path: Path) -> None:
+    played, asked = tmp_path / "played", tmp_path / "asked"
+    sessions = (*SMALL, "--systems", "full", "--out")
+    assert invoke(*sessions, played).exit_code == 0
+    ruler = ("tracking", "--model", "extractive", "--tasks", "ledger", "--lengths", "2k", "-n", "1")
+    assert invoke(*ruler, "--systems", "bm25", "--out", asked).exit_code == 0
+    for args, exit_code, message in (
+        ((*ruler, "--out", played), 5, "played' holds tool sessions: use another --out"),
+        (
+            (*ruler, "--out", played, "--dry-run"),
+            5,
+            "played' holds tool sessions: use another --out",
+        ),
+        (
+            (*sessions, asked),
+            5,
+            "asked' holds no tool sessions, but other records: use another --out",
+        ),
+        (("diagnose", played), 2, "played' holds tool sessions, which have no memories to trace"),
+    ):
+        done = invoke(*args)
+        assert (done.exit_code, message in done.stderr) == (exit_code, True), done.stderr
+
+
 def test_a_lost_session_is_a_result_and_no_failure(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke(*SMALL, "--systems", "full", "--window", "1500", "--out", tmp_path)
     assert done.exit_code == 0
@@ -100,6 +124,7 @@ def test_a_lost_session_is_a_result_and_no_failure(invoke: Invoke, tmp_path: Pat
         (("--difficulty", "many"), "--difficulty 'many'"),
         (("--difficulty", "5"), "got 5"),
         (("--working-context", "0"), "--working-context '0'"),
+        (("--window", "500"), "the window has 500: give --working-context 500 or less"),
         (("--player", "model"), "no model to play"),
         (("--tokenizer", "nowhere.json"), "nowhere.json"),
         (("--systems", "buffer"), "'buffer' doesn't play deck, heaviest"),

@@ -107,7 +107,7 @@ async def test_the_chunks_are_the_chunkers(name: str, store: RunStore) -> None:
     outcome = await open_system(name, setting(model, store, chunk_tokens=500)).answer(
         sample(text), "r"
     )
-    chunker = Chunker(ByteBound(), 500, neutralise=Neutraliser(PLAIN.tags.names))
+    chunker = Chunker(ByteBound(), 500, neutralise=Neutraliser(dict(PLAIN.tags).values()))
     chunks = [chunk.text for chunk in chunk_text([text], chunker)]
     assert outcome.chunks == len(chunks)
     assert all(

@@ -19,6 +19,7 @@ from memagent_engines.lora import SETTINGS as CONFIG
 from memagent_engines.lora import WEIGHTS
 from memagent_engines.transformers.adapter import BASE, weights_sha256
 from memagent_engines.transformers.loading import load
+from memagent_engines.transformers.model import TransformersModel
 
 IDS = torch.arange(10)[None]
 
@@ -69,6 +70,13 @@ def test_a_digest_is_of_the_tensors_and_not_of_their_file(base: Path) -> None:
     weights["model.norm.weight"] += 1
     save_file(weights, base / "model.safetensors")
     assert weights_sha256(base) != before
+
+
+def test_a_model_has_a_digest_of_its_weights_and_its_adapter(base: Path, adapter: Path) -> None:
+    bare, adapted = TransformersModel(base), TransformersModel(base, adapter=adapter)
+    both = [weights_sha256(folder)[:16] for folder in (base, adapter)]
+    assert [bare.weights_digest, adapted.weights_digest] == [both[0], "+".join(both)]
+    assert TransformersModel("name/on-a-hub").weights_digest == ""
 
 
 def test_weights_that_are_pickled_have_a_digest_too(base: Path) -> None:

@@ -77,7 +77,7 @@ def lay_out(**settings: Any) -> Layout:
     """The layout of a session as `opened` opens it."""
     usual: dict[str, Any] = {
         "prompt": (system(), user("the task")), "prompts": SHORT, "counter": ByteBound(), "archive": FileArchive(),
-        "neutraliser": Neutraliser(SHORT.tags.names), "spoken": Neutraliser(None), "tools": (), "native": True,
+        "neutraliser": Neutraliser(dict(SHORT.tags).values()), "spoken": Neutraliser(None), "tools": (), "native": True,
         "can_read": False, "idempotent": frozenset({"look"}),
         "writes": frozenset(), "window": 3000, "most": 8192, "summary_tokens": None,
     }  # fmt: skip

@@ -163,7 +163,7 @@ class SummaryBuffer(Feeding):
             make_prompt(prompt, user_neutraliser),
             prompts=prompts,
             counter=counter,
-            neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
+            neutraliser=Neutraliser(dict(prompts.tags).values(), counter.control_tokens),
             spoken=user_neutraliser,
             tools=tools if self._native else (),
             can_read=has_reader(tools),
