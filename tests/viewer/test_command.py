@@ -80,8 +80,8 @@ def test_the_page_is_not_written_over_a_file_of_a_folder_or_pattern(
     assert letter.read_text() == "Ada was born in London."
     assert invoke("show", "several", "--html", folder / "page.html").exit_code == 0
     folder.rename(tmp_path / "moved")
-    assert invoke("show", "several", "--html", page := tmp_path / "page.html").exit_code == 0
-    assert invoke("show", "several", "--html", page).exit_code == 0
+    for _ in range(2):  # the second replaces the first
+        assert invoke("show", "several", "--html", tmp_path / "page.html").exit_code == 0
 
 
 def test_live_serves_until_ctrl_c(invoke: Invoke, made: str, start: Callable[..., Started]) -> None:
