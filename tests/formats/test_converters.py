@@ -35,7 +35,7 @@ from memagent.run.result import Result
 from memagent.tasks.origin import machine
 from memagent.threads import run_sync
 from memagent_bench.perf.process import python
-from memagent_formats import docx, html
+from memagent_formats import docx, html, subtitles
 
 
 def read(source: Path | Sequence[Path], **options: Any) -> tuple[str, list[tuple[str, str]]]:
@@ -400,6 +400,17 @@ def test_a_heading_with_many_blanks_takes_no_time(tmp_path: Path) -> None:
 )
 def test_subtitles_as_programs_write_them(tmp_path: Path, name: str, text: str, said: str) -> None:
     assert read(write(tmp_path / name, text))[0] == said
+
+
+@pytest.mark.parametrize(
+    "tag", ["<v x", "<v", "<v.x", "<v ", "<b ", "<1", "{\\", "<b {\\", "<b <v x>", " "]
+)
+@pytest.mark.parametrize("end", ["", ">", "}", "<v >", "}>"])
+def test_subtitles_take_time_in_proportion(tag: str, end: str) -> None:
+    head, step = "WEBVTT\n\n00:01.000 --> 00:02.000\n", 10_000 // len(tag)
+    short, long = (head + "Hello " + tag * (step * times) + end for times in (1, 20))
+    work = [lambda text=text: [*subtitles.read(iter([text]), "x")] for text in (short, long)]
+    assert growth(*work) < 60
 
 
 def test_subtitles_without_times_are_refused(tmp_path: Path) -> None:
