@@ -68,9 +68,7 @@ class Jobs(Agent[MemorySettings]):
         if style not in STYLES:
             raise ConfigError(f"style must be one of {', '.join(STYLES)}, got {quote(style)}")
         agent = self._reword(PromptSet.load("summary"))
-        stream = agent.stream(document, STYLES[style], run_id=run_id)
-        stream.again = f"agent.summarize(..., run_id={stream.run_id!r})"
-        return stream
+        return agent.stream(document, STYLES[style], run_id=run_id)
 
     def extract(
         self,
