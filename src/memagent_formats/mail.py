@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Generator
-from email import message_from_binary_file, message_from_bytes, message_from_string, policy
+from email import message_from_binary_file, message_from_bytes, policy
 from email.message import Message
 from pathlib import Path
 from typing import Any, cast
@@ -80,10 +80,8 @@ def _decode_messages(message: _Mail, levels: int) -> None:
         sent, is_base64 = str(part.get_payload()), _coding(part) == "base64"
         # Some senders name a coding that they didn't use.
         if ":" in sent.split("\n", 1)[0] if is_base64 else _NOT_QUOTED.search(sent):
-            forwarded = message_from_string(sent, _Mail)
-        else:
-            content = cast("bytes", part.get_payload(decode=True))
-            forwarded = message_from_bytes(content, _Mail)
+            part.replace_header("Content-Transfer-Encoding", "8bit")
+        forwarded = message_from_bytes(cast("bytes", part.get_payload(decode=True)), _Mail)
         if forwarded.keys():
             part.set_payload([forwarded])
             _decode_messages(forwarded, levels - 1)
