@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Generator
-from email import message_from_binary_file, policy
+from email import message_from_binary_file, message_from_bytes, policy
 from email.message import Message
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +17,40 @@ _log = logging.getLogger(__name__)
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 MAX_BYTES = 100_000_000
 """Maximum size, since the parser holds a message in memory."""
+MAX_HEADER = 100_000
+"""Maximum characters of a header that is parsed or decoded: about what Postfix passes on. The standard library takes
+quadratic time."""
+LEVELS = 20
+"""Maximum depth of forwarded messages that were encoded, since each takes a pass over all that is in it."""
 ENOUGH = 0.9
 """Share of an HTML part's words that its plain text must have to replace it: the rest are labels and notices."""
 _PLAIN = ("text/plain", "text/markdown")
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/ \t]*+(?:\r?\n|\Z))*+(?:[A-Za-z0-9+/ \t]*+==?)?")
 """Matches lines of base64 up to the padding. Mailing lists append plain lines to it."""
+_CODINGS = ("base64", "quoted-printable")
+_NOT_QUOTED = re.compile(r"=(?![0-9A-Fa-f]{2}|[ \t]*(?:\r?\n|\Z))")
+"""Finds a sign that quoted-printable text has only as `=3D`."""
+
+
+class _Mail(Message):
+    """A message or part. A forwarded message that was encoded isn't parsed.
+
+    Headers over `MAX_HEADER` are cut, but for those that are shown.
+    """
+
+    def set_raw(self, name: str, value: str) -> None:
+        """Adds a header; the parser calls it."""
+        size = None if name.title() in HEADERS else MAX_HEADER
+        super().set_raw(name, value[:size].rstrip())
+
+    def get_content_maintype(self) -> str:
+        """Keeps the parser from taking base64 for a forwarded message."""
+        return "application" if self.is_encoded_message else super().get_content_maintype()
+
+    @property
+    def is_encoded_message(self) -> bool:
+        """Whether this is a forwarded message in base64 or quoted-printable, which the standard forbids."""
+        return self.get_content_type() == "message/rfc822" and _coding(self) in _CODINGS
 
 
 def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[Passage]:
@@ -34,10 +63,11 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
     if path.stat().st_size > MAX_BYTES:
         raise BinaryDocument(f"{name!r} has more than {MAX_BYTES:,} bytes: save its parts as files")
     with path.open("rb") as file:
-        message = message_from_binary_file(file)
+        message = message_from_binary_file(file, _Mail)
+    _decode_messages(message, LEVELS)
     for part in filter(_is_text, message.walk()):
         after = ""
-        if part.get("Content-Transfer-Encoding", "").strip().lower() == "base64":
+        if _coding(part) == "base64":
             after = _BASE64.sub("", payload := str(part.get_payload()), count=1)
             part.set_payload(payload.removesuffix(after))
         text = _decode(part, name, encoding, errors)
@@ -45,6 +75,24 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
     if not any(map(_is_text, message.walk())):
         raise BinaryDocument(f"{name!r} has no text: it isn't mail, or has only attachments")
     yield from _passages(message, name)
+
+
+def _decode_messages(message: _Mail, levels: int) -> None:
+    """Decodes and parses encoded forwarded messages, and those in them; leaves what has no headers, or is too deep."""
+    encoded_parts = [part for part in message.walk() if part.is_encoded_message and levels]
+    for part in encoded_parts:
+        sent, is_base64 = str(part.get_payload()), _coding(part) == "base64"
+        # Some senders name a coding that they didn't use.
+        if ":" in sent.split("\n", 1)[0] if is_base64 else _NOT_QUOTED.search(sent):
+            part.replace_header("Content-Transfer-Encoding", "8bit")
+        forwarded = message_from_bytes(cast("bytes", part.get_payload(decode=True)), _Mail)
+        if forwarded.keys():
+            part.set_payload([forwarded])
+            _decode_messages(forwarded, levels - 1)
+
+
+def _coding(part: Message) -> str:
+    return str(part.get("Content-Transfer-Encoding", "")).strip().lower()
 
 
 def _passages(message: Message, name: str) -> Generator[Passage]:
@@ -58,7 +106,7 @@ def _passages(message: Message, name: str) -> Generator[Passage]:
             yield Passage("\n")
             text = str(part.get_payload())
             yield from html.read(iter([text]), name) if kind == "text/html" else [Passage(text)]
-        elif kind == "message/rfc822":
+        elif kind == "message/rfc822" and part.is_multipart():
             yield Passage("\n")
             yield from _passages(cast("Message", part.get_payload(0)), name)
         else:
@@ -113,4 +161,5 @@ def _decode(part: Message, name: str, encoding: str | None, errors: str) -> str 
 
 def _decode_header(raw: str) -> str:
     """Decodes a header for display. Doesn't parse addresses: many don't conform to the standard."""
-    return " ".join(str(policy.default.header_fetch_parse("Subject", raw)).split())
+    text = raw if len(raw) > MAX_HEADER else policy.default.header_fetch_parse("Subject", raw)
+    return " ".join(str(text).split())

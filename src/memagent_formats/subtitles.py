@@ -10,8 +10,9 @@ from memagent_formats import Passage
 from memagent_formats.lines import lines_of
 
 _TIMES = re.compile(r"\s*((?:\d+:)?\d{1,2}:\d{1,2})[.,:]\d{1,3}\s*-->.*\s*")
-_VOICE = re.compile(r"<v(?:\.[^ >]*)?\s+([^>]+)>")
-_TAG = re.compile(r"</?(?:[bcisuv]|font|lang|rt|ruby)\b[^>]*>|<[\d:.]+>|\{\\[^}]*\}", re.IGNORECASE)
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^>]+)>")
+_TAG = re.compile(r"</?(?:[bcisuv]|font|lang|rt|ruby)\b[^>]*>|<[\d:.]+>", re.IGNORECASE)
+_STYLE = re.compile(r"\{\\[^}]*\}")
 
 
 def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
@@ -40,7 +41,8 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
             stray = stray or is_inside is None
             if vtt and not is_inside:  # but SubRip may have a first cue with unreadable times
                 continue
-            text = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line)))
+            text = _replace(_TAG, "", _replace(_VOICE, r"\1: ", line))
+            text = unescape(_replace(_STYLE, "", text, end="}"))
             text = text if text.endswith("\n") else f"{text}\n"
             number = text if gap and text.strip().isdigit() else ""
             if text.strip() and not number:
@@ -50,3 +52,9 @@ def read(pieces: Iterator[str], name: str) -> Generator[Passage]:
         yield Passage(number, time)
     if stray and is_inside is None:
         raise BinaryDocument(f"{name!r} has no cues with times such as 00:01.000 --> 00:02.000")
+
+
+def _replace(tag: re.Pattern[str], text: str, line: str, end: str = ">") -> str:
+    """Replaces tags up to the last `end`: after it, each search for a tag's end would go through all of the rest."""
+    size = line.rfind(end) + 1
+    return tag.sub(text, line[:size]) + line[size:]

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Annotated, Any, cast
 
+from anyio import CancelScope
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
@@ -167,7 +168,7 @@ class Reader:
         document = await in_thread(open_document, file)
         chars = await in_thread(expected_chars, document)
         stream = await in_thread(make, document)
-        async with stream:
+        try:
             async for event in stream:
                 if isinstance(event, ChunkRead):
                     place = event.place or f"characters {event.start:,} to {event.end:,}"
@@ -175,6 +176,9 @@ class Reader:
                     await context.report_progress(
                         event.start, total, f"{stream.run_id}: chunk {event.chunk}, {place}"
                     )
+        finally:
+            with CancelScope(shield=True):  # else each await of a cancelled call is interrupted
+                await stream.aclose()
         return stream.result
 
     def _quotes(self, result: Result) -> list[Quote]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from memagent.cli.exits import Outcome
 from memagent.cli.setup import check_out
+from memagent.documents.files import list_files
 from memagent.errors import ConfigError
 from memagent.replacing import replacing
 from memagent.runstore import RunStore
@@ -27,8 +28,8 @@ def show_page(
 
     Raises:
         RunNotFound: there is no run with one of the ids.
-        ConfigError: the file can't be written, or is the run's document or the run store, or not exactly one of `html`
-            and `live` is given.
+        ConfigError: the file can't be written, or is the run store, the run's document or a file of it, or not exactly
+            one of `html` and `live` is given.
     """
     if live is (html is not None):
         problem = "give one of them" if live else "--beside needs one of them"
@@ -37,9 +38,9 @@ def show_page(
     if html is None:
         _serve(views, outcome)
         return
-    # The page may be written to a folder that was read.
-    sources = [view.record.source.get("path") for view in views]
-    files = [path for path in sources if path and Path(path).is_file()]
+    # A new page may be written to a folder that was read, but must not replace a file there.
+    sources = [view.record.source.get("path") for view in views] if html.exists() else []
+    files = [file for path in sources if path for file in list_files(Path(path))[1]]
     check_out(html, store.path, *files, option="--html")
     size = write_page(views, html)
     if outcome.for_people:

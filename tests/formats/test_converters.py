@@ -6,6 +6,7 @@ import base64
 import gzip
 import logging
 import os
+import quopri
 import re
 import time
 import zipfile
@@ -34,7 +35,7 @@ from memagent.run.result import Result
 from memagent.tasks.origin import machine
 from memagent.threads import run_sync
 from memagent_bench.perf.process import python
-from memagent_formats import docx, html
+from memagent_formats import docx, html, subtitles
 
 
 def read(source: Path | Sequence[Path], **options: Any) -> tuple[str, list[tuple[str, str]]]:
@@ -401,6 +402,17 @@ def test_subtitles_as_programs_write_them(tmp_path: Path, name: str, text: str, 
     assert read(write(tmp_path / name, text))[0] == said
 
 
+@pytest.mark.parametrize(
+    "tag", ["<v x", "<v", "<v.x", "<v ", "<b ", "<1", "{\\", "<b {\\", "<b <v x>", " "]
+)
+@pytest.mark.parametrize("end", ["", ">", "}", "<v >", "}>"])
+def test_subtitles_take_time_in_proportion(tag: str, end: str) -> None:
+    head, step = "WEBVTT\n\n00:01.000 --> 00:02.000\n", 10_000 // len(tag)
+    short, long = (head + "Hello " + tag * (step * times) + end for times in (1, 20))
+    work = [lambda text=text: [*subtitles.read(iter([text]), "x")] for text in (short, long)]
+    assert growth(*work) < 60
+
+
 def test_subtitles_without_times_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BinaryDocument, match=r"has no cues with times such as 00:01\.000 -->"):
         read(write(tmp_path / "a.vtt", "A talk.\nAnn: hello\n"))
@@ -720,6 +732,57 @@ UNREAD = "\nAttachments (not read): Küche\n"
 def test_all_text_of_mail_is_read_once(tmp_path: Path, content: str, text: str) -> None:
     path = write(tmp_path / "a.eml", f"Content-Type: {content}")
     assert read(path)[0] == "\n" + text
+
+
+FORWARD = b"Subject: Fan\nContent-Type: text/plain; charset=utf-8\n\nIt hums at 50\xc2\xa0Hz."
+
+
+@pytest.mark.parametrize(
+    ("coding", "sent", "text"),
+    [
+        ("base64", base64.encodebytes(FORWARD), "\nSubject: Fan\n\nIt hums at 50\xa0Hz."),
+        ("Base64 ", base64.encodebytes(FORWARD), "\nSubject: Fan\n\nIt hums at 50\xa0Hz."),
+        (
+            "quoted-printable",
+            quopri.encodestring(FORWARD),
+            "\nSubject: Fan\n\nIt hums at 50\xa0Hz.",
+        ),
+        # Not encoded, although they say so.
+        ("base64", FORWARD, "\nSubject: Fan\n\nIt hums at 50\xa0Hz."),
+        ("quoted-printable", FORWARD + b" a=3D", "\nSubject: Fan\n\nIt hums at 50\xa0Hz. a=3D"),
+        # Encoded, but not messages.
+        ("base64", base64.encodebytes(b"\0\1\2" * 99), "\nAttachments (not read): fan.eml\n"),
+        ("base64", b"!?", "\nAttachments (not read): fan.eml\n"),
+        ("quoted-printable", b"It hums.", "\nAttachments (not read): fan.eml\n"),
+    ],
+)
+def test_a_forwarded_message_may_be_encoded(
+    tmp_path: Path, coding: str, sent: bytes, text: str
+) -> None:
+    part = f"message/rfc822; name=fan.eml\nContent-Transfer-Encoding: {coding}\n\nSENT"
+    mail = f"Content-Type: {multipart('mixed', PLAIN, part)}".encode().replace(b"SENT", sent)
+    assert read(write(tmp_path / "a.eml", mail))[0] == f"\nThe oven is broken.{text}"
+
+
+@pytest.mark.parametrize(("depth", "is_read"), [(20, True), (21, False), (5000, False)])
+def test_forwarded_messages_are_decoded_to_a_depth(
+    tmp_path: Path, depth: int, is_read: bool
+) -> None:
+    # Headers need no escaping, so quoted-printable adds no characters.
+    head = "Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable\n\n"
+    mail = f"Content-Type: {multipart('mixed', PLAIN, head[14:] + head * (depth - 1) + 'Subject: Fan')}"
+    text, _ = read(write(tmp_path / "a.eml", mail))
+    assert ("Subject: Fan" in text) == is_read
+    assert ("Attachments (not read): message/rfc822" in text) == (not is_read)
+
+
+def test_a_long_header_of_mail_is_not_decoded(tmp_path: Path) -> None:
+    long = (
+        f"Subject: {'=?utf-8?q?b?= ' * 100_000}\nContent-Type: text/plain{'; name=value' * 100_000}"
+    )
+    text, _ = read(write(tmp_path / "a.eml", f"From: a@b.c\n{long}\n\nIt hums.\n"))
+    subject = " ".join(["=?utf-8?q?b?="] * 100_000)
+    assert text == f"From: a@b.c\nSubject: {subject}\n\nIt hums.\n"
 
 
 @pytest.mark.parametrize(

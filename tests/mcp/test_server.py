@@ -10,11 +10,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
+from anyio import CancelScope
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp_types import TextContent
+from tests.models.chat_server import running, slow
 
 from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
 from memagent.threads import in_thread
@@ -38,7 +40,9 @@ def books(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def serving(*folders: Path, options: tuple[str, ...] = ()) -> AsyncIterator[Client]:
+async def serving(
+    *folders: Path, options: tuple[str, ...] = (), log: TextIO = sys.stderr
+) -> AsyncIterator[Client]:
     """A client of a server that the command started."""
     roots = [part for folder in folders for part in ("--root", str(folder))]
     parameters = StdioServerParameters(
@@ -56,7 +60,7 @@ async def serving(*folders: Path, options: tuple[str, ...] = ()) -> AsyncIterato
         ],
         env=dict(os.environ),
     )
-    async with Client(stdio_client(parameters)) as client:
+    async with Client(stdio_client(parameters, log)) as client:
         yield client
 
 
@@ -296,6 +300,53 @@ async def test_a_call_that_is_cut_off_can_be_continued(books: Path, store: RunSt
         assert run["status"] == "stopped"
         said = await call(client, "ask_document", **asked, run_id=run["run_id"])
         assert said["answer"] == "London."
+
+
+async def test_a_cancelled_reading_ends_without_noise(books: Path, tmp_path: Path) -> None:
+    with running() as script, (tmp_path / "log").open("w+") as log:
+        script.default = slow(60)
+        model = ("--model", "openai:x", "--base-url", script.url, "--tokenizer", "bytes")
+        async with serving(books, options=model, log=log) as client:
+            asked = {"path": "old/harvest.txt", "question": QUESTION}
+            for _ in range(3):
+                script.waiting.clear()
+                task = asyncio.create_task(client.call_tool("ask_document", asked))
+                assert await asyncio.to_thread(script.waiting.wait, 30)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            runs: list[Any] = []
+            for _ in range(200):
+                runs = await call(client, "list_runs")
+                if {run["status"] for run in runs} == {"stopped"}:
+                    break
+                await asyncio.sleep(0.02)
+            assert [run["status"] for run in runs] == ["stopped"] * 3
+        log.seek(0)
+        assert log.read() == ""
+
+
+async def test_a_cancelled_call_returns_when_its_run_has_stopped(
+    books: Path, store: RunStore
+) -> None:
+    class Silent:
+        async def report_progress(self, *_: object) -> None:
+            """Tells nobody."""
+
+    async def reply(_: ChatRequest) -> str:
+        scope.cancel()
+        try:
+            return await asyncio.sleep(60, "")
+        finally:
+            await asyncio.sleep(0.1)
+
+    agent = MemoryAgent(ScriptedModel(reply, window=4096), store=store)
+    reader = Reader(agent, store, await in_thread(Roots, [books]))
+    with CancelScope() as scope:
+        context: Any = Silent()
+        await reader.ask_document("old/harvest.txt", QUESTION, context)
+    (run,) = await in_thread(store.runs)
+    assert run.status == "stopped"
 
 
 async def test_answers_are_bounded(books: Path, store: RunStore) -> None:

@@ -18,6 +18,7 @@ from memagent.errors import (
 )
 from memagent.events import ChunkRead, Event, MemoryUpdated, RunStarted, Settled
 from memagent.messages import Usage
+from memagent.prompts import PromptSet
 
 TEXT = "".join(f"Line {n} tells of the number {n * n}, and of little else.\n" for n in range(150))
 
@@ -168,6 +169,40 @@ def test_a_branch_is_resumed_and_is_bound_to_its_beginning(store: RunStore) -> N
     assert isinstance(again, Result)
     assert (again.answer, again.usage.calls) == (old.answer, old.usage.calls - 3)
     assert branch(store, 3).to_dict() == again.to_dict()
+
+
+def test_a_summary_stays_a_summary_when_it_is_resumed_or_branched(store: RunStore) -> None:
+    sizes: dict[str, Any] = {"window": 2048, "chunk_tokens": 400}
+    whole = agent(store, **sizes).summarize(TEXT, run_id="whole")
+    agent(store, limits=Limits(calls=3), **sizes).summarize(TEXT, run_id="old")
+    agent(store, limits=Limits(calls=2), **sizes).branch("old", 2, document=TEXT, new_id="new")
+    for run_id in ("old", "new"):
+        again = agent(store, reread=2, **sizes).resume(run_id, TEXT)
+        assert isinstance(again, Result)
+        assert (again.answer, again.memory) == (whole.answer, whole.memory)
+    mine = agent(store, prompts="boxed", **sizes)
+    assert isinstance(again := mine.resume("old"), Result)
+    assert again.answer == whole.answer
+    mine.branch("old", 2, document=TEXT, new_id="mine")
+    assert store.get("mine").binding["prompts"].startswith("boxed:")
+    with pytest.raises(RunMismatch, match="prompts was 'boxed:"):
+        agent(store, **sizes).resume("mine")
+
+
+def test_a_prompt_set_that_is_called_summary_is_kept(store: RunStore, tmp_path: Path) -> None:
+    (file := tmp_path / "mine.toml").write_text(
+        PromptSet.load("plain").source.replace('name = "plain"', 'name = "summary"')
+    )
+    settings: dict[str, Any] = {"prompts": file, "reread": 2}
+    old = agent(store, limits=Limits(calls=3), **settings).ask(TEXT, "Which?", run_id="old")
+    again = agent(store, **settings).resume("old", TEXT)
+    assert isinstance(again, Result)
+    assert (old.answer, again.answer is None) == (None, False)
+    branched = branch(store, 2, agent(store, **settings))
+    assert branched.answer == again.answer
+    assert store.get("new").binding == store.get("old").binding | {
+        "branch": {"run": "old", "before": 2}
+    }
 
 
 def test_a_branch_that_was_killed_before_its_copy_is_made_whole(store: RunStore) -> None:

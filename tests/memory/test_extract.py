@@ -22,6 +22,7 @@ from memagent import (
     Extraction,
     Limits,
     MemoryAgent,
+    Result,
     RunStore,
     Sampling,
     ScriptedModel,
@@ -647,7 +648,10 @@ def test_a_summary_that_fails_says_how_to_resume_it() -> None:
     reader = agent(["A.", ValueError("no"), "B."], window=4096)
     with pytest.raises(ValueError, match="no") as error:
         reader.summarize("Text.", run_id="s")
-    assert error.value.__notes__ == ["Resume the run with agent.summarize(..., run_id='s')."]
+    assert error.value.__notes__ == ["Resume the run with agent.resume('s', document)."]
+    result = reader.resume("s", "Text.")
+    assert isinstance(result, Result)
+    assert result.answer == "B."
     assert reader.summarize("Text.", run_id="s").answer == "B."
 
 

@@ -104,6 +104,37 @@ async def test_a_run_waits_for_who_listens(host: Host) -> None:
     assert loop.ended
 
 
+async def test_who_is_cancelled_again_and_again_leaves_the_run_to_end(host: Host) -> None:
+    class Lasting(Counting):
+        async def run(self, log: Log, caller: Caller, *, fresh: bool) -> str:
+            try:
+                return await super().run(log, caller, fresh=fresh)
+            finally:
+                self.ended = False
+                await asyncio.sleep(0.05)
+                self.ended = True
+
+    loop = Lasting(host, 1, hangs=True)
+    heard = asyncio.Event()
+
+    async def listen() -> None:
+        async with stream(loop) as run:
+            async for _ in run:
+                heard.set()
+
+    task = asyncio.create_task(listen())
+    await heard.wait()
+    while not task.done():  # as anyio's cancel scopes do
+        task.cancel()
+        await asyncio.sleep(0)
+    gc.collect()
+    for _ in range(200):
+        if (await asyncio.to_thread(host.store.get, "r1")).status == "stopped":
+            break
+        await asyncio.sleep(0.01)
+    assert loop.ended
+
+
 async def test_a_run_without_a_listener_needs_no_task(host: Host) -> None:
     tasks: list[int] = []
 

@@ -63,6 +63,27 @@ def test_the_page_is_not_written_over_the_document(
     assert book.read_bytes() == before
 
 
+@pytest.mark.parametrize("doc", ["letters", "letters/*.txt", "letters/**"])
+def test_the_page_is_not_written_over_a_file_of_a_folder_or_pattern(
+    invoke: Invoke, tmp_path: Path, doc: str
+) -> None:
+    (folder := tmp_path / "letters").mkdir()
+    (letter := folder / "a.txt").write_text("Ada was born in London.")
+    (folder / "b.txt").write_text("Ada moved to Somerset.")
+    model = ("--model", "extractive", "--run-id", "several")
+    assert invoke("ask", tmp_path / doc, "Where was Ada born?", *model).exit_code == 0
+    (link := tmp_path / "link.html").symlink_to(letter)
+    for page in (letter, link):
+        refused = invoke("show", "several", "--html", page)
+        assert refused.exit_code == 2
+        assert f"{str(letter)!r} is read, and that would change it" in refused.stderr
+    assert letter.read_text() == "Ada was born in London."
+    assert invoke("show", "several", "--html", folder / "page.html").exit_code == 0
+    folder.rename(tmp_path / "moved")
+    for _ in range(2):  # the second replaces the first
+        assert invoke("show", "several", "--html", tmp_path / "page.html").exit_code == 0
+
+
 def test_live_serves_until_ctrl_c(invoke: Invoke, made: str, start: Callable[..., Started]) -> None:
     started = start("show", made, "--live")
     (line,) = started.lines(1)

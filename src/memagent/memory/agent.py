@@ -90,6 +90,7 @@ class MemoryAgent(Jobs):
         super().__init__(model, concurrency=concurrency, limits=limits, store=store)
         policy = policy_of(self.model)
         self.prompts = PromptSet.load((policy.prompts or "plain") if prompts is None else prompts)
+        self._has_given_prompts = prompts is not None
         self.settings = MemorySettings.choose(
             policy.reading(window),
             window=window,
@@ -233,10 +234,10 @@ class MemoryAgent(Jobs):
         record = self.store.get(run_id)
         if document is None and record.source["path"] and not is_read(self.store, record):
             document = open_document(Path(record.source["path"]), **record.source["options"])
-        questions = tuple(record.binding["questions"])
+        agent, questions = self._worded_as(record), tuple(record.binding["questions"])
         if (branch := record.binding.get("branch")) is not None:
-            return RunStream(BranchLoop(self, questions, document, branch), run_id)
-        return RunStream(MemoryLoop(self, questions, document), run_id)
+            return RunStream(BranchLoop(agent, questions, document, branch), run_id)
+        return RunStream(MemoryLoop(agent, questions, document), run_id)
 
     def memories(self, run_id: str) -> Document:
         """Returns a finished run's memories as a document, to ask new questions without reading the original again.

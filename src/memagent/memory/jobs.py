@@ -24,6 +24,7 @@ from memagent.threads import in_thread
 if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent
     from memagent.memory.extraction import Extraction
+    from memagent.runstore import RunRecord
 
 M = TypeVar("M", bound=BaseModel)
 Style = Literal["summary", "minutes"]
@@ -39,6 +40,8 @@ STYLES: dict[Style, str] = {
 
 class Jobs(Agent[MemorySettings]):
     """Summaries, rows and branches, made with the reading loop."""
+
+    _has_given_prompts: bool
 
     def summarize(
         self,
@@ -65,9 +68,7 @@ class Jobs(Agent[MemorySettings]):
         if style not in STYLES:
             raise ConfigError(f"style must be one of {', '.join(STYLES)}, got {quote(style)}")
         agent = self._reword(PromptSet.load("summary"))
-        stream = agent.stream(document, STYLES[style], run_id=run_id)
-        stream.again = f"agent.summarize(..., run_id={stream.run_id!r})"
-        return stream
+        return agent.stream(document, STYLES[style], run_id=run_id)
 
     def extract(
         self,
@@ -178,9 +179,17 @@ class Jobs(Agent[MemorySettings]):
     ) -> RunStream:
         """`branch` as an async iterator of events."""
         new_questions: Sequence[str] = (question,) if isinstance(question, str) else question or ()
-        questions = tuple(new_questions or self.store.get(run_id, new_id).binding["questions"])
-        agent, branch = cast("MemoryAgent", self), {"run": run_id, "before": before}
+        record, branch = self.store.get(run_id, new_id), {"run": run_id, "before": before}
+        questions = tuple(new_questions or record.binding["questions"])
+        agent = cast("MemoryAgent", self) if self._has_given_prompts else self._worded_as(record)
         return RunStream(BranchLoop(agent, questions, document, branch), new_id)
+
+    def _worded_as(self, record: RunRecord) -> MemoryAgent:
+        """Returns this agent, or for a summary that other prompts wrote a copy with those of summaries."""
+        agent, prompts = cast("MemoryAgent", self), record.binding["prompts"]
+        is_worded = prompts == f"{agent.prompts.name}:{agent.prompts.hash}"
+        is_summary = prompts.startswith("summary:") and not is_worded
+        return self._reword(PromptSet.load("summary")) if is_summary else agent
 
     def _reword(self, prompts: PromptSet) -> MemoryAgent:
         """Copies the agent with other wording, without rereading: its replies don't say if a question is settled."""

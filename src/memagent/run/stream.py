@@ -127,7 +127,8 @@ class EventStream(Generic[R]):
         """Stops the run; it can be resumed."""
         self._closed = True
         if self._task is not None:
-            self._task.cancel()
+            if self._drop.detach():  # once: cancelled again, the run would leave its document open
+                self._task.cancel()
             await asyncio.wait([self._task])
 
     def __repr__(self) -> str:
@@ -166,10 +167,11 @@ class EventStream(Generic[R]):
         self._task.add_done_callback(_running.discard)
         self._task.add_done_callback(lambda _: events.put_nowait(None))
         event_loop = asyncio.get_running_loop()
-        weakref.finalize(self, _stop_abandoned, self._task, event_loop, self.run_id).atexit = False
+        self._drop = weakref.finalize(self, _stop_dropped, self._task, event_loop, self.run_id)
+        self._drop.atexit = False
 
 
-def _stop_abandoned(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop, run_id: str) -> None:
+def _stop_dropped(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop, run_id: str) -> None:
     if task.done() or loop.is_closed():
         return
     loop.call_soon_threadsafe(task.cancel)
