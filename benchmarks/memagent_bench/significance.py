@@ -15,7 +15,6 @@ import numpy as np
 
 from memagent.errors import ConfigError
 from memagent.tasks.statistics import (
-    FEW,
     SEED,
     Estimate,
     Values,
@@ -68,8 +67,8 @@ def paired_difference(strata: Iterable[Values]) -> Difference:
 
         n d / (n + 2) ± z sqrt(n s + 1 + 2 n d^2 / (n + 2)) / (n + 2).
 
-    For several tasks, n is the effective number of pairs, and s / n the variance of the mean over tasks: that of
-    independent tasks, or if one has fewer than `FEW` pairs, that of all pairs as if they were of one task.
+    For several tasks, n is the effective number of pairs, and s the variance as if all pairs were of one task: where
+    tasks differ, the interval is wide rather than narrow.
 
     Raises:
         ConfigError: there are no pairs.
@@ -78,19 +77,12 @@ def paired_difference(strata: Iterable[Values]) -> Difference:
     if not arrays:
         raise ConfigError("the difference of no pairs is undefined; leave empty cells out")
     mean, n = float(np.mean([values.mean() for values in arrays])), effective_samples(arrays)
-    if min(map(len, arrays)) < FEW:
-        variance = float(np.mean([np.mean(values**2) for values in arrays])) - mean**2
-    else:
-        variance = (
-            n * sum(float(values.var()) / len(values) for values in arrays) / len(arrays) ** 2
-        )
+    variance = float(np.mean([np.mean(values**2) for values in arrays])) - mean**2
     centre = n * mean / (n + 2)
     half = Z * (n * variance + 1 + 2 * centre * mean) ** 0.5 / (n + 2)
     low, high = max(-1.0, centre - half), min(1.0, centre + half)
     pairs = sum(map(len, arrays))
-    return Difference(
-        mean, min(low, mean), max(high, mean), pairs, paired=True, method="Agresti-Min"
-    )
+    return Difference(mean, low, high, pairs, paired=True, method="Agresti-Min")
 
 
 def unpaired_difference(a: Estimate, b: Estimate) -> Difference:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -87,20 +88,23 @@ def test_equal_pairs_do_not_prove_equality() -> None:
 
 
 def test_paired_difference_over_tasks_is_unweighted() -> None:
-    """40 and 20 pairs weigh as 4 / (1/40 + 1/20) = 160/3; 1/64 varies the first task's half, by 1/64 / 40 / 4."""
+    """40 and 20 pairs weigh as 4 / (1/40 + 1/20) = 160/3. Mean squares are 5/32 and 1/16."""
     one = paired_difference([[0.5, 0.25] * 20, [-0.25] * 20])
     mean, n = 0.0625, 160 / 3
     assert one.mean == pytest.approx(mean)
-    centre, variance = n * mean / (n + 2), n / 64 / 40 / 4
+    centre, variance = n * mean / (n + 2), (5 / 32 + 1 / 16) / 2 - mean**2
     half = Z * math.sqrt(n * variance + 1 + 2 * centre * mean) / (n + 2)
     assert (one.low, one.high) == pytest.approx((centre - half, centre + half))
 
 
 def test_an_interval_excludes_0_only_if_signs_are_not_chance() -> None:
-    """Two of 20 pairs in each of two tasks, all of one sign: p = 0.125, whatever the number of rounds."""
-    for rounds in (19, 20, 21, 30, 50):
-        strata = [[1.0, 1.0] + [0.0] * (rounds - 2)] * 2
-        assert sign_flip_test(strata).p == pytest.approx(0.125)
+    """Whatever the number of rounds: 2 of 2 and 2 of 2 pairs of one sign, or 10 of 10 against 4 of 4."""
+    for rounds, (more, less, sign) in product((19, 20, 21, 30), ((2, 2, 1.0), (10, 4, -1.0))):
+        strata = [
+            [1.0] * more + [0.0] * (rounds - more),
+            [sign] * less + [0.0] * (rounds - less),
+        ]
+        assert sign_flip_test(strata).p > 0.1
         assert paired_difference(strata).low < 0
 
 
