@@ -6,8 +6,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from memagent.errors import StoreError
-
 BUSY_SECONDS = 30
 """Seconds that a writer waits for another process's transaction (each takes about a millisecond)."""
 
@@ -28,8 +26,6 @@ def switch_to_wal(db: sqlite3.Connection) -> None:
 
 def make_file(path: Path) -> None:
     """Creates the file with mode 0600 before SQLite would create it with the umask's (WAL files inherit it)."""
-    if path.name == ":memory:":
-        raise StoreError("':memory:' would name a file; None is a temporary store")
     if path.exists() and not path.is_file():
         raise OSError("it is a directory or a device")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

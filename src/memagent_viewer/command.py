@@ -38,15 +38,26 @@ def show_page(
     if html is None:
         _serve(views, outcome)
         return
-    # A new page may be written to a folder that was read, but must not replace a file there.
-    sources = [view.record.source.get("path") for view in views] if html.exists() else []
-    files = [file for path in sources if path for file in list_files(Path(path))[1]]
+    sources = [Path(path) for view in views if (path := view.record.source.get("path"))]
+    if not html.exists() or _is_page(
+        html
+    ):  # in a folder that was read, a page may be new or replace a page
+        sources = [path for path in sources if path.is_file()]
+    files = [file for path in sources for file in list_files(path)[1]]
     check_out(html, store.path, *files, option="--html")
     size = write_page(views, html)
     if outcome.for_people:
         outcome.paper.line(f"wrote {html} ({size / 1e6:.1f} MB)")
     else:
         outcome.tell({"html": str(html), "bytes": size})
+
+
+def _is_page(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened:
+            return b'<meta name="generator" content="memagent ' in opened.read(500)
+    except OSError:
+        return False
 
 
 def write_page(views: Sequence[View], path: Path) -> int:

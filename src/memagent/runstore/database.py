@@ -29,6 +29,8 @@ class Database:
         with self._hold():
             place: str | Path = path or ""
             if path is not None:
+                if path.name == ":memory:":
+                    raise StoreError("':memory:' would name a file; None is a temporary store")
                 make_file(path)
                 # A log can't be made here. Without one nobody is writing now, so the file can be viewed as it is.
                 self._frozen = not (os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists())
