@@ -102,7 +102,7 @@ class Driver:
     said: set[str] = field(default_factory=set[str])
     """Those of the user, whose words stay in the prompt."""
     asked: str = ""
-    """The user's last words."""
+    """The user's last words; empty once they are answered."""
     records: list[Compaction] = field(default_factory=list[Compaction])
 
     def text(self, drawn: tuple[str, int]) -> str:
@@ -123,6 +123,8 @@ class Driver:
         text = self.text(step.text)
         usage = Usage(calls=1, prompt_tokens=took(self.buffer.messages)) if self.reports else None
         said = Message(role="assistant", content=text, tool_calls=calls)
+        if not calls:  # an answer
+            self.asked = ""
         await self.append(said, usage=usage)
         for name, drawn in step.results:
             message = Message(role="tool", content=self.text(drawn), tool_call_id=name)
@@ -256,6 +258,14 @@ async def drive(
         Acts(("w ", 0), [("look", "a", 0)], [("a", ("w ", 0))]),
     ],
     script=[], window=1400, early=0.6, skip=3, native=False, force=True, reports=True,
+)  # fmt: skip
+@example(  # a message that is answered may be cut
+    steps=[
+        Acts(("w ", 0), [("look", "a", 0)], [("a", ("w ", 0))]),
+        Acts(("w ", 0), [("look", "a", 0)], [("a", ("w ", 0))]),
+        Says(("w ", 700)), Acts(("w ", 0), [], []),
+    ],
+    script=[], window=1400, early=None, skip=0, native=False, force=False, reports=False,
 )  # fmt: skip
 @settings(max_examples=EXAMPLES)
 @pytest.mark.timeout(3600 if THOROUGH else 120)
