@@ -15,7 +15,7 @@ from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
 from memagent.prompts import PromptSet
 from memagent.threads import in_thread
 from memagent_bench.costs import Forecast, Share, tokens_ratio
-from memagent_bench.folder import Binding, Folder, binding_of, check_folder, open_folder
+from memagent_bench.folder import SETTINGS, Binding, Folder, binding_of, check_folder, open_folder
 from memagent_bench.grid import Cell, Facts, Grid, Job, Key
 from memagent_bench.meter import Meter
 from memagent_bench.provenance import extra_body_of, provenance, weights_of
@@ -71,14 +71,15 @@ class Benchmark:
             RunMismatch: its records were made with different settings.
         """
         if plan is not None:
-            check_folder(self.out, self._binding(plan))
+            # Reads the weights, which takes minutes, only if there is a folder to compare them with.
+            weights = weights_of(self.model) if (self.out / SETTINGS).exists() else ""
+            check_folder(self.out, self._binding(plan, weights))
         if not (self.out / RESULTS).exists():
             return list(self.grid.jobs())
         return list(self.grid.jobs(_read_known(self.out, self.grid.suite)[0]))
 
-    def _binding(self, plan: MemoryPlan) -> Binding:
-        extra_body, weights = extra_body_of(self.model), weights_of(self.model)
-        return binding_of(plan, self.grid.options, extra_body, weights)
+    def _binding(self, plan: MemoryPlan, weights: str) -> Binding:
+        return binding_of(plan, self.grid.options, extra_body_of(self.model), weights)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[OpenBenchmark]:
@@ -90,7 +91,8 @@ class Benchmark:
             MemagentError: see `plan` and `open_folder`.
         """
         plan = await self.plan()
-        binding = await in_thread(self._binding, plan)
+        weights = await in_thread(weights_of, self.model)
+        binding = await in_thread(self._binding, plan, weights)
         held = open_folder(self.out, binding)
         folder = await in_thread(held.__enter__)
         try:

@@ -86,7 +86,7 @@ def extra_body_of(model: ChatModel) -> Mapping[str, object]:
 
 
 def weights_of(model: ChatModel) -> str:
-    """Returns a digest of the weights in a model's folder; empty if they are elsewhere. Blocks: reads them."""
+    """Returns a digest of the weights in a model's folder; empty if unknown. Blocks: reads them."""
     innermost = _unwrap(model)
     return innermost.weights_digest if isinstance(innermost, OwnModel) else ""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from typing import TypeAlias
 
 from memagent.messages import Usage
@@ -26,8 +27,8 @@ TASKS = {"ruler": "niah_single_2", "qa": "squad"}
 PER = 100_000
 """Tokens of documents for which times and costs are reported."""
 
-Scores: TypeAlias = Mapping[tuple[str, int], float | None]
-"""Scores by task and index; None for a sample without an answer."""
+Scores: TypeAlias = Mapping[tuple[str, int], float]
+"""Scores by task and index."""
 
 
 @dataclass(frozen=True)
@@ -116,45 +117,51 @@ def verdict(records: Sequence[Record]) -> str:
     A memory pays off at a length if the better of the two beats all others there: the 95% interval of the
     paired difference is above 0. A sample without an answer could have any score: no verdict rests on it.
     """
-    by_cell: dict[tuple[int, str], dict[tuple[str, int], float | None]] = defaultdict(dict)
+    silent = sorted({record.system for record in records if record.score is None})
+    sentences = {
+        _judge(records, dict(zip(silent, scores, strict=True)))
+        for scores in product((0.0, 1.0), repeat=len(silent))
+    }
+    if len(sentences) == 1:
+        return sentences.pop()
+    asked = Counter((record.length, record.system) for record in records)
+    missing = Counter((r.length, r.system) for r in records if r.score is None)
+    gaps: dict[int, list[str]] = defaultdict(list)
+    for length, name in sorted(missing, key=lambda cell: (-cell[0], SYSTEMS.index(cell[1]))):
+        count = f"{missing[length, name]} of {asked[length, name]}"
+        gaps[length].append(f"{count} samples of {name}")
+    places = (f"at {show_length(length)}, {join_words(names)}" for length, names in gaps.items())
+    return f"undecided: {'; '.join(places)} got no answer; repeat the command to try again"
+
+
+def _judge(records: Sequence[Record], unanswered: Mapping[str, float]) -> str:
+    """Returns the verdict if all samples of a system that got no answer had the score of `unanswered`."""
+    cells: dict[tuple[int, str], dict[tuple[str, int], float]] = defaultdict(dict)
     for record in records:
-        by_cell[record.length, record.system][record.task, record.index] = record.score
-    lengths = sorted({length for length, _ in by_cell})
+        score = unanswered[record.system] if record.score is None else record.score
+        cells[record.length, record.system][record.task, record.index] = score
+    lengths = sorted({length for length, _ in cells})
+    if not lengths:
+        return "none yet: no sample has replies from all systems"
     better: list[int] = []
-    worse: list[int] = []
     for length in lengths:
-        memories = [by_cell[length, name] for name in MEMORY]
-        others = [by_cell[length, name] for name in OTHERS]
-        mine, hopeful = max(memories, key=_mean), max(memories, key=_best_mean)
-        if all(_difference(mine, other, unanswered=0.0)[0] > 0 for other in others):
+        mine = max((cells[length, name] for name in MEMORY), key=_mean)
+        if all(_difference(mine, cells[length, name])[0] > 0 for name in OTHERS):
             better.append(length)
-        elif any(_difference(hopeful, other, unanswered=1.0)[1] < 0 for other in others):
-            worse.append(length)
     if better and better == [length for length in lengths if length >= better[0]]:
         short_lengths = [length for length in lengths if length < better[0]]
         if not short_lengths:
             return f"memory pays off from {show_length(better[0])} tokens, the shortest length measured"
         return f"memory pays off beyond {show_length(short_lengths[-1])} tokens"
-    if not lengths:
-        return "none yet: no sample has replies from all systems"
-    longest = lengths[-1]
-    at = {name: by_cell[longest, name] for name in SYSTEMS}
+    at = {name: cells[lengths[-1], name] for name in SYSTEMS}
     means = {name: _mean(scores) for name, scores in at.items()}
     best, memory = max(OTHERS, key=means.__getitem__), max(MEMORY, key=means.__getitem__)
-    where, samples = show_length(longest), len(at[best])
-    gaps = [
-        f"{missing} of {len(scores)} samples of {name}"
-        for name, scores in at.items()
-        if (missing := list(scores.values()).count(None))
-    ]
-    possible = max(_best_mean(at[name]) for name in MEMORY)
-    if gaps and longest not in worse and (possible > means[best] or not any(means.values())):
-        return f"undecided: at {where}, {join_words(gaps)} got no answer; repeat the command to try again"
+    where, samples = show_length(lengths[-1]), len(at[best])
     if not any(means.values()):
         return (
             f"none: no system got any answer right with this model at {where} ({samples} samples)"
         )
-    if longest in worse:
+    if any(_difference(at[memory], at[name])[1] < 0 for name in OTHERS):
         return f"use {best}: at {where} it beats both memories"
     if (lead := means[memory] - means[best]) > 0:
         return (
@@ -165,30 +172,15 @@ def verdict(records: Sequence[Record]) -> str:
 
 
 def _mean(scores: Scores) -> float:
-    return statistics.mean(score or 0.0 for score in scores.values()) if scores else -1.0
+    return statistics.mean(scores.values()) if scores else -1.0
 
 
-def _best_mean(scores: Scores) -> float:
-    """Returns the mean if all samples without an answer were right."""
-    return _mean({key: 1.0 if score is None else score for key, score in scores.items()})
-
-
-def _difference(mine: Scores, other: Scores, *, unanswered: float) -> tuple[float, float]:
-    """Returns the interval of the mean difference over shared samples; -1 to 1 if there are none.
-
-    Args:
-        mine: a memory's scores.
-        other: another system's scores.
-        unanswered: the score of the memory's samples without an answer. The other's get 1 minus it.
-    """
+def _difference(mine: Scores, other: Scores) -> tuple[float, float]:
+    """Returns the interval of the mean difference over shared samples; -1 to 1 if there are none."""
     strata: dict[str, list[float]] = defaultdict(list)
     # Sorted: the order of a set differs between processes, and with it the last digits of a sum.
     for key in sorted(mine.keys() & other.keys()):
-        score, against = mine[key], other[key]
-        strata[key[0]].append(
-            (unanswered if score is None else score)
-            - (1 - unanswered if against is None else against)
-        )
+        strata[key[0]].append(mine[key] - other[key])
     if not strata:
         return -1.0, 1.0
     interval = paired_difference(strata.values())

@@ -37,16 +37,22 @@ class OwnModel(ABC):
 
     @cached_property
     def weights_digest(self) -> str:
-        """Digest of the weights in the model's folder, and of its adapter's; empty for a name on the hub.
+        """Digest of the weights in the model's folder, and of its adapter's; empty if unknown.
+
+        It is unknown for a name on the hub, and for files of other kinds than `weights_sha256` reads.
 
         Blocks: reads all of them once, as loading does.
         """
         folders = [Path(f) for f in (self._source, self._adapter) if f and Path(f).is_dir()]
         if not folders:
             return ""
-        from memagent_engines.transformers.adapter import weights_sha256  # imports torch
+        from memagent_engines.transformers.adapter import (
+            NO_WEIGHTS,
+            weights_sha256,
+        )  # imports torch
 
-        return "+".join(weights_sha256(folder)[:DIGITS] for folder in folders)
+        digests = map(weights_sha256, folders)
+        return "+".join(digest[:DIGITS] for digest in digests if digest != NO_WEIGHTS)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Draws a reply.

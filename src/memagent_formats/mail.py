@@ -78,17 +78,35 @@ def read(path: Path, name: str, encoding: str | None, errors: str) -> Generator[
 
 
 def _decode_messages(message: _Mail, levels: int) -> None:
-    """Decodes and parses encoded forwarded messages, and those in them; leaves what has no headers, or is too deep."""
+    """Decodes and parses encoded forwarded messages, and those in them; leaves other base64, and what is too deep."""
     encoded_parts = [part for part in message.walk() if part.is_encoded_message and levels]
     for part in encoded_parts:
-        sent, is_base64 = str(part.get_payload()), _coding(part) == "base64"
+        coding, after = _coding(part), ""
+        part.replace_header("Content-Transfer-Encoding", "8bit")
+        sent = cast("bytes", part.get_payload(decode=True)).decode("ascii", "surrogateescape")
         # Some senders name a coding that they didn't use.
-        if ":" in sent.split("\n", 1)[0] if is_base64 else _NOT_QUOTED.search(sent):
-            part.replace_header("Content-Transfer-Encoding", "8bit")
-        forwarded = message_from_bytes(cast("bytes", part.get_payload(decode=True)), _Mail)
-        if forwarded.keys():
-            part.set_payload([forwarded])
-            _decode_messages(forwarded, levels - 1)
+        if coding == "base64":
+            after = _BASE64.sub("", sent, count=1)
+        elif _NOT_QUOTED.search(sent):
+            coding = "8bit"
+        forwarded = _parse(sent.removesuffix(after), coding)
+        if coding == "base64" and not forwarded.keys():
+            if not after.strip():
+                continue
+            forwarded, after = _parse(sent, "8bit"), ""
+        part.set_payload([forwarded])
+        _decode_messages(forwarded, levels - 1)
+        if after.strip():
+            footer = _Mail()
+            footer.set_payload(after)
+            part.attach(footer)
+
+
+def _parse(sent: str, coding: str) -> _Mail:
+    part = _Mail()
+    part["Content-Transfer-Encoding"] = coding
+    part.set_payload(sent)
+    return message_from_bytes(cast("bytes", part.get_payload(decode=True)), _Mail)
 
 
 def _coding(part: Message) -> str:
@@ -107,8 +125,9 @@ def _passages(message: Message, name: str) -> Generator[Passage]:
             text = str(part.get_payload())
             yield from html.read(iter([text]), name) if kind == "text/html" else [Passage(text)]
         elif kind == "message/rfc822" and part.is_multipart():
-            yield Passage("\n")
-            yield from _passages(cast("Message", part.get_payload(0)), name)
+            for child in cast("Any", part.get_payload()):  # the message, and lines after its base64
+                yield Passage("\n")
+                yield from _passages(child, name)
         else:
             unread.append(_decode_header(part.get_filename() or kind))
     if unread:

@@ -101,9 +101,8 @@ class Reader:
 
     def _agent(self, asked: ReadingRequest, window: int | None) -> MemoryAgent:
         settings = dict(self._reading)
-        if (
-            window is not None and "window" in settings
-        ):  # the smaller of the two counts, see `Engine`
+        # The smaller of the two counts, see `Engine`.
+        if window is not None and "window" in settings:
             settings["window"] = min(settings["window"], window)
         if heat := asked.model_dump(include={"temperature", "top_p"}, exclude_none=True):
             base: Sampling = settings.get("sampling") or Sampling()

@@ -93,11 +93,11 @@ def test_a_model_that_has_nothing_right_decides_nothing() -> None:
     )
 
 
-def unanswered(made: list[Record], system: str, count: int) -> list[Record]:
-    """The records, without an answer for the first samples of a system at 16K."""
+def unanswered(made: list[Record], system: str, count: int, length: int = 16 * K) -> list[Record]:
+    """The records, without an answer for the first samples of a system at a length."""
     return [
         record(r.task, r.length, r.index, r.system, score=None)
-        if (r.system, r.length) == (system, 16 * K) and r.index < count
+        if (r.system, r.length) == (system, length) and r.index < count
         else r
         for r in made
     ]
@@ -122,6 +122,27 @@ def test_no_verdict_rests_on_samples_without_an_answer() -> None:
     assert "undecided: at 16K, 40 of 40 samples of direct" in verdict(
         unanswered(wrong, "direct", 20)
     )
+
+
+def test_samples_without_an_answer_matter_only_if_they_can_change_the_verdict() -> None:
+    behind = records(scores(0.9, 0.9, 1, 0.9), scores(0.2, 0.1, 0.9, 0.95))
+    assert verdict(behind).startswith("use bm25-model")
+    said = verdict(unanswered(behind, "bm25-model", 20))
+    assert said.startswith("undecided: at 16K, 40 of 40 samples of bm25-model got no answer")
+    ahead = records(scores(0.9, 0.9, 0.3, 0.3), scores(0.9, 0.9, 0.3, 0.3))
+    assert "pays off from 4K" in verdict(ahead)
+    silent = unanswered(ahead, "direct", 20, 4 * K)
+    assert verdict(silent).startswith("undecided: at 4K, 40 of 40 samples of direct got no answer")
+    both = verdict(unanswered(silent, "memory", 1))
+    assert "at 16K, 2 of 40 samples of memory; at 4K, 40 of 40 samples of direct got" in both
+    close = records(scores(0.9, 0.9, 0.9, 0.9), scores(0.6, 0.5, 0.55, 0.2))
+    assert "which may be chance" in verdict(close)
+    assert verdict(unanswered(close, "bm25-model", 1)) == verdict(close)
+    # Direct is better if both have all of them right or none, but not in every other case.
+    others = records(scores(0.9, 0.9, 1, 0.9), scores(0.1, 0.1, 0.9, 0.85))
+    for system in OTHERS:
+        others = unanswered(others, system, 4)
+    assert verdict(others).startswith("undecided: at 16K, 8 of 40 samples of direct and 8 of 40")
 
 
 def test_samples_that_some_systems_lack_are_left_out() -> None:

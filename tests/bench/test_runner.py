@@ -123,6 +123,27 @@ async def test_other_weights_under_the_same_name_are_refused(
     assert json.loads((tmp_path / SETTINGS).read_text())["settings"]["weights"] == "first"
 
 
+async def test_weights_are_not_read_to_forecast_the_work_of_a_new_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent_bench.benchmark.weights_of", lambda _: pytest.fail("read"))
+    bench = benchmark(tmp_path / "new", model=model(), grid=grid())
+    assert await asyncio.to_thread(bench.list_remaining, await bench.plan())
+    assert not (tmp_path / "new").exists()
+
+
+async def test_other_weights_are_refused_in_a_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent_bench.benchmark.weights_of", lambda _: "first")
+    bench = benchmark(tmp_path, model=model(), grid=grid())
+    await run(bench)
+    monkeypatch.setattr("memagent_bench.benchmark.weights_of", lambda _: "second")
+    plan = await bench.plan()
+    with pytest.raises(RunMismatch, match="weights was 'first', is 'second'"):
+        await asyncio.to_thread(bench.list_remaining, plan)
+
+
 async def test_a_folder_of_a_version_that_did_not_digest_weights_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -734,6 +734,7 @@ def test_all_text_of_mail_is_read_once(tmp_path: Path, content: str, text: str) 
     assert read(path)[0] == "\n" + text
 
 
+CODINGS = ("base64", "quoted-printable")
 FORWARD = b"Subject: Fan\nContent-Type: text/plain; charset=utf-8\n\nIt hums at 50\xc2\xa0Hz."
 
 
@@ -750,10 +751,19 @@ FORWARD = b"Subject: Fan\nContent-Type: text/plain; charset=utf-8\n\nIt hums at 
         # Not encoded, although they say so.
         ("base64", FORWARD, "\nSubject: Fan\n\nIt hums at 50\xa0Hz."),
         ("quoted-printable", FORWARD + b" a=3D", "\nSubject: Fan\n\nIt hums at 50\xa0Hz. a=3D"),
-        # Encoded, but not messages.
+        *((coding, b"\nFan: it hums.", "\n\nFan: it hums.") for coding in CODINGS),
+        *((coding, b">From x\nFan: 50\xa0Hz", "\n\n>From x\nFan: 50\xa0Hz") for coding in CODINGS),
+        ("base64", b"!?", "\n\n!?"),
+        ("base64", b"It hums\nat 50.", "\n\nIt hums\nat 50."),
+        ("quoted-printable", b"It hums.", "\n\nIt hums."),
+        # Encoded, with lines that a mailing list added.
+        (
+            "base64",
+            base64.encodebytes(FORWARD) + b"\n__\nTo leave: \xc3\xa9",
+            "\nSubject: Fan\n\nIt hums at 50\xa0Hz.\n\n__\nTo leave: é",
+        ),
+        # Encoded, but not a message.
         ("base64", base64.encodebytes(b"\0\1\2" * 99), "\nAttachments (not read): fan.eml\n"),
-        ("base64", b"!?", "\nAttachments (not read): fan.eml\n"),
-        ("quoted-printable", b"It hums.", "\nAttachments (not read): fan.eml\n"),
     ],
 )
 def test_a_forwarded_message_may_be_encoded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from memagent.tasks.statistics import wilson
@@ -16,8 +17,8 @@ from memagent_bench.suites import CONTROL
 FEW = 100
 """Samples per task and length below which the score's margin exceeds about ±10 points."""
 SHARED = 1.25
-"""Samples per document from which intervals may be over a tenth too narrow: if the answers about a document are all
-right or all wrong, an interval should be wider by the square root of this."""
+"""Samples about the same document, as a mean over samples, from which intervals may be over a tenth too narrow: if the
+answers about a document are all right or all wrong, an interval should be wider by the square root of this."""
 NOISE = "noise"
 """The haystack that is one repeated line, as RULER's is."""
 MIXED = (
@@ -149,8 +150,9 @@ def _warn_of_shared(suite: Suite) -> Iterator[str]:
     """Warns of questions about the same documents, which controls don't read."""
     samples: set[tuple[str, int, int, str]] = set()
     for records in suite.cells.values():
-        documents = {record.document for record in records}
-        if len(records) >= SHARED * len(documents) and not records[0].task.endswith(CONTROL):
+        counts = Counter(record.document for record in records).values()
+        shared = sum(count**2 for count in counts) / len(records)
+        if shared >= SHARED and not records[0].task.endswith(CONTROL):
             samples |= {(r.task, r.length, r.index, r.document) for r in records}
     if samples:
         documents = len({document for *_, document in samples})

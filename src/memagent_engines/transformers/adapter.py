@@ -16,6 +16,8 @@ from memagent_engines.lora import WEIGHTS, read_lora, refuse_unreadable
 BASE = "base_sha256"
 """Metadata key of an adapter's weights: `weights_sha256` of its model."""
 PREFIX = "base_model.model."
+NO_WEIGHTS = hashlib.sha256().hexdigest()
+"""`weights_sha256` of a folder without weights that it can read."""
 
 
 def merge_adapter(model: PreTrainedModel, base: Path, adapter: Path) -> None:
@@ -68,7 +70,8 @@ def check_base(base: Path, adapter: Path) -> None:
 def weights_sha256(folder: Path) -> str:
     """Digests a model's tensors (names, dtypes, shapes and values), independent of how they are split into files.
 
-    Without safetensors it digests the bytes of the `.bin` files, whose tensors can only be read all at once.
+    Without safetensors it digests the bytes of the `.bin` files, whose tensors can only be read all at once; without
+    these, of the `.pt` and `.gguf` files.
     """
     digest = hashlib.sha256()
     tensors: dict[str, Path] = {}
@@ -80,7 +83,8 @@ def weights_sha256(folder: Path) -> str:
             tensor: Tensor = reader.get_tensor(name).contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    for file in [] if tensors else sorted(folder.glob("*.bin")):
+    pickles = sorted(folder.glob("*.bin")) or sorted([*folder.glob("*.pt"), *folder.glob("*.gguf")])
+    for file in [] if tensors else pickles:
         with file.open("rb") as reader:
             digest.update(hashlib.file_digest(reader, "sha256").digest())
     return digest.hexdigest()

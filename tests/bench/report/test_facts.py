@@ -134,6 +134,8 @@ def test_samples_that_share_documents_are_counted_once_for_all_systems() -> None
     assert "120 samples share 4 documents: their answers are not independent" in found
     twice = [record(index=i, document=f"{max(i, 1)}" * 16) for i in range(9)]
     assert "share" not in warned(*twice), "one document of eight was read twice"
+    cluster = [record(index=i, document=f"{min(i, 80):016}") for i in range(100)]
+    assert "100 samples share 81 documents" in warned(*cluster), "twenty are about one"
     control = [record("squad_no_context", index=i, document="0" * 16) for i in range(8)]
     assert "share" not in warned(*control)
 

@@ -88,6 +88,20 @@ def test_weights_that_are_pickled_have_a_digest_too(base: Path) -> None:
     assert len(seen) == 3
 
 
+def test_other_kinds_of_weights_have_a_digest_or_none_but_not_the_same(base: Path) -> None:
+    (base / "model.safetensors").unlink()
+    assert TransformersModel(base).weights_digest == ""
+    seen = set[str]()
+    for name, content in (("a.gguf", b"1"), ("a.gguf", b"2"), ("b.pt", b"1"), ("b.pt", b"2")):
+        (base / name).write_bytes(content)
+        seen.add(TransformersModel(base).weights_digest)
+    assert len(seen) == 4
+    (base / "a.bin").write_bytes(b"1")
+    before = weights_sha256(base)
+    (base / "b.pt").unlink()
+    assert weights_sha256(base) == before, "other files beside weights don't count"
+
+
 def test_another_model_is_refused(adapter: Path, tmp_path: Path) -> None:
     other = policy()
     with torch.no_grad():
