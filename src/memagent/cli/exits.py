@@ -21,7 +21,6 @@ import typer
 from memagent import errors
 from memagent.cli.options import Display
 from memagent.terminal import Paper, say
-from memagent.texts import name_extra
 
 if TYPE_CHECKING:
     from memagent.memory.extraction import Extraction
@@ -171,6 +170,8 @@ def report_errors(outcome: Outcome) -> Generator[Outcome]:
             outcome.say_resume(outcome.run_id)
             raise typer.Exit(UNFORESEEN) from error
         if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")):
+            from memagent.texts import name_extra  # help needs no pydantic
+
             _report(error, name_extra("this command", extra), outcome.run_id, outcome)
             raise typer.Exit(CODES[errors.ConfigError]) from error
         message = (

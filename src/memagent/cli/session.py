@@ -15,7 +15,6 @@ from typer.core import TyperGroup
 import memagent
 from memagent.cli.exits import Interrupted
 from memagent.terminal import say
-from memagent.texts import describe_problem
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -78,6 +77,8 @@ class _Group(TyperGroup):
         except typer.BadParameter as error:
             # Typer checks values with pydantic, which puts this before its reasons.
             if error.message.startswith("Input should "):
+                from memagent.texts import describe_problem  # help needs no pydantic
+
                 error.message = describe_problem(cast("Any", error.__cause__))  # with the value
             error.message = error.message.removeprefix("Value error, ")
             raise

@@ -35,6 +35,8 @@ class Wording(Leaf):
     """Names of the shipped sets, the default first."""
     package: ClassVar[str] = "memagent.prompts"
     """The package that has their files."""
+    called: ClassVar[str] = "prompt set"
+    """What errors call it."""
     name: str = Field(min_length=1)
     _read: str = PrivateAttr(default="")
     """The TOML text that this set was read from, normalised; empty if it wasn't read from TOML."""
@@ -59,7 +61,7 @@ class Wording(Leaf):
             data = Path(path).read_bytes()
         except (OSError, ValueError, TypeError) as error:  # not a valid path
             raise PromptSetError(
-                f"no prompt set {str(path)!r}: give a readable TOML file, "
+                f"no {cls.called} {str(path)!r}: give a readable TOML file, "
                 f"or one of {', '.join(cls.built_in)} ({getattr(error, 'strerror', error)})"
             ) from error
         return cls.parse(data, name=str(path))

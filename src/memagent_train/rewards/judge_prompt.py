@@ -28,6 +28,7 @@ class JudgePrompt(Wording):
 
     built_in: ClassVar[tuple[str, ...]] = ("judge",)
     package: ClassVar[str] = "memagent_train.rewards"
+    called: ClassVar[str] = "judge's prompt"
     verdict: Literal["yes_no", "score"]
     """`yes_no`: the reply's last line is yes or no; `score`: it is `score: X`."""
     highest: float = Field(default=1.0, gt=0, allow_inf_nan=False)

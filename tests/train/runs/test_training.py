@@ -209,7 +209,7 @@ def test_a_changed_wording_is_kept_too(
 
 def test_a_missing_prompt_of_the_judge_is_named(settings: Path, folder: RunFolder) -> None:
     config = load(settings, "reward.use=judge", "reward.judge.prompt=nowhere.toml")
-    with pytest.raises(ConfigError, match=r"judge's prompt .*nowhere\.toml' is unusable: No such"):
+    with pytest.raises(ConfigError, match=r"no judge's prompt '.*nowhere\.toml': .*\(No such"):
         session(config, folder)
 
 
