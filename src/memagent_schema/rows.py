@@ -1,11 +1,11 @@
 """Rows that a JSON schema describes, checked with jsonschema. A schema fetches nothing, and no pattern hangs."""
 
-import copy
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, time
 from fractions import Fraction
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, cast
 
 import jsonschema
@@ -30,11 +30,9 @@ DRAFTS: dict[str, Any] = {
     )
 }
 """By `$schema`; the first is the default."""
-CHECKED = {keyword for draft in DRAFTS.values() for keyword in draft.VALIDATORS}
-"""Keywords that a draft checks."""
-REMEDIES = {
-    "nullable": 'write `"type": ["string", "null"]`',
-    "patternProperties": "use `propertyNames` and `additionalProperties`",
+REFUSED = {
+    "nullable": 'is not JSON Schema: write `"type": ["string", "null"]`',
+    "patternProperties": "is not supported: use `propertyNames` and `additionalProperties`",
 }
 """OpenAPI's keyword, and one whose patterns jsonschema leaves to `re`, which may take forever."""
 REFERENCES = {"$dynamicRef", "$recursiveRef", "$ref"}
@@ -61,26 +59,26 @@ def make_model(schema: Any) -> type[BaseModel] | None:
     """Makes a model of the objects that a schema describes. Returns None if it names no properties of an object.
 
     The model's `model_json_schema` is the schema. An object keeps what was written, but for optional properties that
-    are null: they count as absent.
+    are null where their schema doesn't allow it: they count as absent.
 
     Raises:
-        ValueError: it breaks a rule of its draft, or has parts that would not be checked.
+        ValueError: it is not JSON, breaks a rule of its draft, or has a keyword of `REFUSED`.
     """
-    root = json.loads(json.dumps(schema, allow_nan=False))
+    try:
+        root = json.loads(json.dumps(schema, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{error}; use only what JSON has: no set, date or NaN") from error
     if not isinstance(root, dict):
         return None
     uri = cast("dict[str, Any]", root).get("$schema", next(iter(DRAFTS)))
     draft = DRAFTS.get(str(uri).rstrip("#"))
     if draft is None:
         raise ValueError(f"its `$schema` must be one of {', '.join(DRAFTS)}, got {quote(uri)}")
-    names = _check_schema(root, draft)
-    if not names:
+    resolver, names = _check_schema(root, draft)
+    if not names or "object" not in cast("dict[str, Any]", root).get("type", "object"):
         return None
-    row_draft = js.validators.extend(draft, KEYWORDS)
-    pruning_draft = js.validators.extend(row_draft, PRUNING)
     nothing: Any = Registry[Any]()  # without it, jsonschema may fetch what a `$ref` names
-    checker = row_draft(root, registry=nothing, format_checker=FORMATS)
-    pruner = pruning_draft(root, registry=nothing)
+    checker = js.validators.extend(draft, KEYWORDS)(root, registry=nothing, format_checker=FORMATS)
 
     class Row(BaseModel, extra="allow"):
         """An object that follows the schema."""
@@ -90,29 +88,18 @@ def make_model(schema: Any) -> type[BaseModel] | None:
         def _check(cls, row: Any) -> Any:
             try:
                 row = json.loads(json.dumps(row, allow_nan=False), parse_float=_read_number)
-            except ValueError as error:
-                problem = "a number is NaN or infinite, which JSON lacks"
-                raise PydanticCustomError("schema", problem) from error
-            if isinstance(cast("object", row), dict) and names.isdisjoint(row):
-                raise PydanticCustomError("schema", "it has none of the schema's fields")
-            pruned = copy.deepcopy(row)
-            try:
-                list(pruner.iter_errors(pruned))
-                for value in (pruned, row):
-                    if checker.is_valid(value):
-                        return value
-                problems = list(map(_describe, checker.iter_errors(pruned)))
+                _drop_nulls(row, root, resolver, checker)
+                problems = list(map(_describe, checker.iter_errors(row)))
             except RecursionError:
-                problems = [((), "it is nested too deeply")]
-            errors: list[InitErrorDetails] = [
-                {
-                    "type": PydanticCustomError("schema", "{text}", {"text": text}),
-                    "loc": path,
-                    "input": "",
-                }
-                for path, text in problems
-            ]
-            raise ValidationError.from_exception_data("Row", errors)
+                problems = [((), "it is nested too deeply, or a `$ref` leads back to itself")]
+            except ValueError:
+                problems = [((), "a number is NaN or infinite, which JSON lacks")]
+            is_object = isinstance(cast("object", row), dict)
+            if is_object and all(row.get(name) is None for name in names):
+                problems = [((), "it has none of the schema's fields")]
+            if problems:
+                raise ValidationError.from_exception_data("Row", list(map(_as_error, problems)))
+            return row
 
         @classmethod
         def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -121,20 +108,52 @@ def make_model(schema: Any) -> type[BaseModel] | None:
     return Row
 
 
+def _as_error(problem: tuple[tuple[str | int, ...], str]) -> InitErrorDetails:
+    path, text = problem
+    kind = PydanticCustomError("schema", "{text}", {"text": text})
+    return InitErrorDetails(type=kind, loc=path, input="")
+
+
 def _read_number(text: str) -> float:
     """Reads 7.0 like 7, which are equal in JSON."""
     number = float(text)
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
+def _drop_nulls(value: Any, schema: Any, resolver: Any, checker: Any) -> None:
+    """Removes optional properties that are null where their schema doesn't allow it, but not those of unions."""
+    if isinstance(schema, bool):
+        return
+    for part in schema.get("allOf", ()):
+        _drop_nulls(value, part, resolver, checker)
+    if "$ref" in schema:
+        target = resolver.lookup(schema["$ref"])
+        _drop_nulls(value, target.contents, target.resolver, checker)
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for item in cast("list[Any]", value):
+            _drop_nulls(item, schema["items"], resolver, checker)
+    if not isinstance(value, dict):
+        return
+    row, required = cast("dict[str, Any]", value), schema.get("required", ())
+    for name, part in schema.get("properties", {}).items():
+        if row.get(name) is not None:
+            _drop_nulls(row[name], part, resolver, checker)
+        elif (
+            name in row and name not in required and not checker.evolve(schema=part).is_valid(None)
+        ):
+            del row[name]
+
+
 def _describe(problem: Any) -> tuple[tuple[str | int, ...], str]:
-    """Returns where the problem is, or the one of the likeliest branch, and what it is, without long values."""
-    problem = js.exceptions.best_match([problem])
-    lines = [
-        p.message.replace(repr(p.instance), quote(p.instance), 1)
-        for p in problem.context or [problem]
-    ]
-    return tuple(problem.absolute_path), " or ".join(dict.fromkeys(lines))
+    """Returns where a problem is and what it is, without long values; for a union, what each branch wants."""
+    branches = groupby(problem.context, lambda part: part.schema_path[0])
+    parts = [js.exceptions.best_match(branch) for _, branch in branches] or [problem]
+    texts: list[str] = []
+    for part in parts:
+        place = ".".join(map(str, list(part.absolute_path)[len(problem.absolute_path) :]))
+        text = part.message.replace(repr(part.instance), quote(part.instance), 1)
+        texts.append(f"{place}: {text}" if place else text)
+    return tuple(problem.absolute_path), " or ".join(dict.fromkeys(texts))
 
 
 # --- the keywords that rows need different from jsonschema's
@@ -160,45 +179,40 @@ def _matcher(pattern: str) -> SchemaValidator:
         return SchemaValidator(str_schema(pattern=pattern))
     except SchemaError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise ValueError(f"`pattern` {quote(pattern)} cannot be matched: {reason}") from error
+        raise ValueError(
+            f"`pattern` {quote(pattern)} cannot be matched: {reason}; correct it, without look-around"
+        ) from error
 
 
-def _require(_validator: Any, names: list[str], row: Any, _schema: Any) -> Iterator[Any]:
-    """Has the missing property in the path, as pydantic does."""
-    for name in names if isinstance(row, dict) else ():
-        if name not in row:
-            yield js.ValidationError(f"{name!r} is missing", path=[name])
+def _compare(_validator: Any, unique: bool, items: Any, _schema: Any) -> Iterator[Any]:
+    """Checks `uniqueItems` in linear time: jsonschema compares each object with all others."""
+    values = cast("list[Any]", items) if unique and isinstance(items, list) else []
+    if len(set(map(_freeze, values))) < len(values):
+        yield js.ValidationError(f"{items!r} has non-unique elements")
 
 
-def _drop_nulls(validator: Any, properties: Any, row: Any, schema: Any) -> Iterator[Any]:
-    """Removes the optional properties that are null from the row."""
-    for name in properties if isinstance(cast("object", row), dict) else ():
-        if row.get(name, "") is None and name not in schema.get("required", ()):
-            del row[name]
-    return js.Draft202012Validator.VALIDATORS["properties"](validator, properties, row, schema)
+def _freeze(value: Any) -> Any:
+    """Returns a hashable form that is the same for equal JSON: for 1 and 1.0, but not for true."""
+    if isinstance(value, dict):
+        return frozenset((k, _freeze(v)) for k, v in cast("dict[str, Any]", value).items())
+    if isinstance(value, list):
+        return tuple(map(_freeze, cast("list[Any]", value)))
+    return isinstance(value, bool), value
 
 
-def _skip(*_: Any) -> Iterator[Any]:
-    """Looks for no nulls in a condition, whose properties need not be optional where it is met."""
-    return iter(())
-
-
-KEYWORDS = {"multipleOf": _divide, "pattern": _match, "required": _require}
-PRUNING = dict.fromkeys(("contains", "if", "not"), _skip) | {"properties": _drop_nulls}
+KEYWORDS = {"multipleOf": _divide, "pattern": _match, "uniqueItems": _compare}
 
 
 # --- the schema itself
 
 
-def _check_schema(root: Any, draft: Any) -> set[str]:
-    """Returns the names of a row's properties.
+def _check_schema(root: Any, draft: Any) -> tuple[Any, set[str]]:
+    """Returns what resolves references, and the names of a row's properties.
 
     Removes each `$schema`: of a part that has one, jsonschema checks the keywords in its own way.
     """
-    specification, rules = (
-        specification_with(draft.META_SCHEMA["$schema"]),
-        draft(draft.META_SCHEMA),
-    )
+    specification = specification_with(draft.META_SCHEMA["$schema"])
+    rules = draft(draft.META_SCHEMA)
 
     def make_resource(part: Any) -> Any:
         problem = js.exceptions.best_match(rules.iter_errors(part))
@@ -210,25 +224,13 @@ def _check_schema(root: Any, draft: Any) -> set[str]:
 
     resource = make_resource(root)
     resolver = Registry[Any]().resolver_with_root(resource)
-    unchecked = CHECKED - draft.VALIDATORS.keys() | REMEDIES.keys()
-    unchecked -= {"exclusiveMaximum", "exclusiveMinimum"}  # draft 4 checks them with the limit
-    required, declared = set[str](), set[str]()
     for part in _parts(resource, resolver, make_resource, set()):
         part.pop("$schema", None)
-        found = {keyword for keyword in part.keys() & unchecked if part[keyword] is not False}
-        # Older drafts ignore what is beside a `$ref`.
-        if "$ref" in part and "draft-0" in draft.META_SCHEMA["$schema"]:
-            found |= part.keys() & draft.VALIDATORS.keys() - {"$ref"}
-        for keyword in sorted(found):
-            remedy = REMEDIES.get(keyword, "leave it out, or name its draft in `$schema`")
-            raise ValueError(f"`{keyword}` would not be checked; {remedy}")
+        for keyword in sorted(part.keys() & REFUSED):
+            raise ValueError(f"`{keyword}` {REFUSED[keyword]}")
         if "pattern" in part:
             _matcher(part["pattern"])
-        declared |= part.get("properties", {}).keys()
-        required |= set(part.get("required", ())) if "properties" in part else set()
-    for name in sorted(required - declared):
-        raise ValueError(f"`required` has {quote(name)}, which `properties` lacks; correct it")
-    return set(_names(root, resolver, set()))
+    return resolver, set(_names(root, resolver, set()))
 
 
 def _parts(

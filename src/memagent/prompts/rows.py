@@ -45,7 +45,7 @@ class _UntitledSchema(JsonForm):
 
 
 class RowForm(Output):
-    """A pydantic model as the form of a row. Its schema lacks the fields' titles, which repeat their names."""
+    """A pydantic model as the form of a row, shown without pydantic's titles of fields, which repeat their names."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         super().__init__(model, "schema")
