@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from memagent.memory.plan import MemoryPlan
-from memagent.models.base import ChatModel, Wrapper
+from memagent.models.base import ChatModel, innermost
 from memagent.models.openai import OpenAIModel
 from memagent.models.probe import server_version
 from memagent.models.server import Server
@@ -87,19 +87,13 @@ def extra_body_of(model: ChatModel) -> Mapping[str, object]:
 
 def weights_of(model: ChatModel) -> str:
     """Returns a digest of the weights in a model's folder; empty if unknown. Blocks: reads them."""
-    innermost = _unwrap(model)
-    return innermost.weights_digest if isinstance(innermost, OwnModel) else ""
+    inner = innermost(model)
+    return inner.weights_digest if isinstance(inner, OwnModel) else ""
 
 
 def _find_server_model(model: ChatModel) -> OpenAIModel | None:
-    innermost = _unwrap(model)
-    return innermost if isinstance(innermost, OpenAIModel) else None
-
-
-def _unwrap(model: ChatModel) -> ChatModel:
-    while isinstance(model, Wrapper):
-        model = model.inner
-    return model
+    inner = innermost(model)
+    return inner if isinstance(inner, OpenAIModel) else None
 
 
 async def _server(server: Server) -> str:

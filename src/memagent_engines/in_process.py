@@ -46,10 +46,8 @@ class OwnModel(ABC):
         folders = [Path(f) for f in (self._source, self._adapter) if f and Path(f).is_dir()]
         if not folders:
             return ""
-        from memagent_engines.transformers.adapter import (
-            NO_WEIGHTS,
-            weights_sha256,
-        )  # imports torch
+        # It imports torch.
+        from memagent_engines.transformers.adapter import NO_WEIGHTS, weights_sha256
 
         digests = map(weights_sha256, folders)
         return "+".join(digest[:DIGITS] for digest in digests if digest != NO_WEIGHTS)

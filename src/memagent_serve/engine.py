@@ -25,7 +25,8 @@ from memagent.errors import (
     TokenizerError,
 )
 from memagent.messages import Message, ToolSpec
-from memagent.models import ChatModel, OpenAIModel, Wrapper
+from memagent.models import ChatModel, OpenAIModel
+from memagent.models.base import innermost
 from memagent.models.openai_client import CONNECT_SECONDS, KEEP_SECONDS
 from memagent.models.openai_errors import Endpoint, overflows, translate
 from memagent.models.server import Server
@@ -77,9 +78,7 @@ class Engine:
 
     def __init__(self, model: ChatModel, window: int | None = None) -> None:
         self.model, self._window = model, window
-        inner = model
-        while isinstance(inner, Wrapper):
-            inner = inner.inner
+        inner = innermost(model)
         # Ollama's own route takes other bytes, and its `/v1` drops what exceeds a window that it doesn't report.
         self.served: OpenAIModel | None = None
         """The model whose server takes the bytes of requests; if None, the model is called from here."""

@@ -131,3 +131,8 @@ class Wrapper:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
+
+
+def innermost(model: ChatModel) -> ChatModel:
+    """Returns the model without its wrappers."""
+    return innermost(model.inner) if isinstance(model, Wrapper) else model

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Leaf, Message, Sampling
-from memagent.models.base import ChatModel, Wrapper
+from memagent.models.base import ChatModel, innermost
 from memagent.models.dialects import Dialect
 from memagent.models.openai import OpenAIModel
 from memagent.models.server import Server
@@ -71,9 +71,7 @@ async def probe(model: ChatModel) -> list[Probe | ModelError]:
         ConfigError: the model runs without a server.
         ModelError: there is one server, and it cannot be reached or failed.
     """
-    while isinstance(model, Wrapper):
-        model = model.inner
-    if not isinstance(model, OpenAIModel):
+    if not isinstance(model := innermost(model), OpenAIModel):
         raise ConfigError(f"the model {model.name!r} has no server: there is nothing to probe")
     probes: list[Probe | ModelError] = []
     for server in model.servers:
