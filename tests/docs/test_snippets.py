@@ -53,7 +53,7 @@ PAGES = [
     if page not in (TRAINING, TUTORIALS / "train.md", TUTORIALS / "summaries.md")
     or importlib.util.find_spec("torch")
 ]
-SCRIPTS = {f"docs/{name}.md" for name in ("deploy", "games", "models", "servers", "tools")}
+SCRIPTS = {f"docs/{name}.md" for name in ("deploy", "frameworks", "games", "models", "servers", "tools")}
 FENCE = re.compile(
     r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -203,7 +203,7 @@ def make_policy(folder: Path) -> None:
 @pytest.mark.extra
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore")  # theirs
-@pytest.mark.parametrize("name", ["deploy", "tools", "read"])
+@pytest.mark.parametrize("name", ["deploy", "frameworks"])
 def test_the_frameworks_examples_run(
     name: str, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
