@@ -200,31 +200,31 @@ bench-smol: engines smol $(STAMP_EXTRA) ## Measure memagent beside other framewo
 	    --tokenizer $$MODEL_FOLDER/tokenizer.json --window 2048 --chunk 1200 --reply 128 --prompts small \
 	    --lengths $(LENGTHS) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(WRITE),--write $(WRITE))'
 
-bench-ahead: $(STAMP) ## Measure what reading ahead saves, with a model of fixed latency (WRITE=docs/performance.md)
+bench-ahead: $(STAMP) ## Measure what reading ahead saves, with a model of fixed latency (WRITE=docs/speedups.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf.ahead $(if $(WRITE),--write $(WRITE))
 
 bench-server: engines ## Measure what memagent adds to a real vLLM server's time (LAYERS=16, ROUNDS=3, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --layers $(LAYERS) -- \
 	    $(BIN)/python -m memagent_bench.server $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench-ahead-server: engines smol ## Measure reading ahead on a real vLLM server, and how often replies change in a batch (ROUNDS=3, WRITE=docs/performance.md)
+bench-ahead-server: engines smol ## Measure reading ahead on a real vLLM server, and how often replies change in a batch (ROUNDS=3, WRITE=docs/speedups.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --smol bfloat16 -- \
 	    $(BIN)/python -m memagent_bench.server.ahead $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench-speculation: engines smol ## Measure n-gram speculation of a real vLLM server (DTYPE=float32, ROUNDS=3, WRITE=docs/performance.md)
+bench-speculation: engines smol ## Measure n-gram speculation of a real vLLM server (DTYPE=float32, ROUNDS=3, WRITE=docs/speedups.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --smol $(or $(DTYPE),float32) --speculate -- \
 	    $(BIN)/python -m memagent_bench.server.speculation $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench-questions: engines smol ## Measure what a real vLLM server's prefix cache saves at 1, 4 and 16 questions (DTYPE=float32, ROUNDS=3, WRITE=docs/performance.md)
+bench-questions: engines smol ## Measure what a real vLLM server's prefix cache saves at 1, 4 and 16 questions (DTYPE=float32, ROUNDS=3, WRITE=docs/speedups.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --smol $(or $(DTYPE),float32) -- \
 	    $(BIN)/python -m memagent_bench.server.questions $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench-dialogues: engines $(STAMP_TRAIN) ## Measure rollouts of dialogues with tools against a loop in step, on a real vLLM server; what tests/train/dialogues.json has isn't repeated (ROUNDS=1, TURNS="50 12", SPREADS="1.5 1 0", LATENCY=2, VERIFY=SECONDS, WRITE=docs/performance.md, PLOT=docs/images/dialogues.png)
+bench-dialogues: engines $(STAMP_TRAIN) ## Measure rollouts of dialogues with tools against a loop in step, on a real vLLM server; what tests/train/dialogues.json has isn't repeated (ROUNDS=1, TURNS="50 12", SPREADS="1.5 1 0", LATENCY=2, VERIFY=SECONDS, WRITE=docs/speedups.md, PLOT=docs/images/dialogues.png)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 4096 -- \
 	    $(TRAIN)/python -m tests.train.measure_dialogues $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLOT),--plot $(PLOT)) \
 	    $(if $(TURNS),--turns $(TURNS)) $(if $(SPREADS),--spreads $(SPREADS)) $(if $(LATENCY),--latency $(LATENCY)) $(if $(VERIFY),--verify $(VERIFY))
 
-bench-generate: $(STAMP) ## Measure how long RULER samples take to make (UPSTREAM=DIR, WRITE=docs/benchmarks.md)
+bench-generate: $(STAMP) ## Measure how long RULER samples take to make (UPSTREAM=DIR, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.ruler.speed \
 	    $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(WRITE),--write $(WRITE))
 

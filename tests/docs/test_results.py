@@ -32,7 +32,7 @@ def test_each_row_shows_its_file() -> None:
 
 
 def test_dialogues_are_those_that_are_kept() -> None:
-    page = DOCS / "performance.md"
+    page = DOCS / "speedups.md"
     pairs, (before, after) = kept(KEPT), split_page(page, "make bench-dialogues")
     assert before + section(pairs) + after == page.read_text(encoding="utf-8")
     much = [pair.ratio for pair in pairs if pair.setting.turns == 50 and pair.setting.spread >= 1]

@@ -1,6 +1,6 @@
 """`make bench-ahead`: how much sooner a reading ends that sends chunks ahead, and for how many more calls.
 
-Usage: python -m memagent_bench.perf.ahead [--chunks N] [--rounds N] [--write docs/performance.md]
+Usage: python -m memagent_bench.perf.ahead [--chunks N] [--rounds N] [--write docs/speedups.md]
 
 The model takes the same time for each call and changes its memory at a given share of chunks, at random places: what is
 measured is the method, and the cost of this client. With changes at rate p, rounds of B chunks advance by

@@ -1,6 +1,6 @@
 """Writes the table of loops at a server into a page.
 
-Usage: python -m memagent_bench.sessions.wire FOLDER [--write docs/benchmarks.md]
+Usage: python -m memagent_bench.sessions.wire FOLDER [--write docs/sessions.md]
 
 Shown is the work of the most steps. The folder is one of `memagent-bench sessions --games shifts --systems loops`.
 """
