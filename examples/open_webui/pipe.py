@@ -50,6 +50,9 @@ class Pipe:
             texts = [await read_file(item, __user__ or {}) for item in files]
             # Open WebUI has added its excerpts of the files to the last message; this is what the user wrote.
             question = (__metadata__ or {}).get("base_user_prompt")
+            # Of collections, pages and chats there is nothing else.
+            if question and files != __files__:
+                texts.append(text_of(last))
             request["messages"] = [*history, with_documents(last, texts, question)]
             # Open WebUI's own tools would fill most of a small window, and a reading doesn't call any.
             request.pop("tools", None)
@@ -100,14 +103,23 @@ async def read_file(item: dict[str, Any], user: dict[str, Any]) -> str:
     return f"{file.filename}\n\n{text}"
 
 
+def text_of(message: dict[str, Any]) -> str:
+    """Returns the text of a message."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
 def with_documents(message: dict[str, Any], texts: list[str], asked: str | None) -> dict[str, Any]:
     """Returns the message in the form that `memagent serve` takes: each document a part, the question last."""
     content = message["content"]
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    question = asked or "\n".join(part["text"] for part in parts if part["type"] == "text")
+    parts = content if isinstance(content, list) else []
     others = [part for part in parts if part["type"] != "text"]
-    documents = [{"type": "text", "text": text} for text in texts]
-    return {**message, "content": [*documents, *others, {"type": "text", "text": question}]}
+    *documents, question = (
+        {"type": "text", "text": text} for text in (*texts, asked or text_of(message))
+    )
+    return {**message, "content": [*documents, *others, question]}
 
 
 async def forward(

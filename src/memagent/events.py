@@ -13,6 +13,8 @@ from memagent.compaction import Compaction
 from memagent.messages import Leaf, ToolCall, Usage
 from memagent.trajectory import StopReason
 
+CUT_OFF = "the reply was cut off by its token limit"
+
 
 class _Event(Leaf):
     seq: int = -1

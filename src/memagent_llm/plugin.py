@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 import llm
+from llm.default_plugins.openai_models import Chat
 
-from memagent.errors import MemagentError, ModelError
+from memagent.errors import MemagentError, ModelError, ServerFailed
 from memagent.memory.agent import MemoryAgent
 from memagent.messages import ChatRequest, Completion, FinishReason, Usage
 from memagent.models.base import SimpleModel
 from memagent.models.limit import complete_usage
+from memagent.models.openai_reply import BROKEN_OFF, FINISH
 from memagent.threads import in_own_thread
 from memagent.tokens.byte_bound import ByteBound
 
@@ -38,21 +40,40 @@ class LlmModel(SimpleModel):
         *system, last = (message.content for message in request.messages)
         has_limit = "max_tokens" in self._model.Options.model_fields
         options = {"max_tokens": request.max_tokens} if has_limit else {}
+        # Of replies without usage, llm's client of chat completions takes only streams. That of responses doesn't
+        # keep why a stream ended.
+        streams = isinstance(self._model, Chat) and self._model.can_stream
         try:
             reply = self._model.prompt(
-                last, system="\n\n".join(system) or None, stream=False, **options
+                last, system="\n\n".join(system) or None, stream=streams, **options
             )
-            text, counts = reply.text(), reply.usage()
+            text, counts, reason = reply.text(), reply.usage(), _read_reason(reply.response_json)
         except Exception as error:
             raise ModelError(f"the model {self.name!r} failed: {error}") from error
         usage = Usage(
             calls=1, prompt_tokens=counts.input or 0, completion_tokens=counts.output or 0
         )
-        # `llm` doesn't report why a reply ended.
-        full = has_limit and usage.completion_tokens >= request.max_tokens
-        finish = FinishReason.LENGTH if full else FinishReason.STOP
+        if reason in BROKEN_OFF:
+            raise ServerFailed(
+                f"the model {self.name!r} broke off its reply (finish_reason {reason!r})"
+            )
+        # Models of other plugins don't say why.
+        if not reason and has_limit and usage.completion_tokens >= request.max_tokens:
+            reason = "length"
+        finish = FINISH.get(reason, FinishReason.STOP)
         completion = Completion(text=text, finish_reason=finish, usage=usage)
         return complete_usage(request, completion, self._counter)
+
+
+def _read_reason(body: Any) -> str:
+    """Returns why a reply ended, from OpenAI's bodies; empty if it isn't there, as in those of other plugins."""
+    match body:
+        case {"choices": [{"finish_reason": str(reason)}, *_]} | {"finish_reason": str(reason)}:
+            return reason.lower()  # the latter is a stream, which llm puts together
+        case {"incomplete_details": {"reason": str(reason)}}:
+            return "length" if reason == "max_output_tokens" else reason
+        case _:
+            return ""
 
 
 @llm.hookimpl
@@ -84,4 +105,4 @@ def read(document: str, question: str, model: str | None, window: int) -> None:
         raise click.ClickException(reading.result.detail if reading.result else str(reading.error))
     click.echo(reading.result.answer)
     if reading.result.truncated:
-        click.echo("The answer was cut off by its token limit: use a larger --window.", err=True)
+        click.echo(f"{reading.result.detail}: use a larger --window", err=True)

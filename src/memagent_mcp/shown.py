@@ -44,6 +44,7 @@ class Answer(BaseModel):
     answer: str | None
     """None if there is none yet: see `detail`."""
     detail: str
+    """Why the answer is missing or incomplete, and how to read what isn't shown; else empty."""
     run_id: str
     chunks_read: int
     calls: int
@@ -92,8 +93,8 @@ def show_answer(result: Result, quotes: Iterable[Quote]) -> Answer:
     """Limits a result in size; its detail says how to read what is cut off."""
     detail, answer = _detail(result), result.answer
     if answer is not None and len(answer) > ANSWER:
-        detail = f"The answer has {len(answer)} characters: read_more(run_id, 'answer', {ANSWER}) continues it."
-        answer = answer[:ANSWER]
+        rest = f"The answer has {len(answer)} characters: read_more(run_id, 'answer', {ANSWER}) continues it."
+        detail, answer = f"{detail}. {rest}" if detail else rest, answer[:ANSWER]
     usage = result.usage
     return Answer(
         answer=answer,

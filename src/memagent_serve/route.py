@@ -203,7 +203,7 @@ class _Call:
         """Returns the answer, unless the engine's server has to give it."""
         if (result := prepared.answer) is not None:
             model = self._fields.get("model") or self._desk.engine.name
-            finish = "length" if result.truncated else "stop"
+            finish = "length" if result.truncated or result.partial else "stop"
             return OwnAnswer(result.answer or "", finish, model, result.run_id, prepared.paid)
         if self._desk.engine.served:
             return None

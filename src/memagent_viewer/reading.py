@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from memagent import events
-from memagent.cli.history import CUT_OFF, tell
+from memagent.cli.history import tell
 from memagent.messages import Usage
 from memagent.texts import repair_surrogates
 from memagent_viewer.deltas import find_delta
@@ -86,7 +86,7 @@ class _Book:
             case events.Answered():
                 self._answer |= {"text": event.answer.strip(), "cost": cost(event.usage)}
                 self._answer["partial"] = event.partial
-                self._note(None, CUT_OFF if event.truncated else "")
+                self._note(None, events.CUT_OFF if event.truncated else "")
                 self._note(None, "" if event.form_found else "the reply lacks the answer's form")
                 self._note(None, "from the part read so far" if event.partial else "")
             case events.Stopped():

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from memagent import events
-from memagent.cli.history import CUT_OFF, TIERS, format_call, tell, tell_neutralised, turns_of
+from memagent.cli.history import TIERS, format_call, tell, tell_neutralised, turns_of
 from memagent.compaction import Change, Compaction
 from memagent.messages import ToolCall
 from memagent.texts import repair_surrogates
@@ -160,6 +160,6 @@ class _Items:
         if last["type"] == "step" and not last["calls"] and not last["notes"]:
             last["answers"] = True  # the reply is the answer, so it is shown once
             step_cost = last["cost"]
-        notes = [CUT_OFF] if event.truncated else []
+        notes = [events.CUT_OFF] if event.truncated else []
         answer = {"type": "answer", "text": event.answer.strip(), "notes": notes, "cost": step_cost}
         self.items.append(answer)

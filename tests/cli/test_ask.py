@@ -309,7 +309,14 @@ def test_an_answer_that_was_cut_off_is_said_so(
     assert done.returncode == 0
     assert "\nthe reply was cut off by its token limit\n" in done.stdout
     again = memagent("resume", "r", "--json")
-    assert only_json(again.stdout)["truncated"] is True
+    found = only_json(again.stdout)
+    assert (found["truncated"], found["detail"]) == (
+        True,
+        "the reply was cut off by its token limit",
+    )
+    quiet = memagent("resume", "r", "--display", "none")
+    assert quiet.stdout == "Ada was born in\n"
+    assert quiet.stderr == "the reply was cut off by its token limit\n"
     shown = only_json(memagent("show", "r", "--json").stdout)
     assert shown["results"][0]["truncated"] is True
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Invoke, Process
 from tests.disk import full_disk
+from tests.models.chat_server import Script, say
 
 from memagent.cli.map import clear
 
@@ -295,3 +296,14 @@ def test_no_question_names_this_command(invoke: Invoke, docs: Path) -> None:
     assert done.exit_code == 2
     assert "memagent ask" not in done.stderr
     assert "-q" not in done.stderr
+
+
+def test_a_cut_off_answer_is_said_to_be_one(
+    memagent: Process, docs: Path, server: Script, served: list[str], tmp_path: Path
+) -> None:
+    server.default = say("Natasha did", finish="length")
+    done = memagent("map", docs / "1.txt", QUESTION, *served, "--out", "r.jsonl")
+    told = "Natasha did; the reply was cut off by its token limit"
+    assert (done.returncode, told in done.stdout) == (0, True)
+    (row,) = rows(tmp_path / "r.jsonl")
+    assert (row["truncated"], row["detail"]) == (True, told.partition("; ")[2])

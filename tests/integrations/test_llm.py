@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.docs.stand_in import reply
-from tests.models.chat_server import Handler, Script, chat, running, send
+from tests.models.chat_server import Behaviour, Handler, Script, chat, running, send
+
+from memagent.messages import ChatRequest, Message
 
 pytestmark = pytest.mark.extra
 
@@ -22,8 +27,30 @@ BAD = {"error": {"message": "no such deployment"}}
 Llm = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def say(text: str, *, finish: str = "stop", usage: bool = True) -> Behaviour:
+    """Answers as the request asks, whole or as a stream."""
+
+    def behave(handler: Handler) -> None:
+        body = chat(text, finish=finish)
+        body["usage"] = body["usage"] if usage else None
+        if not handler.body.get("stream"):
+            send(200, body)(handler)
+            return
+        choice = body["choices"][0]
+        piece = {"index": 0, "delta": choice["message"], "finish_reason": None}
+        end = {"index": 0, "delta": {}, "finish_reason": finish}
+        head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "any"}
+        chunks = [{**head, "choices": [part]} for part in (piece, end)]
+        chunks += [{**head, "choices": [], "usage": body["usage"]}] if usage else []
+        lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
+        raw = "".join([*lines, "data: [DONE]\n\n"]).encode()
+        send(200, raw, Content_Type="text/event-stream")(handler)
+
+    return behave
+
+
 def read(handler: Handler) -> None:
-    send(200, chat(reply(handler)))(handler)
+    say(reply(handler))(handler)
 
 
 @pytest.fixture
@@ -38,6 +65,7 @@ def llm(tmp_path: Path, server: Script) -> Llm:
     """Runs the command in a folder with the book, as a user with one model."""
     (tmp_path / "extra-openai-models.yaml").write_text(
         f"- {{model_id: reader, model_name: any, api_base: '{server.url}'}}\n"
+        f"- {{model_id: whole, model_name: any, api_base: '{server.url}', can_stream: false}}\n"
     )
     (tmp_path / "book.txt").write_text(TEXT)
     settings = {"LLM_USER_PATH": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
@@ -116,14 +144,49 @@ def test_another_window_reads_again_after_one_that_failed(llm: Llm, server: Scri
     assert (done.stdout, done.stderr) == (ANSWER, "")
 
 
-def test_an_answer_that_was_cut_off_is_said_to_be(llm: Llm, server: Script, tmp_path: Path) -> None:
-    def cut(handler: Handler) -> None:
-        body = chat("The code of the", finish="length")
-        body["usage"]["completion_tokens"] = server.bodies[-1]["max_tokens"]
-        send(200, body)(handler)
-
-    server.default = cut
+@pytest.mark.parametrize("model", ["reader", "whole"])
+def test_an_answer_that_was_cut_off_is_said_to_be(
+    llm: Llm, server: Script, tmp_path: Path, model: str
+) -> None:
+    server.default = say("The code of the", finish="length")
     (tmp_path / "book.txt").write_text(ANSWER)
-    done = llm("read", "book.txt", QUESTION, "-m", "reader")
+    done = llm("read", "book.txt", QUESTION, "-m", model)
     assert (done.returncode, done.stdout) == (0, "The code of the\n")
-    assert "cut off" in done.stderr
+    assert done.stderr == "the reply was cut off by its token limit: use a larger --window\n"
+    assert [bool(body.get("stream")) for body in server.bodies] == [model == "reader"] * 2
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "abort"])
+def test_a_reply_that_was_withheld_or_broken_off_is_no_answer(
+    llm: Llm, server: Script, finish: str
+) -> None:
+    server.default = say("The code of the", finish=finish)
+    done = llm("read", "book.txt", QUESTION, "-m", "reader")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert ("abort" if finish == "abort" else "stopped") in done.stderr
+
+
+def test_a_server_may_leave_the_usage_out(llm: Llm, server: Script) -> None:
+    server.default = lambda handler: say(reply(handler), usage=False)(handler)
+    done = llm("read", "book.txt", QUESTION, "-m", "reader")
+    assert (done.stdout, done.stderr) == (ANSWER, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "finish"),
+    [
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
+        ({"status": "completed"}, "stop"),
+        (None, "stop"),
+    ],
+)
+async def test_bodies_of_responses_are_understood(body: Any, finish: str) -> None:
+    from memagent_llm.plugin import LlmModel
+
+    said = SimpleNamespace(
+        text=lambda: "The", response_json=body, usage=lambda: SimpleNamespace(input=9, output=1)
+    )
+    options = SimpleNamespace(model_fields={"max_tokens": None})
+    model = SimpleNamespace(model_id="x", Options=options, prompt=lambda *_, **__: said)
+    request = ChatRequest(messages=(Message(role="user", content=QUESTION),), max_tokens=20)
+    assert (await LlmModel(model).complete(request)).finish_reason.value == finish

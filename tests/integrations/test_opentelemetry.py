@@ -10,7 +10,7 @@ import pytest
 
 from memagent import MemoryAgent, ToolAgent
 from memagent.errors import ModelError, ToolError
-from memagent.messages import ToolCall
+from memagent.messages import Completion, ToolCall
 from memagent.models.scripted import ScriptedModel
 from memagent.tools import tool
 
@@ -121,7 +121,7 @@ def test_a_tool_that_took_too_long_has_an_error() -> None:
     traced.trace(ToolAgent(model, tools=[slow], store=None)).run("Whom does Natasha marry?")
     (span,) = (span for span in traced.spans if span["name"] == "execute_tool wait")
     assert span["status"]["status_code"] == "ERROR"
-    assert span["attributes"]["error.type"] == "CancelledError"
+    assert span["attributes"]["error.type"] == "ToolError"
 
 
 @pytest.mark.parametrize("content", [False, True])
@@ -145,6 +145,48 @@ def test_tools_have_spans(content: bool) -> None:
     assert bad["attributes"]["error.type"] == "ToolError"
     assert (good["attributes"].get("gen_ai.tool.call.result") == SECRET) is content
     assert (SECRET in json.dumps(traced.spans)) is content
+
+
+def test_calls_that_no_tool_of_the_agent_takes_have_spans() -> None:
+    def look() -> str:
+        """Open a page."""
+        return "page"
+
+    given = [("look", "{}"), ("look", "page 1"), (SECRET, "{}"), ("read_archived", "{}")]
+    calls = [ToolCall(id=str(n), name=name, arguments=text) for n, (name, text) in enumerate(given)]
+    traced = Traced()
+    agent = ToolAgent(ScriptedModel([*calls, "Pierre"]), tools=[look], store=None)
+    assert traced.trace(agent).run("Whom does Natasha marry?").answer == "Pierre"
+    tools = [span for span in traced.spans if span["name"].startswith("execute_tool")]
+    names = [span["name"].split()[1] for span in tools]
+    assert names == ["look", "look", "unknown", "read_archived"]
+    errors = [span["attributes"].get("error.type") for span in tools]
+    assert errors == [None, *["BadArguments"] * 3]
+    assert SECRET not in json.dumps(traced.spans)
+
+
+def test_figures_that_a_server_leaves_out_are_counted() -> None:
+    model = ScriptedModel([Completion(text="Pierre")] * 2)
+    traced = Traced()
+    result = traced.trace(MemoryAgent(model, store=None)).ask(SECRET, "Whom does Natasha marry?")
+    fields = [s["attributes"] for s in traced.spans if s["name"].startswith("chat")]
+    assert sum(f["gen_ai.usage.input_tokens"] for f in fields) == result.usage.prompt_tokens > 0
+    output = result.usage.completion_tokens
+    assert sum(f["gen_ai.usage.output_tokens"] for f in fields) == output > 0
+
+
+def test_an_empty_result_keeps_its_id() -> None:
+    def look() -> str:
+        """Open a page."""
+        return ""
+
+    traced = Traced()
+    model = ScriptedModel([ToolCall(id="7", name="look", arguments="{}"), "Pierre"])
+    traced.trace(ToolAgent(model, tools=[look], store=None), content=True).run("Whom?")
+    said = [span["attributes"].get("gen_ai.input.messages") for span in traced.spans]
+    *_, result = json.loads(next(filter(None, reversed(said))))
+    part = {"type": "tool_call_response", "id": "7", "response": ""}
+    assert result == {"role": "tool", "parts": [part]}
 
 
 def test_a_tools_lone_surrogates_are_repaired_as_exporters_refuse_them() -> None:

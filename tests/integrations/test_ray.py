@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from blockbuster import BlockBuster
 
-from memagent import RunStore
+from memagent import ChatRequest, Completion, Limits, RunStore, ScriptedModel
 from memagent.errors import ConfigError
 from memagent.integrations.ray import DocumentReader
+from memagent.messages import FinishReason
 
 QUESTION = "What is the code of the gate?"
 DOCUMENTS = 40
@@ -58,6 +59,22 @@ def test_a_null_is_a_row_without_an_answer(tmp_path: Path, column: str) -> None:
     assert found["answer"] == [None, "The code of the gate is 1000.", None]
     assert found["detail"] == [f"this row has no {column}", "", f"this row has no {column}"]
     assert (found["calls"][0], found["run_id"][0]) == (0, None)
+
+
+def test_a_row_says_that_its_answer_is_incomplete() -> None:
+    def cut(request: ChatRequest) -> Completion:
+        finish = FinishReason.LENGTH if request.kind == "answer" else FinishReason.STOP
+        return Completion(text="The code of the", finish_reason=finish)
+
+    reader = DocumentReader(ScriptedModel(cut, window=2048), QUESTION, store=None)
+    found = reader({"text": ["The code of the gate is 7."]})
+    assert found["answer"] == ["The code of the"]
+    assert found["detail"] == ["the reply was cut off by its token limit"]
+    limits = Limits(calls=2, answer=True)
+    reader = DocumentReader("extractive", QUESTION, window=2048, store=None, limits=limits)
+    found = reader({"text": [f"The code of the gate is 7. {'The sky was grey. ' * 2000}"]})
+    assert found["answer"] == ["The code of the gate is 7."]
+    assert "calls=2" in found["detail"][0]
 
 
 def test_a_batch_may_be_empty(tmp_path: Path) -> None:

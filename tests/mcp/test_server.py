@@ -18,7 +18,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp_types import TextContent
 from tests.models.chat_server import running, slow
 
-from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
+from memagent import ChatRequest, Completion, MemoryAgent, RunStore, ScriptedModel
+from memagent.messages import FinishReason
 from memagent.threads import in_thread
 from memagent_mcp.roots import Roots
 from memagent_mcp.server import Reader
@@ -364,6 +365,24 @@ async def test_answers_are_bounded(books: Path, store: RunStore) -> None:
         rest = await call(client, "read_more", run_id=said["run_id"], part="answer", start=4000)
         assert (rest["text"], rest["end"]) == (reply[4000:12000], 12000)
         assert rest["total"] == len(reply)
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+async def test_a_cut_off_answer_is_said_to_be_one(books: Path, store: RunStore, size: int) -> None:
+    def cut(request: ChatRequest) -> Completion:
+        finish = FinishReason.LENGTH if request.kind == "answer" else FinishReason.STOP
+        return Completion(text="x" * size, finish_reason=finish)
+
+    agent = MemoryAgent(ScriptedModel(cut, window=100_000), store=store)
+    roots = await in_thread(Roots, [books])
+    async with Client(Reader(agent, store, roots).server()) as client:
+        said = await call(client, "ask_document", path="old/harvest.txt", question=QUESTION)
+        assert said["answer"] == "x" * min(size, 4000)
+        told, _, rest = said["detail"].partition(". ")
+        assert told == "the reply was cut off by its token limit"
+        assert rest.endswith("continues it.") is (size > 4000)
+        summary = await call(client, "summarize_document", path="old/harvest.txt")
+        assert summary["detail"] == said["detail"]
 
 
 async def test_a_document_is_summarised(books: Path, store: RunStore) -> None:

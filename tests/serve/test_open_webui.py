@@ -64,6 +64,18 @@ async def test_a_file_is_read_and_the_status_says_how_far(pipe: Any, engine: Eng
     assert [data["done"] for data in shown].index(True) == len(shown) - 1
 
 
+async def test_what_open_webui_found_in_other_attachments_is_read_too(
+    pipe: Any, engine: Engine
+) -> None:
+    knowledge = {"type": "collection", "id": "2", "name": "Knowledge"}
+    excerpt = {**WRAPPED, "content": f"<source>From the collection.</source>\n{QUESTION}"}
+    body = {"model": f"memagent.{MODEL}", "messages": [excerpt]}
+    for files, is_sent in (([BOOK, knowledge], True), ([BOOK], False), ([knowledge], True)):
+        engine.bodies.clear()
+        await pipe.pipe(body, __files__=files, __metadata__=METADATA)
+        assert ("From the collection." in str(engine.bodies)) is is_sent
+
+
 async def test_titles_are_made_without_the_files(pipe: Any, engine: Engine) -> None:
     body = {"model": f"memagent.{MODEL}", "messages": [{"role": "user", "content": "A title?"}]}
     reply = await pipe.pipe(body, __files__=[BOOK], __task__="title_generation")

@@ -475,6 +475,13 @@ def test_a_limit_is_not_tried_again(serve: Serve, engine: Engine) -> None:
     assert len(engine.bodies) == 2
 
 
+def test_an_answer_from_what_was_read_so_far_is_incomplete(serve: Serve, engine: Engine) -> None:
+    engine.default = read_or_echo
+    url = serve(reading={"gate": "update", "limits": Limits(calls=2, answer=True)})
+    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        assert ask(client, user()).choices[0].finish_reason == "length"
+
+
 def test_a_reading_outlives_a_chat_template_that_writes_the_date(
     serve: Serve, engine: Engine
 ) -> None:

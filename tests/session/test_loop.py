@@ -22,7 +22,7 @@ from tests.session.adding import (
 from memagent import Limits, RunStore, ToolAgent
 from memagent.compaction import Compaction
 from memagent.errors import ConfigError, ModelError, RequestRefused, ServerBusy
-from memagent.events import Event
+from memagent.events import CUT_OFF, Event
 from memagent.messages import ChatRequest, Completion, FinishReason, Message, ToolCall
 from memagent.models.scripted import Reply, ScriptedModel
 from memagent.prompts.neutral import JOINER
@@ -284,6 +284,7 @@ def test_an_answer_that_does_not_fit_is_given_as_it_is_and_says_so(
     assert [m.role for m in conversation.messages] == ["system", "user", "assistant"]
     again, model, _ = played(store, [], protocol=protocol)
     assert (again.answer, again.truncated, model.requests) == (result.answer, True, [])
+    assert (result.detail, again.detail) == (CUT_OFF, CUT_OFF)
 
 
 def test_thoughts_that_never_end_stop_the_session_and_say_what_helps(store: RunStore) -> None:

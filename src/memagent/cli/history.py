@@ -12,7 +12,6 @@ from memagent.terminal import Paper
 from memagent.texts import plural
 
 TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
-CUT_OFF = "the reply was cut off by its token limit"
 SO_FAR = " (from the memory so far)"
 """Follows a partial answer, as in a result's repr."""
 STYLES = {"=": "", "-": "red strike", "+": "green"}
@@ -92,7 +91,7 @@ class History:
                 answer = (event.answer.strip(), "bold")
                 self._paper.line(("answer: ", "dim"), answer, SO_FAR * event.partial)
                 if event.truncated:
-                    self._paper.line((CUT_OFF, "yellow"))
+                    self._paper.line((events.CUT_OFF, "yellow"))
             case _:
                 pass
 

@@ -112,9 +112,9 @@ async def _map(
                 continue
             await in_thread(print, line, file=rows, flush=True)
             if outcome.for_people:
-                text = row["answer"] or row.get("error") or row["detail"]
+                texts = filter(None, (row["answer"], row.get("error") or row["detail"]))
                 place = f"{count:,} of {len(paths):,} {name}: "
-                outcome.paper.line((place, "dim"), shorten(text))
+                outcome.paper.line((place, "dim"), "; ".join(map(shorten, texts)))
     if missing:
         place = f'see "error" or "detail" in {args.out or "the rows"}'
         say(f"{plural(missing, 'document')} without an answer; {place}", style="yellow")

@@ -38,7 +38,7 @@ class Notebook:
     reason: str = ""
     """The stop reason's value; empty while the run continues."""
     detail: str = ""
-    """Why there is no answer, or only a partial one."""
+    """Why there is no answer, or an incomplete one."""
 
     @property
     def finished(self) -> bool:
@@ -137,7 +137,8 @@ class Tally:
                 book.answer, book.truncated = event.answer, event.truncated
                 book.partial = event.partial
                 if not event.partial:
-                    book.reason, book.detail = "settled" if book.settled else "answered", ""
+                    book.reason = "settled" if book.settled else "answered"
+                    book.detail = events.CUT_OFF * event.truncated
                 self.steps -= self._spoke  # the answer isn't a step
                 self._answers += self._spoke
             case events.Stopped():

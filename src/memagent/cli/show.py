@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from memagent.cli import options as opt
 from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.fact import show_fact
-from memagent.cli.history import CUT_OFF, SO_FAR, History, Steps, turns_of
+from memagent.cli.history import SO_FAR, History, Steps, turns_of
 from memagent.cli.options import Display, chosen_display
 from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session, questions_of, status_of
 from memagent.cli.session import drive
 from memagent.cli.setup import existing_store, open_again
 from memagent.errors import ConfigError, DocumentRequired
+from memagent.events import CUT_OFF
 from memagent.messages import Usage
 from memagent.quotes import align
 from memagent.terminal import amount, clean, console, duration, moment, say, shorten
@@ -247,6 +248,8 @@ def report(
     elif outcome.display is Display.NONE:
         for text in lines or (answer for _, answer in answers):
             print(clean(text) if sys.stdout.isatty() else text)
+        if any(book.truncated for book in tally.notebooks):
+            say(CUT_OFF, style="yellow")
     else:
         if seconds is not None and outcome.display is Display.PLAIN:
             print()

@@ -116,7 +116,7 @@ def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
     """Returns the agent as a step of a chain.
 
     The input has `document` (what `ask` takes, or LangChain's documents in order), `question` and, if the run is to
-    be resumable, `run_id`. The output is `Result.to_dict()`: `answer`, `memory`, `stop_reason` and others.
+    be resumable, `run_id`. The output is `Result.to_dict()`: `answer`, `detail` (why it is missing or incomplete), ...
 
     Raises:
         ConfigError: when invoked with a key missing or unknown.

@@ -2,19 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer
 
-from memagent.messages import ChatRequest, Completion, Message
+from memagent.messages import ChatRequest, Completion, Message, ToolCall
 from memagent.models.base import ChatModel, Wrapper
+from memagent.models.limit import Metered
 from memagent.run.agent import Agent
 from memagent.session.agent import ToolAgent
-from memagent.texts import repair_surrogates
-from memagent.tools import Tool, Toolset
+from memagent.texts import clip, repair_surrogates
+from memagent.tools import Tool, ToolContext, Toolset
 
 A = TypeVar("A", bound=Agent[Any])
 
@@ -30,10 +30,10 @@ def trace_agent(agent: A, *, provider: TracerProvider | None = None, content: bo
         content: whether to record messages, arguments and results of tools, and the text of errors.
     """
     tracing = _Tracing(provider, content, type(agent).__name__)
-    agent.model.inner = _TracedModel(agent.model.inner, tracing)
+    agent.model.inner = _TracedModel(Metered(agent.model.inner), tracing)
     agent.around_run = tracing.run
     if isinstance(agent, ToolAgent):
-        agent.tools = Toolset(tracing.tool(tool) for tool in agent.tools.values())
+        agent.tools = _TracedTools(agent.tools.values(), tracing)
     return agent
 
 
@@ -44,11 +44,7 @@ class _Tracing:
 
     @contextmanager
     def span(
-        self,
-        operation: str,
-        name: str,
-        attributes: dict[str, Any],
-        kind: SpanKind = SpanKind.INTERNAL,
+        self, kind: SpanKind, operation: str, name: str, attributes: dict[str, Any]
     ) -> Iterator[Span]:
         """Opens a current span. Errors set its status; their text may quote a document, so it counts as content."""
         own_attributes = {key: value for key, value in attributes.items() if value is not None}
@@ -61,7 +57,7 @@ class _Tracing:
         ) as span:
             try:
                 yield span
-            except (Exception, asyncio.CancelledError) as error:  # a tool's timeout cancels it
+            except (Exception, asyncio.CancelledError) as error:
                 span.set_attribute("error.type", type(error).__qualname__)
                 span.set_status(Status(StatusCode.ERROR, str(error) if self.content else None))
                 raise
@@ -69,21 +65,27 @@ class _Tracing:
     def run(self, run_id: str) -> AbstractContextManager[Span]:
         """Opens the span of a run."""
         attributes = {"gen_ai.agent.name": self._agent, "gen_ai.conversation.id": run_id}
-        return self.span("invoke_agent", self._agent, attributes)
+        return self.span(SpanKind.INTERNAL, "invoke_agent", self._agent, attributes)
 
-    def tool(self, tool: Tool) -> Tool:
-        """Returns the tool with a span for each call."""
-        attributes = {"gen_ai.tool.name": tool.name, "gen_ai.tool.type": "function"}
 
-        async def run(arguments: dict[str, Any], *context: Any) -> str:
-            with self.span("execute_tool", tool.name, attributes) as span:
-                result = await tool.run(arguments, *context)
-                if self.content:
-                    span.set_attribute("gen_ai.tool.call.arguments", _json(arguments))
-                    span.set_attribute("gen_ai.tool.call.result", repair_surrogates(str(result)))
-                return result
+class _TracedTools(Toolset):
+    """Tools, and what a session adds to them, with a span for each call."""
 
-        return replace(tool, run=run)
+    def __init__(self, tools: Iterable[Tool], tracing: _Tracing) -> None:
+        super().__init__(tools)
+        self._tracing = tracing
+
+    async def _run(self, call: ToolCall, context: ToolContext | None) -> str:
+        content = self._tracing.content
+        # Other names are the model's own words, so they count as content.
+        name = clip(call.name, 64) if content or call.name in self else "unknown"
+        attributes = {"gen_ai.tool.name": name, "gen_ai.tool.type": "function"}
+        attributes |= {"gen_ai.tool.call.arguments": call.arguments} if content else {}
+        with self._tracing.span(SpanKind.INTERNAL, "execute_tool", name, attributes) as span:
+            result = await super()._run(call, context)
+            if content:
+                span.set_attribute("gen_ai.tool.call.result", repair_surrogates(result))
+            return result
 
 
 class _TracedModel(Wrapper):
@@ -92,7 +94,7 @@ class _TracedModel(Wrapper):
         self._tracing = tracing
 
     async def complete(self, request: ChatRequest) -> Completion:
-        provider, _, name = self.name.partition(":")
+        content, (provider, _, name) = self._tracing.content, self.name.partition(":")
         attributes = {
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": name or provider,
@@ -102,10 +104,9 @@ class _TracedModel(Wrapper):
             "gen_ai.request.seed": request.seed,
             "gen_ai.request.stop_sequences": request.stop or None,
             "memagent.call.kind": request.kind,
+            "gen_ai.input.messages": _json(map(_write, request.messages)) if content else None,
         }
-        with self._tracing.span("chat", name or provider, attributes, SpanKind.CLIENT) as span:
-            if self._tracing.content:
-                span.set_attribute("gen_ai.input.messages", _json(map(_write, request.messages)))
+        with self._tracing.span(SpanKind.CLIENT, "chat", name or provider, attributes) as span:
             completion = await self.inner.complete(request)
             usage, finish = completion.usage, completion.finish_reason.value
             span.set_attributes(
@@ -117,28 +118,25 @@ class _TracedModel(Wrapper):
                     "memagent.retries": usage.retries,
                 }
             )
-            if self._tracing.content:
-                calls = completion.tool_calls
-                reply = Message(role="assistant", content=completion.text, tool_calls=calls)
-                output = {**_write(reply), "finish_reason": finish}
-                span.set_attribute("gen_ai.output.messages", _json([output]))
+            if content:
+                text, calls = completion.text, completion.tool_calls
+                reply = _write(Message(role="assistant", content=text, tool_calls=calls))
+                reply["finish_reason"] = finish
+                span.set_attribute("gen_ai.output.messages", _json([reply]))
             return completion
 
 
 def _write(message: Message) -> dict[str, Any]:
     """Converts a message to the form of the conventions."""
-    text = {"type": "text", "content": message.content}
-    if message.role == "tool":
-        text = {
-            "type": "tool_call_response",
-            "id": message.tool_call_id,
-            "response": message.content,
-        }
+    role, content = message.role, message.content
+    text = {"type": "text", "content": content}
+    if role == "tool":
+        text = {"type": "tool_call_response", "id": message.tool_call_id, "response": content}
     calls = [
         {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
         for call in message.tool_calls
     ]
-    return {"role": message.role, "parts": [text, *calls] if message.content else calls}
+    return {"role": role, "parts": [text, *calls] if content or role == "tool" else calls}
 
 
 def _json(value: Any) -> str:

@@ -20,9 +20,9 @@ class DocumentReader:
         )
 
     Documents are in the column `path` (files that every node can open) or `text`. The columns `answer`, `detail` (why
-    there is no answer, as for a null), `calls` and `run_id` are added. If a worker fails, Ray repeats its batches in
-    another one. On the same machine they are resumed; on another they are read again, since a run store can't be on a
-    network disk.
+    it is missing, as for a null, or incomplete), `calls` and `run_id` are added. If a worker fails, Ray repeats its
+    batches in another one. On the same machine they are resumed; on another they are read again, since a run store
+    can't be on a network disk.
 
     Args:
         model: a spec, such as `vllm:NAME`, or a model that can be pickled.

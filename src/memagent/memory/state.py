@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from memagent.events import CUT_OFF
 from memagent.messages import Usage
 from memagent.models.limit import Limits
 from memagent.run.result import Result
@@ -114,7 +115,7 @@ def read_results(
             source=source,
             run_id=run_id,
             trajectory=Trajectory(conversations, state.answer, reason),
-            detail=state.detail,
+            detail=state.detail or CUT_OFF * state.truncated,
             truncated=state.truncated,
             partial=state.partial,
             cost=None if limits is None else limits.price(usage),

@@ -32,12 +32,12 @@ T = TypeVar("T")
 
 _WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
 """Finish reasons of filtered texts (OpenAI, Gemini, Anthropic gateways)."""
-_FINISH: dict[str, FinishReason] = {
+FINISH: dict[str, FinishReason] = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), FinishReason.LENGTH),
     **dict.fromkeys(_WITHHELD, FinishReason.OTHER),
 }
 """Any other reason is an ordinary end of turn: servers call it `stop`, `eos_token`, `end_turn`, or leave it out."""
-_BROKEN_OFF = {"abort", "error", "insufficient_system_resource", "time_limit", "cancelled"}
+BROKEN_OFF = {"abort", "error", "insufficient_system_resource", "time_limit", "cancelled"}
 """vLLM, SGLang, DeepSeek and watsonx report an aborted generation with status 200 and one of these."""
 
 
@@ -166,7 +166,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
             f"is the base URL that of an OpenAI-compatible server?"
         ) from endpoint.cause(error)
     finish = (reply.finish_reason or "").lower()
-    if finish in _BROKEN_OFF:
+    if finish in BROKEN_OFF:
         raise ServerFailed(
             f"{endpoint}: the engine aborted the reply (finish_reason {reply.finish_reason!r}); see its log"
         )
@@ -192,7 +192,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         tool_calls=calls,
         reasoning=next((text for text in reasoning if isinstance(text, str) and text), ""),
         extra=extra,
-        finish_reason=_FINISH.get(finish, FinishReason.STOP),
+        finish_reason=FINISH.get(finish, FinishReason.STOP),
         usage=Usage(
             calls=1,
             prompt_tokens=reply.prompt_tokens or 0,

@@ -30,7 +30,7 @@ class RunResult:
     trajectory: Trajectory = field(repr=False)
     """The run's conversations, read from the run store when indexed."""
     detail: str = ""
-    """Why the run stopped, as a sentence; empty if it ended with an answer."""
+    """Why the run stopped, or that the answer was cut off; empty if it ended with a whole answer."""
     truncated: bool = False
     """Whether its token limit cut off the answer, or in a session, reasoning that ended it without an answer."""
     partial: bool = False
@@ -67,8 +67,7 @@ class RunResult:
 
     def _describe_answer(self, form: Any = str) -> str:
         text = f"None ({self.detail})" if self.answer is None else form(self.answer)
-        text += " (cut off)" if self.truncated else ""
-        return text + (" (from the memory so far)" if self.partial else "")
+        return text + " (cut off)" * self.truncated + " (from the memory so far)" * self.partial
 
     def _repr_html_(self) -> str:
         usage = self.usage

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from memagent.errors import OutputInvalid
-from memagent.events import Acted
+from memagent.events import CUT_OFF, Acted
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
 from memagent.prompts.output import Output
@@ -16,8 +16,6 @@ from memagent.session.plan import ToolPlan
 from memagent.session.step import Act, read_act
 from memagent.texts import MESSAGE_CHARS, clip
 from memagent.trajectory import StopReason
-
-CUT_OFF = "the reply was cut off by its token limit"
 
 
 class Stop(Exception):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.compaction import conversation_of
 from memagent.errors import CompactionFailed, LimitReached, OutOfSummaries, QuestionTooLong
-from memagent.events import Answered, Compacted, MessageSent, Stopped
+from memagent.events import CUT_OFF, Answered, Compacted, MessageSent, Stopped
 from memagent.messages import Message, Usage
 from memagent.prompts.output import Output
 from memagent.run.caller import Caller
@@ -21,7 +22,7 @@ from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
 from memagent.runstore.lock import busy
-from memagent.session.asking import CUT_OFF, Asking, Stop
+from memagent.session.asking import Asking, Stop
 from memagent.session.plan import ToolPlan, bind_tools
 from memagent.session.progress import Progress
 from memagent.session.step import ToolCalls
@@ -29,7 +30,6 @@ from memagent.session.user_messages import Offer, UserMessage, check_limits, fin
 from memagent.texts import plural
 from memagent.threads import in_thread
 from memagent.tokens.byte_bound import note_bytes
-from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ class ToolLoop(Loop[SessionResult]):
         """Adds the next message to the context, and commits it if it is new; with `progress` the context has it."""
         log, buffer, old_tools = self._log, self._buffer, bind_tools(self.plan.tools)
         self.plan = plan = await self._offering(self._number)
-        self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
+        self._tools = copy(plan.tools)  # of its own class: it may be traced
+        self._tools |= {buffer.archive_tool.name: buffer.archive_tool}
         if is_changed := bind_tools(plan.tools) != old_tools:
             await buffer.change(plan.prompt, **plan.offer)
         key = f"said-{self._number}"
@@ -342,7 +343,7 @@ class ToolLoop(Loop[SessionResult]):
             summaries=effect["summaries"],
             run_id=run_id,
             trajectory=Trajectory(conversations, answer, reason),
-            detail="" if stop is None else stop.detail,
+            detail=stop.detail if stop else CUT_OFF * effect.get("truncated", False),
             truncated=effect.get("truncated", False),
             cost=None if limits is None else limits.price(usage),
             output=output,

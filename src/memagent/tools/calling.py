@@ -62,12 +62,7 @@ class Toolset(dict[str, Tool]):
         context is for tools that take one; the default is that of a first attempt, with a random key.
         """
         try:
-            callee, arguments = self._find(call.name), list[Any]([read_arguments(call.arguments)])
-            if callee.takes_context:
-                arguments.append(context or ToolContext(call.id, 1, secrets.token_hex(16)))
-            text: Any = await _in_time(callee, *arguments)
-            if not isinstance(text, str):
-                raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - a result
+            text = await self._run(call, context)
             if (more := len(text) - RESULT_CHARS) > 0:
                 text = (
                     f"{text[:RESULT_CHARS]}\n[the result was cut here: its last {more:,} characters were not kept; "
@@ -82,6 +77,15 @@ class Toolset(dict[str, Tool]):
             logger.debug("tool %s failed", call.name, exc_info=error)
             problem = f"{call.name} failed: {name_error(error)}"
         return ToolOutput(repair_surrogates(problem), ok=False)
+
+    async def _run(self, call: ToolCall, context: ToolContext | None) -> str:
+        callee, arguments = self._find(call.name), list[Any]([read_arguments(call.arguments)])
+        if callee.takes_context:
+            arguments.append(context or ToolContext(call.id, 1, secrets.token_hex(16)))
+        text: Any = await _in_time(callee, *arguments)
+        if not isinstance(text, str):
+            raise TypeError(f"it returned {quote(text)} where a text is expected")
+        return text
 
     def _find(self, name: str) -> Tool:
         if name in self:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest
 from memagent.models.base import check_window, refuse_overflow
 from memagent.models.policy import Policy
@@ -81,13 +81,17 @@ class TransformersModel(OwnModel):
         sampler, counter = await self._engine.get()
         refuse_overflow(self.name, len(ids), request.max_tokens, sampler.window)
         self._check_open()
-        sample = await sampler.sample(
-            ids,
-            max_tokens=request.max_tokens,
-            sampling=request.sampling,
-            seed=request.seed,
-            stopped=partial(_holds, request.stop, counter),
-        )
+        try:
+            sample = await sampler.sample(
+                ids,
+                max_tokens=request.max_tokens,
+                sampling=request.sampling,
+                seed=request.seed,
+                stopped=partial(_holds, request.stop, counter),
+            )
+        except ModelError:
+            self._check_open()  # it was closed during the call
+            raise
         return EngineReply(
             counter.decode(sample.ids), sample.ids, sample.logprobs, sample.finish, 0
         )
