@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,27 @@ def test_all_read_the_same_document_at_the_instant_server(document: Path) -> Non
     for length, passes in found.items():
         passes["memagent"][0] |= {"prompts": 500 + 2 * length, "replies": 0}
     assert compare.bend(found) < 1e-9
+
+
+def test_all_read_chunks_of_the_size_asked_for_and_the_caption_shows_it(document: Path) -> None:
+    setting = compare.Setting(
+        lengths=(16384,),
+        readers=("memagent", "plain script"),
+        rounds=1,
+        tokenizer=SMALL_TOKENIZER,
+        window=4096,
+        chunk=1000,
+        reply=1100,
+    )
+    (passes,) = compare.measure(setting).values()
+    ours, script = (reading["calls"] for (reading,) in passes.values())
+    assert 17 <= ours <= 20
+    assert 14 <= script <= 18  # 4,000 characters each
+    sizes = "Window of 4,096 tokens, chunks of 1,000, replies of up to 1,100; prompt set plain. "
+    assert sizes in compare.where(setting)
+    # Replies of up to 1,600 leave too little of the window.
+    with pytest.raises(MemagentError, match="a chunk of 1000 tokens does not fit"):
+        compare.measure(replace(setting, reply=1600))
 
 
 @pytest.mark.extra

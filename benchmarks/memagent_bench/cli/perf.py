@@ -32,9 +32,9 @@ class Perf:
         str | None, option("Readers by name, such as memagent,floor. Default: all.", "N,N")
     ] = None
     rounds: Annotated[int, option("Readings by each.", "N", low=1, default=True)] = 3
-    window: Annotated[int, option("Tokens of prompt and reply.", "N", default=True)] = 8192
-    chunk: Annotated[int, option("Tokens of a chunk.", "N", default=True)] = 5000
-    reply: Annotated[int, option("Maximum tokens of a reply.", "N", default=True)] = 1024
+    window: Annotated[int, option("Tokens of prompt and reply.", "N", low=1, default=True)] = 8192
+    chunk: Annotated[int, option("Tokens of a chunk.", "N", low=1, default=True)] = 5000
+    reply: Annotated[int, option("Maximum tokens of a reply.", "N", low=1, default=True)] = 1024
     prompts: Annotated[str, option("memagent's prompt set.", "NAME", default=True)] = "plain"
     write: Annotated[
         Path | None,

@@ -259,7 +259,7 @@ def bend(found: Found) -> float:
 
 
 def where(setting: Setting) -> str:
-    """Describes the machine, the server and the compared versions."""
+    """Describes the machine, the server, the sizes and the compared versions."""
     server = "a server that answers at once"
     if setting.base_url is not None:
         try:
@@ -269,7 +269,9 @@ def where(setting: Setting) -> str:
         server = f"{engine} on the same machine with {setting.model}"
     packages = ", ".join(f"{name} {version}" for name, version in versions(FRAMEWORKS).items())
     return (
-        f"{machine()}, {server}. Tokens of {setting.tokenizer.name}. {packages}. "
+        f"{machine()}, {server}. Window of {setting.window:,} tokens, chunks of {setting.chunk:,}, "
+        f"replies of up to {setting.reply:,}; prompt set {PromptSet.load(setting.prompts).name}. "
+        f"Tokens of {setting.tokenizer.name}. {packages}. "
         f"Medians of {setting.rounds}, with the smallest and largest."
     )
 

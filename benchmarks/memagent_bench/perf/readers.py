@@ -43,7 +43,7 @@ class Request:
     window: int
     """Maximum tokens of prompt plus reply."""
     chunk: int
-    """Tokens per chunk; memagent derives its own from the window."""
+    """Tokens per chunk."""
     reply: int
     """Maximum tokens of a reply."""
     prompts: str = "plain"
@@ -183,7 +183,8 @@ def read_memagent(request: Request, tally: Tally) -> None:
         store=store,
         window=request.window,
         prompts=request.prompts,
-        memory_tokens=request.reply if request.reply < 1024 else None,
+        chunk_tokens=request.chunk,
+        memory_tokens=request.reply,
         degenerate="take",
         sampling=Sampling(temperature=TEMPERATURE),
     ) as agent:
