@@ -12,6 +12,7 @@ import pytest
 from typer.testing import Result
 
 from memagent.errors import ConfigError, MemagentError
+from memagent.prompts import PromptSet
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf import compare
 from memagent_bench.perf.chunks import book
@@ -94,11 +95,46 @@ def test_all_read_chunks_of_the_size_asked_for_and_the_caption_shows_it(document
     ours, script = (reading["calls"] for (reading,) in passes.values())
     assert 17 <= ours <= 20
     assert 14 <= script <= 18  # 4,000 characters each
-    sizes = "Window of 4,096 tokens, chunks of 1,000, replies of up to 1,100; prompt set plain. "
-    assert sizes in compare.where(setting)
+    sizes = "Window of 4,096 tokens, chunks of 1,000, replies of up to 1,100; prompt set small. "
+    assert sizes in compare.where(replace(setting, prompts="small"))
     # Replies of up to 1,600 leave too little of the window.
     with pytest.raises(MemagentError, match="a chunk of 1000 tokens does not fit"):
         compare.measure(replace(setting, reply=1600))
+
+
+def test_the_floor_sends_the_prompts_asked_for(tmp_path: Path) -> None:
+    prompts, start = tmp_path / "long.toml", "Write the new memory. "
+    prompts.write_text(PromptSet.load("plain").source.replace(start, start * 60))
+    setting = compare.Setting(
+        lengths=(16384,),
+        readers=("memagent", "floor"),
+        rounds=1,
+        tokenizer=SMALL_TOKENIZER,
+        chunk=1000,
+        prompts=str(prompts),
+    )
+    (passes,) = compare.measure(setting).values()
+    ours, flat = (reading["prompts"] for (reading,) in passes.values())
+    assert flat == pytest.approx(ours, rel=compare.SAME)
+
+
+def test_prompts_of_another_length_than_the_floors_are_noted_under_the_tables(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = ("wall", "first", "cpu", "replies", "peak", "quarter", "end")
+    reading = dict.fromkeys(costs, 1.0) | {"calls": 203, "prompts": 88}
+    passes = {"memagent": [reading] * 2, "floor": [{**reading, "prompts": 100}] * 2}
+    monkeypatch.setattr(compare, "measure", lambda _: {1_000_000: passes})
+    command = ("perf", "--tokenizer", SMALL_TOKENIZER, "--readers", "memagent,floor")
+    done = invoke(*command)
+    *_, targets, note = done.stdout.strip().split("\n\n")
+    assert (done.exit_code, "peak memory" in targets) == (0, True), done.output
+    assert note.startswith("memagent's prompts took 0.88 of the tokens of the floor's, so")
+    assert "processor time against the floor" not in done.stdout
+    reading["prompts"] = 98
+    done = invoke(*command)
+    assert "processor time against the floor" in done.stdout
+    assert "prompts took" not in done.stdout
 
 
 @pytest.mark.extra

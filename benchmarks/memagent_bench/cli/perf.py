@@ -69,9 +69,13 @@ def perf(given: Perf) -> None:
         if given.write is not None:
             split_page(given.write, mark)  # before the measurement, not after it
         readings = compare.measure(setting)
-        where, rows = compare.where(setting), compare.rows(readings)
-        page = compare.tables(readings, answers=given.base_url is not None)
-        page += f"\n\n{table(rows)}" if rows else ""
-        show(f"{where}\n\n{page}\n", mark, given.write)
+        rows = compare.rows(readings)
+        parts = (
+            compare.where(setting),
+            compare.tables(readings, answers=given.base_url is not None),
+            table(rows) if rows else "",
+            compare.note(readings),
+        )
+        show("\n\n".join(filter(None, parts)) + "\n", mark, given.write)
     if any(row.good is False for row in rows):
         raise typer.Exit(NO_ANSWER)
