@@ -50,7 +50,7 @@ def perf(given: Perf) -> None:
     """
     with report_errors(Outcome(Display.PLAIN)):
         from memagent_bench.perf import compare
-        from memagent_bench.perf.measure import show, split_page, table
+        from memagent_bench.perf.measure import Row, show, split_page, table
 
         chosen = {} if given.readers is None else {"readers": tuple(given.readers.split(","))}
         setting = compare.Setting(
@@ -68,14 +68,23 @@ def perf(given: Perf) -> None:
         mark = COMMAND if given.base_url is None else f"{COMMAND} --base-url"
         if given.write is not None:
             split_page(given.write, mark)  # before the measurement, not after it
-        readings = compare.measure(setting)
-        rows = compare.rows(readings)
-        parts = (
-            compare.where(setting),
-            compare.tables(readings, answers=given.base_url is not None),
-            table(rows) if rows else "",
-            compare.note(readings),
-        )
-        show("\n\n".join(filter(None, parts)) + "\n", mark, given.write)
+        where = compare.where(setting)  # while the server can be asked for its version
+        readings: compare.Found = {}
+        rows: list[Row] = []
+        page = None  # a comparison that ended early is printed only
+        try:
+            for length, passes in compare.measure(setting):
+                readings[length] = passes
+            page = given.write
+        finally:
+            if readings:
+                rows = compare.rows(readings)
+                parts = (
+                    where,
+                    compare.tables(readings, answers=given.base_url is not None),
+                    table(rows) if rows else "",
+                    compare.note(readings),
+                )
+                show("\n\n".join(filter(None, parts)) + "\n", mark, page)
     if any(row.good is False for row in rows):
         raise typer.Exit(NO_ANSWER)

@@ -14,21 +14,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import httpx
 
+from memagent.cli.exits import CODES
 from memagent.errors import ConfigError, MemagentError
 from memagent.prompts import PromptSet
 from memagent.tasks.origin import machine, versions
-from memagent.texts import show_length
+from memagent.texts import name_extra, show_length
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import Row, markdown
-from memagent_bench.perf.readers import READERS, Request
+from memagent_bench.perf.readers import PACKAGES, READERS, Request
 from memagent_bench.server.vllm import VLLM
 
 OURS, FLOOR = "memagent", "floor"
@@ -80,6 +83,10 @@ class Setting:
             raise ConfigError(
                 f"{str(self.tokenizer)!r} is not a file: give the model's tokenizer.json"
             )
+        for name in self.readers:
+            if not all(map(find_spec, PACKAGES.get(name.split()[0], ()))):
+                needed = name_extra(f"the reader {name!r}", "peers")
+                raise ConfigError(f"{needed}, or leave it out of --readers")
 
 
 @contextmanager
@@ -99,15 +106,22 @@ def read(reader: str, request: Request) -> Reading:
     """Makes one reading in a fresh process.
 
     Raises:
-        MemagentError: the reading failed; the message has the end of its output.
+        MemagentError: the reading failed; the message has the cause, and a note the traceback.
+        ConfigError, ModelError, DocumentError, StoreError: that was the cause.
     """
     command = [sys.executable, "-m", "memagent_bench.perf.readers", reader]
     process = subprocess.run(
         [*command, json.dumps(asdict(request))], capture_output=True, text=True, check=False
     )
-    if process.returncode:
-        raise MemagentError(f"{reader} failed: {process.stderr.strip()[-500:]}")
-    return json.loads(process.stdout)
+    if process.returncode == 0:
+        return json.loads(process.stdout)
+    cause = process.stderr.strip().rpartition("\n")[2]
+    if process.returncode < 0:
+        cause = f"its process was ended by {Signals(-process.returncode).name}"
+    kinds = {code: kind for kind, code in CODES.items()}
+    error = kinds.get(process.returncode, MemagentError)(f"{reader} failed: {cause}")
+    error.add_note(process.stderr)
+    raise error
 
 
 def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -> tuple[str, str]:
@@ -121,21 +135,23 @@ def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -
     return "What is the code of the lighthouse?", code
 
 
-def measure(setting: Setting) -> Found:
-    """Makes all readings; at each length the readers take turns. Progress goes to standard error.
+def measure(setting: Setting) -> Generator[tuple[int, dict[str, list[Reading]]]]:
+    """Makes all readings, and yields each length with those of its readers, as in `Found`.
+
+    The readers take turns. Progress goes to standard error.
 
     Raises:
-        MemagentError: a reader failed.
+        MemagentError: as `read`.
     """
     counter = TokenizerFile(setting.tokenizer)
     frame = PromptSet.load(setting.prompts).render("update", question="", memory="")
     readers = sorted(setting.readers, key=OURS.__ne__)  # ours first: the floor makes as many calls
-    results: Found = {length: {name: [] for name in readers} for length in setting.lengths}
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "document.txt"
         write_document(document, 100_000, counter, 0)
         with _open_server(setting, document) as url:
-            for length, passes in results.items():
+            for length in setting.lengths:
+                passes: dict[str, list[Reading]] = {name: [] for name in readers}
                 request = Request(
                     base_url=url,
                     model=setting.model,
@@ -158,7 +174,7 @@ def measure(setting: Setting) -> Found:
                         readings.append(reading)
                         request = replace(request, calls=passes[OURS][-1]["calls"])
                         _show(length, name, reading)
-    return results
+                yield length, passes
 
 
 @contextmanager
@@ -171,18 +187,11 @@ def _open_server(setting: Setting, document: Path) -> Generator[str]:
 
 
 def _read(name: str, request: Request, server: str | None) -> Reading:
-    """Makes a reading, with the server's own seconds if it is a vLLM server that reports them."""
-    metric = {"server": "vllm:e2e_request_latency_seconds_sum"}
-    if server is None:
-        return read(name, request)
-    vllm = VLLM(server)
-    try:
-        vllm.reset()
-        start = vllm.metrics(metric)["server"]
-    except httpx.HTTPError:
-        return read(name, request)
-    reading = read(name, request)
-    return reading | {"server": vllm.metrics(metric)["server"] - start}
+    """Makes a reading, with an empty prefix cache if it is a vLLM server that lets clients empty it."""
+    if server is not None:
+        with suppress(httpx.HTTPError, httpx.InvalidURL):  # which the reader explains
+            VLLM(server).reset()
+    return read(name, request)
 
 
 def _show(length: int, name: str, reading: Reading) -> None:
@@ -279,7 +288,7 @@ def where(setting: Setting) -> str:
     if setting.base_url is not None:
         try:
             engine = f"vLLM {VLLM(setting.base_url).version()}"
-        except (httpx.HTTPError, KeyError, ValueError):
+        except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError):
             engine = "a server"
         server = f"{engine} on the same machine with {setting.model}"
     packages = ", ".join(f"{name} {version}" for name, version in versions(FRAMEWORKS).items())
