@@ -251,6 +251,8 @@ def report(error: Exception, request: Request) -> int:
     from memagent.terminal import shorten
 
     traceback.print_exception(error)
+    while isinstance(error.__cause__, APIError):  # LangChain wraps the client's errors
+        error = error.__cause__
     if isinstance(error, APIError):
         endpoint = Endpoint(f"openai:{request.model}", request.base_url, TIMEOUT)
         error = translate(error, endpoint)
