@@ -22,6 +22,7 @@ from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, publish
 from memagent_bench.perf.process import python
 from memagent_bench.perf.readers import READERS, Request
+from memagent_bench.server.vllm import VLLM
 
 CHARS = 60_000
 REQUEST = Request(
@@ -113,6 +114,33 @@ def test_all_read_chunks_of_the_size_asked_for_and_the_caption_shows_it(document
     # Replies of up to 1,600 leave too little of the window.
     with pytest.raises(MemagentError, match="a chunk of 1000 tokens does not fit"):
         list(compare.measure(replace(setting, reply=1600)))
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("http://localhost:8000/v1", "the same machine"),
+        ("http://127.0.0.2:8000/v1", "the same machine"),
+        ("http://[::1]:8000/v1", "the same machine"),
+        ("http://gpu7.intern.example:8000/v1", "another machine"),
+        ("http://10.0.0.7:8000/v1", "another machine"),
+    ],
+)
+def test_the_caption_says_on_which_machine_the_server_is_but_not_its_name(
+    monkeypatch: pytest.MonkeyPatch, url: str, place: str
+) -> None:
+    monkeypatch.setattr(VLLM, "version", lambda _: "0.32.0")
+    setting = compare.Setting(
+        lengths=(8192,),
+        readers=("memagent",),
+        tokenizer=SMALL_TOKENIZER,
+        base_url=url,
+        model="tiny",
+    )
+    caption = compare.where(setting)
+    assert f", vLLM 0.32.0 on {place} with tiny. " in caption
+    assert "8000" not in caption
+    assert "gpu7" not in caption
 
 
 def test_the_floor_sends_the_prompts_asked_for(tmp_path: Path) -> None:
@@ -215,6 +243,13 @@ def test_the_cause_of_a_failure_is_what_the_server_said(document: Path, server: 
     with pytest.raises(MemagentError, match="floor failed: ZeroDivisionError: ") as caught:
         compare.read("floor", request)  # no number of calls is given
     assert type(caught.value) is MemagentError
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("reader", ["LangChain refine", "LlamaIndex Refine"])
+def test_a_framework_that_finds_no_server_says_so(document: Path, reader: str) -> None:
+    with pytest.raises(ModelError, match=f"{reader} failed: openai:x .*Connection refused"):
+        compare.read(reader, replace(REQUEST, document=str(document)))
 
 
 def test_a_reader_that_is_killed_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

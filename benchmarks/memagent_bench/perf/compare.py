@@ -20,11 +20,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from signal import Signals
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from memagent.cli.exits import CODES
 from memagent.errors import ConfigError, MemagentError
+from memagent.models.openai_errors import is_loopback
 from memagent.prompts import PromptSet
 from memagent.tasks.origin import machine, versions
 from memagent.texts import name_extra, show_length
@@ -290,7 +292,9 @@ def where(setting: Setting) -> str:
             engine = f"vLLM {VLLM(setting.base_url).version()}"
         except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError):
             engine = "a server"
-        server = f"{engine} on the same machine with {setting.model}"
+        # Tables are published: the host's name stays out of them.
+        local = is_loopback(urlsplit(setting.base_url).hostname or "")
+        server = f"{engine} on {'the same' if local else 'another'} machine with {setting.model}"
     packages = ", ".join(f"{name} {version}" for name, version in versions(FRAMEWORKS).items())
     return (
         f"{machine()}, {server}. Window of {setting.window:,} tokens, chunks of {setting.chunk:,}, "
