@@ -32,9 +32,9 @@ class Perf:
         str | None, option("Readers by name, such as memagent,floor. Default: all.", "N,N")
     ] = None
     rounds: Annotated[int, option("Readings by each.", "N", low=1, default=True)] = 3
-    window: Annotated[int, option("Tokens of prompt and reply.", "N", default=True)] = 8192
-    chunk: Annotated[int, option("Tokens of a chunk.", "N", default=True)] = 5000
-    reply: Annotated[int, option("Maximum tokens of a reply.", "N", default=True)] = 1024
+    window: Annotated[int, option("Tokens of prompt and reply.", "N", low=1, default=True)] = 8192
+    chunk: Annotated[int, option("Tokens of a chunk.", "N", low=1, default=True)] = 5000
+    reply: Annotated[int, option("Maximum tokens of a reply.", "N", low=1, default=True)] = 1024
     prompts: Annotated[str, option("memagent's prompt set.", "NAME", default=True)] = "plain"
     write: Annotated[
         Path | None,
@@ -50,7 +50,7 @@ def perf(given: Perf) -> None:
     """
     with report_errors(Outcome(Display.PLAIN)):
         from memagent_bench.perf import compare
-        from memagent_bench.perf.measure import show, split_page, table
+        from memagent_bench.perf.measure import Row, show, split_page, table
 
         chosen = {} if given.readers is None else {"readers": tuple(given.readers.split(","))}
         setting = compare.Setting(
@@ -68,10 +68,23 @@ def perf(given: Perf) -> None:
         mark = COMMAND if given.base_url is None else f"{COMMAND} --base-url"
         if given.write is not None:
             split_page(given.write, mark)  # before the measurement, not after it
-        readings = compare.measure(setting)
-        where, rows = compare.where(setting), compare.rows(readings)
-        page = compare.tables(readings, answers=given.base_url is not None)
-        page += f"\n\n{table(rows)}" if rows else ""
-        show(f"{where}\n\n{page}\n", mark, given.write)
+        where = compare.where(setting)  # while the server can be asked for its version
+        readings: compare.Found = {}
+        rows: list[Row] = []
+        page = None  # a comparison that ended early is printed only
+        try:
+            for length, passes in compare.measure(setting):
+                readings[length] = passes
+            page = given.write
+        finally:
+            if readings:
+                rows = compare.rows(readings)
+                parts = (
+                    where,
+                    compare.tables(readings, answers=given.base_url is not None),
+                    table(rows) if rows else "",
+                    compare.note(readings),
+                )
+                show("\n\n".join(filter(None, parts)) + "\n", mark, page)
     if any(row.good is False for row in rows):
         raise typer.Exit(NO_ANSWER)

@@ -14,21 +14,26 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
+from signal import Signals
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
+from memagent.cli.exits import CODES
 from memagent.errors import ConfigError, MemagentError
+from memagent.models.openai_errors import is_loopback
 from memagent.prompts import PromptSet
 from memagent.tasks.origin import machine, versions
-from memagent.texts import show_length
+from memagent.texts import name_extra, show_length
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import Row, markdown
-from memagent_bench.perf.readers import READERS, Request
+from memagent_bench.perf.readers import PACKAGES, READERS, Request
 from memagent_bench.server.vllm import VLLM
 
 OURS, FLOOR = "memagent", "floor"
@@ -44,6 +49,8 @@ NEARLY = 0.02
 """A difference smaller than this share is a tie, whatever the spread."""
 TARGETS_FROM = 1_000_000
 """Minimum tokens. In shorter documents, imports dominate a process's time and memory."""
+SAME = 0.03
+"""Maximum relative distance between memagent's prompt tokens and the floor's, to compare their processor time."""
 
 Reading = dict[str, Any]
 """The cost of a reading: see `readers.main`."""
@@ -78,6 +85,10 @@ class Setting:
             raise ConfigError(
                 f"{str(self.tokenizer)!r} is not a file: give the model's tokenizer.json"
             )
+        for name in self.readers:
+            if not all(map(find_spec, PACKAGES.get(name.split()[0], ()))):
+                needed = name_extra(f"the reader {name!r}", "peers")
+                raise ConfigError(f"{needed}, or leave it out of --readers")
 
 
 @contextmanager
@@ -97,15 +108,22 @@ def read(reader: str, request: Request) -> Reading:
     """Makes one reading in a fresh process.
 
     Raises:
-        MemagentError: the reading failed; the message has the end of its output.
+        MemagentError: the reading failed; the message has the cause, and a note the traceback.
+        ConfigError, ModelError, DocumentError, StoreError: that was the cause.
     """
     command = [sys.executable, "-m", "memagent_bench.perf.readers", reader]
     process = subprocess.run(
         [*command, json.dumps(asdict(request))], capture_output=True, text=True, check=False
     )
-    if process.returncode:
-        raise MemagentError(f"{reader} failed: {process.stderr.strip()[-500:]}")
-    return json.loads(process.stdout)
+    if process.returncode == 0:
+        return json.loads(process.stdout)
+    cause = process.stderr.strip().rpartition("\n")[2]
+    if process.returncode < 0:
+        cause = f"its process was ended by {Signals(-process.returncode).name}"
+    kinds = {code: kind for kind, code in CODES.items()}
+    error = kinds.get(process.returncode, MemagentError)(f"{reader} failed: {cause}")
+    error.add_note(process.stderr)
+    raise error
 
 
 def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -> tuple[str, str]:
@@ -119,21 +137,23 @@ def write_document(path: Path, tokens: int, counter: TokenizerFile, seed: int) -
     return "What is the code of the lighthouse?", code
 
 
-def measure(setting: Setting) -> Found:
-    """Makes all readings; at each length the readers take turns. Progress goes to standard error.
+def measure(setting: Setting) -> Generator[tuple[int, dict[str, list[Reading]]]]:
+    """Makes all readings, and yields each length with those of its readers, as in `Found`.
+
+    The readers take turns. Progress goes to standard error.
 
     Raises:
-        MemagentError: a reader failed.
+        MemagentError: as `read`.
     """
     counter = TokenizerFile(setting.tokenizer)
-    frame = PromptSet.load("plain").render("update", question="", memory="")
+    frame = PromptSet.load(setting.prompts).render("update", question="", memory="")
     readers = sorted(setting.readers, key=OURS.__ne__)  # ours first: the floor makes as many calls
-    results: Found = {length: {name: [] for name in readers} for length in setting.lengths}
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "document.txt"
         write_document(document, 100_000, counter, 0)
         with _open_server(setting, document) as url:
-            for length, passes in results.items():
+            for length in setting.lengths:
+                passes: dict[str, list[Reading]] = {name: [] for name in readers}
                 request = Request(
                     base_url=url,
                     model=setting.model,
@@ -156,7 +176,7 @@ def measure(setting: Setting) -> Found:
                         readings.append(reading)
                         request = replace(request, calls=passes[OURS][-1]["calls"])
                         _show(length, name, reading)
-    return results
+                yield length, passes
 
 
 @contextmanager
@@ -169,18 +189,11 @@ def _open_server(setting: Setting, document: Path) -> Generator[str]:
 
 
 def _read(name: str, request: Request, server: str | None) -> Reading:
-    """Makes a reading, with the server's own seconds if it is a vLLM server that reports them."""
-    metric = {"server": "vllm:e2e_request_latency_seconds_sum"}
-    if server is None:
-        return read(name, request)
-    vllm = VLLM(server)
-    try:
-        vllm.reset()
-        start = vllm.metrics(metric)["server"]
-    except httpx.HTTPError:
-        return read(name, request)
-    reading = read(name, request)
-    return reading | {"server": vllm.metrics(metric)["server"] - start}
+    """Makes a reading, with an empty prefix cache if it is a vLLM server that lets clients empty it."""
+    if server is not None:
+        with suppress(httpx.HTTPError, httpx.InvalidURL):  # which the reader explains
+            VLLM(server).reset()
+    return read(name, request)
 
 
 def _show(length: int, name: str, reading: Reading) -> None:
@@ -221,16 +234,16 @@ def verdict(ours: Sequence[Reading], theirs: Sequence[Reading], column: str) -> 
 
 
 def rows(found: Found) -> list[Row]:
-    """Returns the rows with targets: processor time and memory at the longest length, and how linear the cost is."""
+    """Returns the rows with targets: processor time and memory at the longest length, and how linear the cost is.
+
+    Processor time has a target only beside a floor that sent equally long prompts: see `note`.
+    """
     longest = max(found)
     targets: list[Row] = []
     if longest >= TARGETS_FROM:
         ours = found[longest][OURS]
         what = f"{show_length(longest)} tokens, {ours[0]['calls']} calls"
-        if (floor := found[longest].get(FLOOR)) is not None:
-            shares = [a["prompts"] / b["prompts"] for a, b in zip(ours, floor, strict=True)]
-            if not all(abs(share - 1) < 0.03 for share in shares):
-                raise MemagentError(f"memagent's prompts are {shares} of the floor's: not the same")
+        if (floor := found[longest].get(FLOOR)) is not None and not note(found):
             ratios = [a["cpu"] / b["cpu"] for a, b in zip(ours, floor, strict=True)]
             targets.append(Row(f"{what}: processor time against the floor", ratios, most=MOST_CPU))
         peaks = [r["peak"] for r in ours]
@@ -242,6 +255,19 @@ def rows(found: Found) -> list[Row]:
         what = "tokens paid: largest distance from a line"
         targets.append(Row(what, [bend(found)], most=MOST_BEND))
     return targets
+
+
+def note(found: Found) -> str:
+    """Says why processor time has no target: the floor's prompts were not as long as memagent's. Empty if they were."""
+    passes = found[max(found)]
+    if max(found) < TARGETS_FROM or FLOOR not in passes:
+        return ""
+    pairs = zip(passes[OURS], passes[FLOOR], strict=True)
+    shares = [ours["prompts"] / floor["prompts"] for ours, floor in pairs]
+    if all(abs(share - 1) < SAME for share in shares):
+        return ""
+    took = f"memagent's prompts took {spread(shares)} of the tokens of the floor's"
+    return f"{took}, so their processor times are not compared."
 
 
 def bend(found: Found) -> float:
@@ -259,17 +285,21 @@ def bend(found: Found) -> float:
 
 
 def where(setting: Setting) -> str:
-    """Describes the machine, the server and the compared versions."""
+    """Describes the machine, the server, the sizes and the compared versions."""
     server = "a server that answers at once"
     if setting.base_url is not None:
         try:
             engine = f"vLLM {VLLM(setting.base_url).version()}"
-        except (httpx.HTTPError, KeyError, ValueError):
+        except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError):
             engine = "a server"
-        server = f"{engine} on the same machine with {setting.model}"
+        # Tables are published: the host's name stays out of them.
+        local = is_loopback(urlsplit(setting.base_url).hostname or "")
+        server = f"{engine} on {'the same' if local else 'another'} machine with {setting.model}"
     packages = ", ".join(f"{name} {version}" for name, version in versions(FRAMEWORKS).items())
     return (
-        f"{machine()}, {server}. Tokens of {setting.tokenizer.name}. {packages}. "
+        f"{machine()}, {server}. Window of {setting.window:,} tokens, chunks of {setting.chunk:,}, "
+        f"replies of up to {setting.reply:,}; prompt set {PromptSet.load(setting.prompts).name}. "
+        f"Tokens of {setting.tokenizer.name}. {packages}. "
         f"Medians of {setting.rounds}, with the smallest and largest."
     )
 

@@ -12,6 +12,7 @@ import gzip
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -27,6 +28,10 @@ from memagent_bench.perf.measure import measure_resident
 
 PIECE = 65536
 TEMPERATURE = 0.0
+TIMEOUT = 3600.0
+"""Seconds until a reader gives up on a reply."""
+CAUSE_CHARS = 600
+"""Characters of a failure's cause: enough for memagent's own messages, which quote up to 500 of a server's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +48,7 @@ class Request:
     window: int
     """Maximum tokens of prompt plus reply."""
     chunk: int
-    """Tokens per chunk; memagent derives its own from the window."""
+    """Tokens per chunk."""
     reply: int
     """Maximum tokens of a reply."""
     prompts: str = "plain"
@@ -88,10 +93,10 @@ class Tally:
 
     def client(self) -> Any:
         """Returns a client that counts its traffic; typed for any release of the openai package."""
-        return httpx.Client(event_hooks={"response": [self._count]}, timeout=3600)
+        return httpx.Client(event_hooks={"response": [self._count]}, timeout=TIMEOUT)
 
     def _count(self, response: httpx.Response) -> None:
-        if not response.request.url.path.endswith("/chat/completions"):
+        if response.is_error or not response.request.url.path.endswith("/chat/completions"):
             return
         usage = json.loads(response.read())["usage"]
         self.calls += 1
@@ -183,7 +188,8 @@ def read_memagent(request: Request, tally: Tally) -> None:
         store=store,
         window=request.window,
         prompts=request.prompts,
-        memory_tokens=request.reply if request.reply < 1024 else None,
+        chunk_tokens=request.chunk,
+        memory_tokens=request.reply,
         degenerate="take",
         sampling=Sampling(temperature=TEMPERATURE),
     ) as agent:
@@ -214,6 +220,12 @@ READERS: dict[str, Callable[[Request, Tally], None]] = {
     ),
 }
 
+PACKAGES = {
+    "LangChain": ("langchain_classic", "langchain_openai"),
+    "LlamaIndex": ("llama_index",),
+}
+"""What readers need besides memagent's own packages, by the first word of their names."""
+
 
 def main(reader: str, request: Request) -> dict[str, Any]:
     """Reads; returns the tally with wall and processor seconds, and MiB at the peak and the end.
@@ -228,5 +240,30 @@ def main(reader: str, request: Request) -> dict[str, Any]:
     return figures | {"first": wall if tally.first is None else tally.first}
 
 
+def report(error: Exception, request: Request) -> int:
+    """Prints the traceback and, in the last line, the cause; returns the exit code, as that of a command."""
+    # Not imported before a reading, whose memory it would add to.
+    from openai import APIError
+
+    from memagent.cli.exits import code_of
+    from memagent.errors import MemagentError
+    from memagent.models.openai_errors import Endpoint, translate
+    from memagent.terminal import shorten
+
+    traceback.print_exception(error)
+    while isinstance(error.__cause__, APIError):  # LangChain wraps the client's errors
+        error = error.__cause__
+    if isinstance(error, APIError):
+        endpoint = Endpoint(f"openai:{request.model}", request.base_url, TIMEOUT)
+        error = translate(error, endpoint)
+    kind = "" if isinstance(error, MemagentError) else f"{type(error).__name__}: "
+    print(shorten(f"{kind}{error}", CAUSE_CHARS), file=sys.stderr)
+    return code_of(error)
+
+
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], Request(**json.loads(sys.argv[2])))))
+    request = Request(**json.loads(sys.argv[2]))
+    try:
+        print(json.dumps(main(sys.argv[1], request)))
+    except Exception as error:
+        raise SystemExit(report(error, request)) from error
