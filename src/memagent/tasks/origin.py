@@ -54,6 +54,5 @@ def machine() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         name = next(iter(names), name)
-    return (
-        f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    )
+    system, python = platform.system(), platform.python_version()
+    return f"{name}, {os.cpu_count()} cores, {system}, Python {python}"
