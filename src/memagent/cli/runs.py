@@ -57,10 +57,11 @@ def list_runs(
     with report_errors(Outcome(chosen_display(display, json=json))) as outcome:
         outcome.store = run_store = existing_store(store)
         records = run_store.runs(limit=limit if search is status is None else None)
+        text = (search or "").casefold()
         matches = (
             record
             for record in records
-            if (search is None or search.casefold() in _searchable(record))
+            if text in "\n".join((*questions_of(record), record.source.get("name", ""))).casefold()
             and (status is None or status_of(run_store, record) == status)
         )
         rows = [_row(run_store, record) for record in islice(matches, limit)]
@@ -75,10 +76,6 @@ def list_runs(
             print("No run matches." if records else NO_RUNS)
 
 
-def _searchable(record: RunRecord) -> str:
-    return "\n".join((*questions_of(record), record.source.get("name", ""))).casefold()
-
-
 @runs.command("rm")
 def remove(
     context: typer.Context,
@@ -88,8 +85,7 @@ def remove(
     """Remove runs and everything stored with them. Runs in use are left alone."""
     with report_errors(Outcome()) as outcome:
         outcome.store = run_store = existing_store(store or context.obj)
-        ids = dict.fromkeys(run_ids)
-        for run_id in ids:
+        for run_id in (ids := dict.fromkeys(run_ids)):
             run_store.get(run_id)  # all of them exist, or none is removed
         for run_id in _remove(run_store, ids):
             print(f"removed {run_id}")

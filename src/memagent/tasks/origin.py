@@ -31,9 +31,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
     environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(folder), *arguments]
     with suppress(OSError, subprocess.SubprocessError):
-        output = subprocess.check_output(
-            command, stderr=subprocess.DEVNULL, env=environment, timeout=10
-        )
+        quiet = subprocess.DEVNULL
+        output = subprocess.check_output(command, stderr=quiet, env=environment, timeout=10)
         return output.decode(errors="replace").strip()
     return None
 
