@@ -77,10 +77,8 @@ class ContextBudget(Leaf):
         share = int(usable * MEMORY_SHARE)
         memory_tokens = share if memory is None else memory
         room = usable - question - 2 * memory_tokens
-        numbers = (
-            f"frame {frame}, joints {JOINT_SLACK}, question {question}, memory {memory_tokens} "
-            f"and output {memory_tokens}"
-        )
+        shares = f"question {question}, memory {memory_tokens} and output {memory_tokens}"
+        numbers = f"frame {frame}, joints {JOINT_SLACK}, {shares}"
         if memory_tokens < max(empty_memory, 1):
             raise WindowTooSmall(
                 f"a memory of {memory_tokens!r} tokens is too small: the text for an empty one takes {empty_memory} "

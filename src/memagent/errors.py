@@ -236,7 +236,7 @@ class StoreTooNew(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is not a run store, or it is damaged."""
+    """The file is not a run store, or it or one of its runs is damaged."""
 
 
 class StoreReadOnly(StoreError):

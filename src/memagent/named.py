@@ -40,9 +40,8 @@ def load_function(spec: str, what: str, kind: str = "function") -> Callable[...,
                 f"the {what} {spec!r}: there is no module {module_name!r}, either installed or in the "
                 f"current folder {folder!r}"
             ) from error
-        raise ConfigError(
-            f"the {what} {spec!r}: importing {module_name!r} failed: {error!r}"
-        ) from error
+        problem = f"importing {module_name!r} failed: {error!r}"
+        raise ConfigError(f"the {what} {spec!r}: {problem}") from error
     file = getattr(target, "__file__", None)
     for name in path.split("."):
         target = getattr(target, name, None)

@@ -214,7 +214,10 @@ class Reader:
 
     def _is_open(self, record: RunRecord) -> bool:
         path = record.source.get("path")
-        return not is_session(record) and path is not None and self._roots.holds(path)
+        is_reading = bool(record.binding) and not is_session(
+            record
+        )  # of a damaged run it isn't known
+        return is_reading and path is not None and self._roots.holds(path)
 
 
 @contextmanager

@@ -32,8 +32,8 @@ async function readText(key) {
     if (texts.has(key)) return texts.get(key)
     let text = null
     if (LIVE) {
-        const reply = await fetch("text?key=" + encodeURIComponent(key))
-        if (reply.ok) text = await inflate(await reply.arrayBuffer())
+        const reply = await fetch("text?key=" + encodeURIComponent(key)).catch(() => null) // the server is gone
+        if (reply?.ok) text = await inflate(await reply.arrayBuffer())
     } else if (Object.hasOwn(heldTexts(), key)) {
         text = await inflate(fromBase64(heldTexts()[key]))
     }

@@ -48,6 +48,22 @@ function makeSource(label) {
     return make("div", {class: "said text source", dir: "auto", tabindex: "0", "aria-label": label})
 }
 
+/** Shows a text in its box, which is scrolled to what is searched for. */
+function fillSource(box, text) {
+    box.replaceChildren(...show(text))
+    const mark = box.querySelector("mark")
+    if (mark) box.scrollTop = mark.offsetTop - box.clientHeight / 3
+}
+
+/** Makes an element like a new one. What is alike stays in place, and with it focus, selection and listeners. */
+function patch(element, fresh) {
+    if (element.isEqualNode(fresh)) return
+    const [old, parts] = [[...element.childNodes], [...fresh.childNodes]]
+    const alike = element.cloneNode().isEqualNode(fresh.cloneNode()) && old.length === parts.length
+    if (alike) old.forEach((part, place) => patch(part, parts[place]))
+    else element.replaceWith(fresh)
+}
+
 function count(number) {
     return number.toLocaleString("en-US")
 }

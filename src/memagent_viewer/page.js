@@ -22,9 +22,12 @@ const page = {
         this.tell()
     },
 
-    factBeside(run, name) {
-        const other = this.data.length === 2 ? this.data[1 - run.number] : null
-        return other?.facts.find(([fact]) => fact === name)?.[1]
+    /** Names of the facts in which two runs differ; one that only one of them has is among them. */
+    listDifferences() {
+        if (this.data.length < 2) return []
+        const [facts, others] = this.data.map((data) => new Map(data.facts))
+        const names = new Set([...facts.keys(), ...others.keys()])
+        return [...names].filter((name) => !["run", "when"].includes(name) && facts.get(name) !== others.get(name))
     },
 
     /** Keeps the address up to date, and the other run at the same position of its document. */
@@ -39,19 +42,21 @@ const page = {
         }
     },
 
-    search(text) {
+    async search(text) {
         find.set(text)
-        for (const run of this.runs) {
-            run.search()
-            run.open(run.place, {quiet: true})
-        }
-        this.tell()
+        await this.tell()
+        for (const run of this.runs) run.open(run.place, {quiet: true})
     },
 
-    tell() {
+    /** Marks what is found, and says where. Tools' outputs are read first: they are searched as a whole. */
+    async tell() {
+        const needle = find.needle
+        if (needle) await Promise.all(this.runs.map(readOutputs))
+        if (find.needle !== needle) return
         const box = document.getElementById("found")
         box.replaceChildren()
-        if (!find.needle) return
+        for (const run of this.runs) run.search()
+        if (!needle) return
         for (const run of this.runs) {
             const line = make("p", {}, this.runs.length > 1 ? make("b", {}, run.data.id + ": ") : null, tellFound(run))
             box.append(line)
@@ -70,8 +75,7 @@ input.addEventListener("input", () => {
 })
 document.getElementById("search").addEventListener("submit", (event) => {
     event.preventDefault()
-    page.search(input.value)
-    page.active.moveToChange(1)
+    page.search(input.value).then(() => page.active.moveToChange(1))
 })
 document.getElementById("keys").addEventListener("click", () => help.showModal())
 

@@ -102,7 +102,8 @@ class ChunkEntry {
     }
 
     tellMissing() {
-        const command = "memagent show " + this.view.data.id + " --chunk " + this.step.chunk
+        const {id, store} = this.view.data
+        const command = "memagent show " + id + " --chunk " + this.step.chunk + store
         const why = "Not in this page, which would be too large with it: "
         return [make("em", {class: "soft"}, why), make("code", {}, command)]
     }
@@ -110,10 +111,8 @@ class ChunkEntry {
     renderText() {
         const box = makeSource("text of the chunk")
         readText(this.textKey).then((text) => {
-            if (text !== null) box.append(...show(text))
+            if (text !== null) fillSource(box, text)
             else box.append(...this.tellMissing())
-            const mark = box.querySelector("mark")
-            if (mark) box.scrollTop = mark.offsetTop - box.clientHeight / 3
         })
         return box
     }

@@ -3,7 +3,15 @@
 class RunView {
     constructor(data, number, page) {
         Object.assign(this, {data, number, page, question: 0, mode: "changes", onlyChanges: false, place: 0})
-        this.element = make("section", {class: "run", "aria-label": "run " + data.id})
+        const stands = data.kind === "reading" ? "changes" : "messages and compactions"
+        this.only = make("input", {type: "checkbox", onchange: () => this.setOnly(this.only.checked)})
+        this.charts = make("div")
+        this.list = make("ol", {class: "entries", "aria-label": "chunks or steps"})
+        this.detail = make("article", {class: "detail"})
+        const only = make("label", {class: "only"}, this.only, ` only ${stands} `, make("kbd", {}, "c"))
+        const body = [make("nav", {"aria-label": "chunks or steps"}, only, this.list), this.detail]
+        const parts = [make("div"), this.charts, make("div", {class: "body"}, body)]
+        this.element = make("section", {class: "run", "aria-label": "run " + data.id}, parts)
         this.load(data)
     }
 
@@ -37,32 +45,13 @@ class RunView {
     }
 
     render({keep}) {
-        const about = this.element.querySelector("details")?.open
-        const [scrolled, focused] = [this.list?.scrollTop ?? 0, this.list?.contains(document.activeElement)]
-        const isReading = this.data.kind === "reading"
-        const [carried, stands] = isReading ? ["memory", "changes"] : ["context", "messages and compactions"]
+        const [scrolled, focused] = [this.list.scrollTop, this.list.contains(document.activeElement)]
+        const carried = this.data.kind === "reading" ? "memory" : "context"
         this.chart = new Chart(this.entries, carried, (place) => this.open(place))
-        this.list = make("ol", {class: "entries", "aria-label": "chunks or steps"})
+        this.charts.replaceChildren(this.chart.element, makeTimeline(this.data.payments) ?? "")
         this.rows = this.entries.map((entry, place) => this.makeRow(entry, place))
-        this.list.append(...this.rows)
-        if (!keep) this.detail = make("article", {class: "detail"})
-        this.element.replaceChildren(
-            this.makeHead(),
-            this.chart.element,
-            makeTimeline(this.data.payments) ?? "",
-            make(
-                "div",
-                {class: "body"},
-                make(
-                    "nav",
-                    {"aria-label": "chunks or steps"},
-                    make("label", {class: "only"}, this.makeOnly(), ` only ${stands} `, make("kbd", {}, "c")),
-                    this.list,
-                ),
-                this.detail,
-            ),
-        )
-        this.element.querySelector("details").open = about
+        this.list.replaceChildren(...this.rows)
+        patch(this.element.firstChild, this.makeHead())
         this.list.scrollTop = scrolled
         this.search()
         this.open(this.place, {quiet: true, focus: focused, keep})
@@ -76,6 +65,7 @@ class RunView {
         const outcome = answer?.text || answer?.answer?.stopped || stopped?.item.text
         const badge = make("span", {class: "status " + status}, status)
         const several = books && books.length > 1
+        const names = this.page.listDifferences()
         return make(
             "div",
             {class: "head"},
@@ -90,25 +80,14 @@ class RunView {
             ),
             make(
                 "details",
-                {},
-                make("summary", {}, "About the run", this.tellDifferences()),
-                make("dl", {class: "facts"}, facts.map(([name, value]) => this.makeFact(name, value))),
+                {open: this.element.querySelector("details")?.open ?? false},
+                make("summary", {}, "About the run", names.length ? ", which differs in " + names.join(", ") : ""),
+                make("dl", {class: "facts"}, facts.map(([name, value]) => this.makeFact(name, value, names.includes(name)))),
             ),
         )
     }
 
-    tellDifferences() {
-        const names = this.data.facts.filter(([name, value]) => this.differs(name, value)).map(([name]) => name)
-        return names.length ? ", which differs in " + names.join(", ") : ""
-    }
-
-    differs(name, value) {
-        const other = this.page.factBeside(this, name)
-        return other !== undefined && other !== value && !["run", "when"].includes(name)
-    }
-
-    makeFact(name, value) {
-        const differs = this.differs(name, value)
+    makeFact(name, value, differs) {
         const note = differs ? make("span", {class: "soft"}, " (differs)") : null
         const attributes = {class: differs ? "said differs" : "said", dir: "auto"}
         return [make("dt", {}, name), make("dd", attributes, showHidden(value), note)]
@@ -121,16 +100,9 @@ class RunView {
         const choose = (event) => {
             this.question = Number(event.target.value)
             this.load(this.data)
+            this.page.tell()
         }
         return make("label", {class: "questions"}, "Question ", make("select", {onchange: choose}, options))
-    }
-
-    makeOnly() {
-        const box = make("input", {type: "checkbox", onchange: () => this.setOnly(box.checked)})
-        box.checked = this.onlyChanges
-        this.only = box
-        this.list.classList.toggle("only-changes", this.onlyChanges)
-        return box
     }
 
     makeRow(entry, place) {

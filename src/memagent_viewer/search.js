@@ -72,8 +72,23 @@ function linkTo(view, place) {
     return link(entry.place ? label + " (" + entry.place + ")" : label, () => view.open(place, {focus: true}))
 }
 
+/** Keys of the outputs that a session shows in part, with their entries. */
+function listLongOutputs(view) {
+    const calls = view.entries.flatMap((entry) => (entry.item?.calls ?? []).map((call) => [entry, call]))
+    return calls.filter(([, call]) => call.more).map(([entry, call]) => [keyOf(call, view), entry])
+}
+
+/** Reads those outputs, so that the search finds what stands in the rest of them. */
+async function readOutputs(view) {
+    for (const [key, entry] of listLongOutputs(view)) {
+        if (!texts.has(key) && (await readText(key)) !== null) entry.folded = undefined
+    }
+}
+
 /** Says in which chunks the text, or its end, stands, as far as the page holds them; null in another search. */
 async function tellSources(view) {
+    const parts = listLongOutputs(view).filter(([key]) => !texts.has(key)).length
+    if (parts) return [" Of " + plural(parts, "output") + " only the beginning was searched: the rest is not in this page."]
     if (LIVE || view.data.kind !== "reading") return []
     const needle = find.needle
     const places = []

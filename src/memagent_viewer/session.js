@@ -33,7 +33,8 @@ class SessionEntry {
     }
 
     get text() {
-        const calls = (this.item.calls ?? []).map((call) => call.text + "\n" + (call.output ?? ""))
+        const outputOf = (call) => texts.get(keyOf(call, this.view)) ?? call.output ?? ""
+        const calls = (this.item.calls ?? []).map((call) => call.text + "\n" + outputOf(call))
         return [this.item.text ?? "", ...calls, this.item.delta ? textOf(this.summary) : ""].join("\n")
     }
 
@@ -94,17 +95,25 @@ function tellLeft(row, view) {
     return [link(what, () => view.openId("compaction-" + row.at)), size]
 }
 
+/** The key of a call's whole output. */
+function keyOf(call, view) {
+    return view.number + "/" + call.key
+}
+
 function renderCall(call, view) {
+    const key = keyOf(call, view)
     const box = makeSource("output of the tool")
     if (call.output === null) box.append(make("em", {class: "soft"}, "no result was committed"))
     else box.append(...show(call.output))
     if (call.more) {
-        const more = button("… " + count(call.more) + " more characters", async () => {
-            const text = await readText(view.number + "/" + call.key)
-            if (text !== null) box.replaceChildren(...show(text))
+        const open = async () => {
+            const text = await readText(key)
+            if (text !== null) fillSource(box, text)
             else more.replaceWith(make("em", {class: "soft"}, "… not in this page, which would be too large with it"))
-        })
+        }
+        const more = button("… " + count(call.more) + " more characters", open)
         box.append(more)
+        if (find.needle && fold(texts.get(key) ?? "").includes(find.needle)) open()
     }
     return make(
         "section",

@@ -7,8 +7,12 @@ from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session, questions_of, status_of
 from memagent.cli.show import list_facts
 from memagent.runstore import RunStore
+from memagent.runstore.records import flatten
 from memagent_viewer.reading import Reading
 from memagent_viewer.session import Session
+
+TOLD = {"agent", "questions", "model", "counter", "budget", "tools.names", "protocol", "branch"}
+"""Parts of a binding that `list_facts` tells."""
 
 
 class View:
@@ -43,7 +47,8 @@ class View:
     def data(self) -> dict[str, Any]:
         """Returns plain data: facts about the run, then what `Reading` or `Session` makes of its events.
 
-        `payments` are seconds since the run was created, calls and tokens.
+        `store` is the option that names its store in a command. `payments` are seconds since the run was created, calls
+        and tokens.
         """
         record = self.record
         payments = [
@@ -58,7 +63,11 @@ class View:
             "id": record.id,
             "kind": "session" if is_session(record) else "reading",
             "status": self._status,
-            "facts": list_facts(self._store, record, self._tally),
+            "store": self._store.option,
+            "facts": [
+                *list_facts(self._store, record, self._tally),
+                *_list_settings(record.binding),
+            ],
             "payments": payments,
             **self._events.data(),
         }
@@ -73,3 +82,10 @@ class View:
         """Returns the text of a chunk (`chunk-3`) or of a tool's output (`tool-3-0`); None if there is none."""
         body = self._store.effect(self.record.id, key)
         return None if body is None else body["text"]
+
+
+def _list_settings(binding: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields what else the run is bound to, as names and values: two runs may differ in it."""
+    for name, value in flatten(binding).items():
+        if value not in (None, "") and TOLD.isdisjoint((name, name.partition(".")[0])):
+            yield name, str(value)

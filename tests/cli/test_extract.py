@@ -144,6 +144,7 @@ def test_what_is_refused(
         ("*.txt", "doc.txt"),
         (".", "doc.txt"),
         (".", "rows.jsonl"),
+        ("doc.txt", "runs.sqlite-wal"),
     ],
 )
 def test_rows_are_not_written_over_what_is_read(

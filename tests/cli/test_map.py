@@ -51,6 +51,17 @@ def test_standard_output_has_only_rows(invoke: Invoke, docs: Path) -> None:
     assert "1 document without an answer" in done.stderr
 
 
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal", ".locks/x.lock"])
+def test_rows_are_not_written_to_the_store(
+    invoke: Invoke, docs: Path, tmp_path: Path, end: str
+) -> None:
+    (tmp_path / "runs.sqlite.locks").mkdir()
+    store, out = tmp_path / "runs.sqlite", f"{tmp_path / 'runs.sqlite'}{end}"
+    done = invoke(*("map", docs, QUESTION, "--model", "extractive", "--store", store, "--out", out))
+    assert done.exit_code == 2
+    assert f"cannot write --out {out!r}: {str(store)!r} is read" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["notes[1].txt", ".notes.txt"])
 def test_a_file_may_have_any_name(invoke: Invoke, docs: Path, name: str) -> None:
     (docs / name).write_text("Natasha did marry Pierre.\n")

@@ -1,5 +1,7 @@
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,57 @@ def test_a_run_that_somebody_is_at_stays(invoke: Invoke, made: str, store: RunSt
         assert "no run to remove" in invoke("runs", "prune", "--older-than", "0d", "--yes").stdout
     assert status_of(store, store.get(made)) == "interrupted"  # killed without a word
     store.close()
+
+
+def test_runs_in_use_keep_no_others_from_being_removed(
+    invoke: Invoke, made: str, book: Path, store: RunStore
+) -> None:
+    invoke("ask", book, QUESTION, "--model", "extractive", "--run-id", "later")
+    with store.hold(made):
+        done = invoke("runs", "rm", made, "later")
+        assert (done.exit_code, done.stdout) == (5, "removed later\n")
+        assert "in use by another process, so not removed: made; try again later" in done.stderr
+    assert listed(invoke) == [made]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE events SET body = 'garbage' WHERE run = 'bad'",
+        "UPDATE events SET body = json_set(body, '$.type', 'novel') WHERE run = 'bad'",
+        "UPDATE runs SET binding = '{}' WHERE id = 'bad'",
+        "UPDATE runs SET binding = 'garbage' WHERE id = 'bad'",
+        "UPDATE runs SET source = '[]' WHERE id = 'bad'",
+    ],
+)
+def test_a_damaged_run_leaves_the_others_readable(
+    invoke: Invoke, made: str, book: Path, tmp_path: Path, damage: str
+) -> None:
+    store = ("--store", tmp_path / "other.sqlite")
+    for name in ("good", "bad"):
+        ask = ("ask", book, QUESTION, "--model", "extractive", "--run-id", name)
+        assert invoke(*ask, *store).exit_code == 0
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as db:
+        db.execute(damage)
+        db.commit()
+    command = f"memagent runs rm bad --store '{tmp_path / 'other.sqlite'}'"
+    problem = "run 'bad' is damaged, or was written by a newer memagent: upgrade memagent, or remove it with"
+    bad, good = invoke("runs", *store).stdout.splitlines()
+    assert bad.endswith(f"unreadable  {problem} `{command}`")
+    assert good.startswith("good  ")
+    rows = only_json(invoke("runs", *store, "--json").stdout)
+    assert [(row["id"], row["status"]) for row in rows] == [
+        ("bad", "unreadable"),
+        ("good", "finished"),
+    ]
+    assert "good  " in invoke("runs", "--search", "Lovelace", *store).stdout
+    for arguments in (["show", "bad"], ["show", "bad", "--html", tmp_path / "page.html"]):
+        shown = invoke(*arguments, *store)
+        assert shown.exit_code == 5
+        assert f"error: {problem} `{command}`" in shown.stderr
+    assert "would remove 2 runs" in invoke("runs", "prune", "--finished", "-n", *store).stdout
+    assert invoke("runs", "rm", "bad", *store).stdout == "removed bad\n"
 
 
 def test_prune(invoke: Invoke, made: str, book: Path) -> None:

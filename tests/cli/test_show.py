@@ -5,7 +5,7 @@ from pydantic import BaseModel
 from tests.cli.conftest import FACT, QUESTION, Invoke, only_json
 from tests.models.chat_server import Script, say
 
-from memagent import Limits, MemoryAgent, ScriptedModel
+from memagent import Limits, MemoryAgent, RunStore, ScriptedModel
 
 
 def test_a_run_as_differences(invoke: Invoke, made: str, book: Path) -> None:
@@ -169,6 +169,15 @@ def test_retries_and_stops_are_told(
 @pytest.mark.parametrize("display", ["plain", "json"])
 def test_a_run_that_is_not_there(invoke: Invoke, display: str) -> None:
     assert invoke("show", "nosuch", "--display", display).exit_code == 5
+
+
+def test_a_store_that_is_not_the_default_one_is_named(
+    invoke: Invoke, made: str, tmp_path: Path
+) -> None:
+    RunStore(store := tmp_path / "other.sqlite").close()
+    assert "; `memagent runs` lists them" in invoke("show", "nosuch").stderr
+    elsewhere = invoke("show", "nosuch", "--store", store).stderr
+    assert f"; `memagent runs --store '{store}'` lists them" in elsewhere
 
 
 def test_json_is_a_flag_too(invoke: Invoke, made: str) -> None:

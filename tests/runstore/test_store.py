@@ -1,5 +1,6 @@
 """What every run store does: a file, one that survives power cuts, and a temporary one."""
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -283,8 +284,8 @@ def test_a_run_is_removed_whole(store: RunStore) -> None:
     assert store.find("r2") is None
     assert list(store.events("r2")) == []
     assert store.effect("r2", "chunk-0") is None
-    hint = "runs end with it" if store.path is None else "`memagent runs` lists them"
-    with pytest.raises(RunNotFound, match=rf"'r2'.*{hint}"):
+    hint = f"memagent runs --store '{store.path}'` lists them" if store.path else "runs end with it"
+    with pytest.raises(RunNotFound, match=rf"'r2'.*{re.escape(hint)}"):
         store.remove("r2")
     number: Any = 5
     with pytest.raises(RunNotFound, match="no run 5 in"):

@@ -85,6 +85,17 @@ def read(
     return run_id
 
 
+def ask_several(store: RunStore) -> str:
+    """A run of two questions, each with a word of its own in its memory."""
+
+    def respond(request: ChatRequest) -> str:
+        return "a zebra" if "zebra" in request.parts["question"] else "a kiwi"
+
+    agent = MemoryAgent(ScriptedModel(respond, window=2048), seed=7, store=store)
+    agent.ask_many(text(60), ["Where is the kiwi?", "Where is the zebra?"], run_id="several")
+    return "several"
+
+
 def hostile(store: RunStore) -> str:
     """A run in which everything that can come from outside is hostile."""
     document = "\n".join(f"{line} Line {n}." for n in range(60) for line in HOSTILE[:4])

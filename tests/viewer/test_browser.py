@@ -29,6 +29,8 @@ pytestmark = pytest.mark.skipif(
     browser.CHROMIUM is None and not browser.REQUIRED, reason="Chromium is not installed"
 )
 HOST = Path(__file__).with_name("host.html").read_text(encoding="utf-8")
+TEXTS = re.compile(r'(?<=<script type="application/json" id="texts">).*?(?=</script>)')
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 REPORT = re.compile(r"<pre>(\[.*\])</pre>", re.DOTALL)
 DARK = "--blink-settings=preferredColorScheme=0"
 PAGES = ("read.html", "work.html", "two.html", "hostile.html")
@@ -46,6 +48,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "hostile": [made.hostile(store)],
         "part": [made.read(store, "part", chunks=9)],
         "again": [made.read_again(store)],
+        "several": [made.ask_several(store)],
+        "beside": ["read", "several"],
     }
     runs["two"] = ["read", made.read(store, "whole", respond=made.keep)]
     for name, ids in runs.items():
@@ -90,7 +94,7 @@ def test_every_page_looks_right(pages: Path, tmp_path: Path, flags: tuple[str, .
 def test_a_page_that_looks_wrong_is_caught(pages: Path, tmp_path: Path) -> None:
     """The test above can fail."""
     text = (pages / "read.html").read_text(encoding="utf-8")
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    text = POLICY.sub("", text)
     bad = "#top { width: 3000px } .soft { color: #ccc !important }"
     (pages / "bad.html").write_text(text.replace("</style>", f"{bad}</style>"), encoding="utf-8")
     ((state,),) = visit_all(pages, tmp_path, [("bad.html", 1400, [])])
@@ -172,6 +176,40 @@ def test_the_search_and_the_command_agree(drive: Drive, pages: Path) -> None:
     assert found["found"].endswith("In the document: chunk 4.")
 
 
+def test_another_question_has_its_own_search_result(drive: Drive) -> None:
+    _, found, other = drive("several.html", "find:zebra", "choose:1")
+    assert found["found"].startswith("Never in the memory.")
+    assert other["questions"] == ["Where is the zebra?"]
+    assert other["found"].startswith("In the memory after 4 chunks of 4: appears with 0, stays")
+    assert other["focus"] == "select-one"
+
+
+def test_the_whole_outputs_of_tools_are_searched(drive: Drive) -> None:
+    _, found, moved = drive("work.html", "find:week 69:", "key:n")
+    assert found["found"] == "In 4 places: 0, 1, 2–3."
+    assert "week 69:" in moved["source"]
+    assert moved["marks"] == 1
+
+
+def test_the_search_says_that_outputs_are_not_in_the_page(drive: Drive, pages: Path) -> None:
+    text = TEXTS.sub("{}", (pages / "work.html").read_text(encoding="utf-8"))
+    (pages / "poor.html").write_text(text, encoding="utf-8")
+    _, found, *_ = drive("poor.html", "find:week 69:")
+    assert found["found"] == (
+        "In no step. Of 5 outputs only the beginning was searched: the rest is not in this page."
+    )
+
+
+def test_the_command_for_a_text_that_is_not_in_the_page_names_its_store(
+    drive: Drive, pages: Path
+) -> None:
+    text = TEXTS.sub("{}", (pages / "read.html").read_text(encoding="utf-8"))
+    (pages / "short.html").write_text(text, encoding="utf-8")
+    (state,) = drive("short.html")
+    command = f"memagent show read --chunk 0 --store '{pages / 'runs.sqlite'}'"
+    assert state["source"] == f"Not in this page, which would be too large with it: {command}"
+
+
 def test_a_run_that_was_stopped(drive: Drive) -> None:
     first, found, last = drive("part.html", "find:clerk of Emden", "key:G")
     assert first["headings"] == ["Chunk 0 of 9 read"]
@@ -230,6 +268,26 @@ def test_two_runs_stay_at_the_same_place(drive: Drive) -> None:
     assert moved["current"] == ["1", "1"]
     assert found["found"].startswith("read: In the memory after 5 chunks")
     assert "whole: In the memory after 15 chunks of 21: appears with 6, stays" in found["found"]
+
+
+def test_settings_and_facts_that_differ_are_listed(drive: Drive) -> None:
+    (state,) = drive("beside.html")
+    names = "question, budget, read, usage, seed, question 0, question 1"
+    assert state["facts"] == [f"About the run, which differs in {names}"] * 2
+    assert {"0 (differs)", "7 (differs)"} <= set(state["values"])
+
+
+def test_news_keep_focus_and_selection(drive: Drive, pages: Path) -> None:
+    text = POLICY.sub("", (pages / "several.html").read_text(encoding="utf-8"))
+    text = text.replace("</body>", "<script>window.page = page</script></body>")
+    (pages / "news.html").write_text(text, encoding="utf-8")
+    controls = {"select": "select-one", ".only input": "checkbox", "summary": "summary"}
+    steps = [step for control in controls for step in (f"focus:{control}", f"news:{control}")]
+    _, *states = drive("news.html", *steps, "click:summary", "select:.outcome p", "news:last")
+    focused = [state["focus"] for state in states[:6]]
+    assert focused == [name for name in controls.values() for _ in range(2)]
+    assert "last" in states[-1]["values"]
+    assert states[-1]["selected"].strip() == "a kiwi"
 
 
 def test_hostile_texts_are_texts(drive: Drive) -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.cli.conftest import Invoke, Started, book, invoke, made, only_json, start
 from tests.disk import full_disk
 
+from memagent import RunStore
+
 __all__ = ["book", "invoke", "made", "start"]
 
 
@@ -61,6 +63,14 @@ def test_the_page_is_not_written_over_the_document(
     assert refused.exit_code == 2
     assert "is read, and that would change it; name another file" in refused.stderr
     assert book.read_bytes() == before
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal"])
+def test_the_page_is_not_written_over_the_store(invoke: Invoke, made: str, end: str) -> None:
+    refused = invoke("show", made, "--html", f"{RunStore.default_path()}{end}")
+    assert refused.exit_code == 2
+    assert "is read, and that would change it; name another file" in refused.stderr
+    assert invoke("show", made).exit_code == 0
 
 
 @pytest.mark.parametrize("doc", ["letters", "letters/*.txt", "letters/**"])

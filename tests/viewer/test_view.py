@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from tests.viewer import made
 
 from memagent import Limits, MemoryAgent, RunStore, ScriptedModel, ToolAgent
+from memagent.prompts import PromptSet
 from memagent_viewer.view import View
 
 
@@ -87,6 +88,16 @@ def test_kept_memories_and_an_answer_from_a_part(store: RunStore) -> None:
     assert [step["how"] for step in book["steps"]] == ["updated", "kept", "kept"]
     assert book["answer"]["text"] == "Emden"
     assert book["answer"]["notes"] == ["from the part read so far"]
+
+
+def test_settings_are_told(store: RunStore) -> None:
+    facts = dict(data_of(store, made.read(store))["facts"])
+    prompts = PromptSet.load("plain")
+    assert facts["seed"] == facts["reread"] == "0"
+    assert (facts["gate"], facts["trust"]) == ("off", "neutral")
+    assert facts["prompts"] == f"plain:{prompts.hash}"
+    assert "questions" not in facts
+    assert "tools.digest" in dict(data_of(store, made.work(store))["facts"])
 
 
 def test_a_session_in_its_order(store: RunStore) -> None:

@@ -51,9 +51,8 @@ class Window:
         """Returns the safe text of raw[:end], how many characters were inserted, and its tokens."""
         raw = self.raw[:end]
         safe, positions = self.neutralise(raw) if self._inserted else (raw, ())
-        clean = self._safe.startswith(
-            safe
-        )  # else cut inside a look-alike, and the rest may be harmless
+        # Else it is cut inside a look-alike, and the rest may be harmless.
+        clean = self._safe.startswith(safe)
         tokens = self._measured.tokens_of_prefix(len(safe)) if clean else self.counter.count(safe)
         return safe, len(positions), tokens
 

@@ -95,6 +95,5 @@ def show_fact(
         numbers = ", ".join(map(str, trail.chunks[:MOST])) + (" …" if trail.chunks[MOST:] else "")
         absence = f"not in the {plural(chunk_count, 'chunk')} read{' so far' if part else ''}"
         paper.line(f"in the document: {f'chunk {numbers}' if numbers else absence}")
-        paper.line(
-            "no answer yet" if part else f"in the answer: {'yes' if trail.in_answer else 'no'}"
-        )
+        verdict = "yes" if trail.in_answer else "no"
+        paper.line("no answer yet" if part else f"in the answer: {verdict}")

@@ -119,9 +119,8 @@ class History:
             for sign, text, style in ("-", change.removed, "red"), ("+", change.added, "green"):
                 parts = [(text, style)]
                 if is_rewrite:
-                    parts = [
-                        (part, STYLES[kind]) for kind, part in words(change) if kind in ("=", sign)
-                    ]
+                    kinds = ("=", sign)
+                    parts = [(part, STYLES[kind]) for kind, part in words(change) if kind in kinds]
                 if text:
                     self._paper.line((f"{sign} ", style), *parts, indent=2, hang=2)
 

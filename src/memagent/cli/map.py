@@ -76,7 +76,7 @@ def map_documents(given: Map) -> None:
                 pace = f", {at_once:,} at a time" * (at_once > 1)
                 say("reading", plural(len(paths), "document") + pace, style="dim")
             if given.out is not None:
-                check_out(given.out if given.out.exists() or given.out.name == "-" else None)
+                check_out(given.out if given.out.parent.exists() else None, store.path)
                 if not special:  # a pipe or device can't be read back or replaced
                     stack.enter_context(hold_folder(given.out.parent, given.out.name))
                     runs = {
@@ -152,9 +152,8 @@ def clear(out: Path, runs: Collection[str]) -> set[str]:
         try:
             row: dict[str, Any] = json.loads(line)
             answer, run = row["answer"], str(row["run_id"])
-            if stems.isdisjoint((run, run.rpartition("-")[0])) or (
-                answer is not None and run in runs
-            ):
+            is_foreign = stems.isdisjoint((run, run.rpartition("-")[0]))
+            if is_foreign or (answer is not None and run in runs):
                 rows[run] = line
         except (ValueError, KeyError, TypeError) as error:
             is_torn = number == len(lines) and line.startswith('{"document": ')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display, chosen_display, option
 from memagent.cli.progress import Tally
 from memagent.cli.setup import existing_store
-from memagent.errors import ConfigError, StoreError
+from memagent.errors import ConfigError, RunBusy, RunNotFound, StoreCorrupt, StoreError
 from memagent.terminal import moment, shorten
 from memagent.texts import plural
 
@@ -56,10 +57,11 @@ def list_runs(
     with report_errors(Outcome(chosen_display(display, json=json))) as outcome:
         outcome.store = run_store = existing_store(store)
         records = run_store.runs(limit=limit if search is status is None else None)
+        text = (search or "").casefold()
         matches = (
             record
             for record in records
-            if (search is None or search.casefold() in _searchable(record))
+            if text in "\n".join((*questions_of(record), record.source.get("name", ""))).casefold()
             and (status is None or status_of(run_store, record) == status)
         )
         rows = [_row(run_store, record) for record in islice(matches, limit)]
@@ -74,10 +76,6 @@ def list_runs(
             print("No run matches." if records else NO_RUNS)
 
 
-def _searchable(record: RunRecord) -> str:
-    return "\n".join((*record.binding["questions"], record.source.get("name", ""))).casefold()
-
-
 @runs.command("rm")
 def remove(
     context: typer.Context,
@@ -87,11 +85,9 @@ def remove(
     """Remove runs and everything stored with them. Runs in use are left alone."""
     with report_errors(Outcome()) as outcome:
         outcome.store = run_store = existing_store(store or context.obj)
-        ids = dict.fromkeys(run_ids)
-        for run_id in ids:
+        for run_id in (ids := dict.fromkeys(run_ids)):
             run_store.get(run_id)  # all of them exist, or none is removed
-        for run_id in ids:
-            run_store.remove(run_id)
+        for run_id in _remove(run_store, ids):
             print(f"removed {run_id}")
 
 
@@ -134,15 +130,23 @@ def prune(
         elif not yes and (sys.stdin is None or not sys.stdin.isatty()):
             raise ConfigError(f"{number} would be removed: give --yes to confirm")
         elif yes or typer.confirm(f"Remove {number}?"):
-            failures: list[StoreError] = []
-            for record, _ in matches:
-                try:
-                    run_store.remove(record.id)
-                except StoreError as error:  # taken up or removed by another process meanwhile
-                    failures.append(error)
-            print(f"removed {plural(len(matches) - len(failures), 'run')}")
-            if failures:
-                raise failures[-1]
+            removed = [*_remove(run_store, [record.id for record, _ in matches])]
+            print(f"removed {plural(len(removed), 'run')}")
+
+
+def _remove(store: RunStore, ids: Iterable[str]) -> Iterator[str]:
+    """Removes runs and yields their ids. At the end, raises a RunBusy that names those in use."""
+    left: list[str] = []
+    for run_id in ids:
+        try:
+            store.remove(run_id)
+            yield run_id
+        except (RunBusy, RunNotFound):  # another process took it up, or removed it
+            left.append(run_id)
+    if left:
+        raise RunBusy(
+            f"in use by another process, so not removed: {', '.join(left)}; try again later"
+        )
 
 
 def seconds_of(age: str) -> float:
@@ -160,8 +164,8 @@ def is_session(record: RunRecord) -> bool:
 
 def questions_of(record: RunRecord) -> list[str]:
     """Returns a run's questions; an extraction's without the schema that follows."""
-    questions: list[str] = record.binding["questions"]
-    rows = record.binding["agent"] == "extract"
+    questions: list[str] = record.binding.get("questions", ["unreadable"])
+    rows = record.binding.get("agent") == "extract"
     return [text.rpartition("\n\n")[0] if rows else text for text in questions]
 
 
@@ -177,22 +181,24 @@ def status_of(store: RunStore, record: RunRecord) -> str:
 
 
 def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
-    questions = questions_of(record)
-    kind, subject = "document", {"document": record.source["name"], "questions": questions}
-    if is_session(record):
-        kind, subject = "tools", {"task": questions[0], "tools": record.binding["tools"]["names"]}
-    tail = Tally.of(store, record, store.last_seq(record.id) - TAIL)
-    return {
-        "id": record.id,
-        "kind": kind,
-        "created": record.created,
-        "updated": record.updated,
-        "status": status_of(store, record),
-        "model": record.binding["model"],
-        "calls": store.usage(record.id).calls,
-        MADE[kind]: tail.made or Tally.of(store, record).made,
-        **subject,
-    }
+    """Returns what is listed of a run; of one that can't be read, only its `error`."""
+    row = {"id": record.id, "created": record.created, "updated": record.updated}
+    questions, binding = questions_of(record), record.binding
+    try:
+        kind, subject = "document", {"document": record.source["name"], "questions": questions}
+        if is_session(record):
+            kind, subject = "tools", {"task": questions[0], "tools": binding["tools"]["names"]}
+        tail = Tally.of(store, record, store.last_seq(record.id) - TAIL)
+        return row | {
+            "kind": kind,
+            "status": status_of(store, record),
+            "model": binding["model"],
+            "calls": store.usage(record.id).calls,
+            MADE[kind]: tail.made or Tally.of(store, record).made,
+            **subject,
+        }
+    except StoreCorrupt as error:
+        return row | {"status": "unreadable", "error": str(error)}
 
 
 def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
@@ -200,10 +206,14 @@ def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
     ids = max(len(row["id"]) for row in rows)
     paper, full = outcome.paper, outcome.display is Display.FULL
     if full:
-        unit = "/".join(dict.fromkeys(MADE[row["kind"]] for row in rows))
+        unit = "/".join(dict.fromkeys(MADE[row["kind"]] for row in rows if "kind" in row))
         head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {unit:>7}  {'calls':>7}"
         paper.line((head, "dim"))
     for row in rows:
+        start = f"{row['id']:<{ids}}  {moment(row['created'])}  "
+        if "error" in row:
+            paper.line(start, (f"{row['status']}  {row['error']}", "red"))
+            continue
         question, *more = row["questions"] if row["kind"] == "document" else [row["task"]]
         question = f"{len(more) + 1} questions: {question}" if more else question
         source = row["document"] if "document" in row else f"tools: {', '.join(row['tools'])}"
@@ -211,6 +221,6 @@ def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
         status = (f"{row['status']:<11}", STYLES.get(row["status"], "yellow"))
         counts = f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}"
         suffix = "" if full else "  ".join(["", *details])
-        paper.line(f"{row['id']:<{ids}}  {moment(row['created'])}  ", status, counts, suffix)
+        paper.line(start, status, counts, suffix)
         if full:
             paper.line((" · ".join(details), "dim"), indent=2)

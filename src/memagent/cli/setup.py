@@ -142,9 +142,8 @@ class Reading(ServerOptions, RunLimits):
         arguments: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         if (read_ahead := arguments["read_ahead"]) not in (None, "auto"):
             if not read_ahead.isdecimal() or not int(read_ahead):
-                raise ConfigError(
-                    f"--read-ahead must be a number of at least 1, or auto; got {read_ahead}"
-                )
+                rule = "--read-ahead must be a number of at least 1, or auto"
+                raise ConfigError(f"{rule}; got {read_ahead}")
             arguments["read_ahead"] = int(read_ahead)
         arguments["sampling"] = None if heat is None else Sampling(temperature=heat)
         arguments["limits"] = self.limits()
@@ -275,6 +274,8 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
     problem = "it is a folder" if out.is_dir() else problem
     problem = "that would be a file, not standard output" if out.name == "-" else problem
     places = {out.resolve(), *out.resolve().parents}
+    # With a run store stand SQLite's logs, and its locks.
+    places |= {Path(re.sub(r"-(wal|shm|journal)$|\.locks$", "", str(place))) for place in places}
     for path in map(Path, filter(None, inputs)):
         if places & {p.resolve() for p in ([path] if path.is_dir() else list_files(path)[1])}:
             problem = f"{str(path)!r} is read, and that would change it"

@@ -112,9 +112,8 @@ class OpenFileSource(IterableSource):
             if not self.mutex.wait_for(
                 lambda: id(self._source) not in self.being_read, END_SECONDS
             ):
-                raise DocumentError(
-                    f"{self.name!r} is being read already: wait, or open it once more"
-                )
+                remedy = "wait, or open it once more"
+                raise DocumentError(f"{self.name!r} is being read already: {remedy}")
             self.being_read.add(id(self._source))
         try:
             self._rewind()

@@ -144,9 +144,8 @@ def _read_part(part: ModelRequestPart) -> dict[str, Any] | None:
         return {"role": "user", "content": [_read_content(item) for item in content]}
     if isinstance(part, RetryFeedbackPart):
         return {"role": "user", "content": part.model_response()}
-    return (
-        {"role": "system", "content": part.content} if isinstance(part, SystemPromptPart) else None
-    )
+    is_system = isinstance(part, SystemPromptPart)
+    return {"role": "system", "content": part.content} if is_system else None
 
 
 def _read_content(item: UserContent) -> dict[str, Any]:

@@ -109,6 +109,5 @@ def check_origin(record: RunRecord) -> None:
     """Raises a RunMismatch if a run has no memories to ask about or branch from."""
     if (agent := record.binding["agent"]) != MemoryLoop.agent:
         kind = {"tools": "a tool session", "extract": "an extraction, which has rows"}[agent]
-        raise RunMismatch(
-            f"run {record.id!r} is {kind}: only readings that answer questions have memories"
-        )
+        reason = "only readings that answer questions have memories"
+        raise RunMismatch(f"run {record.id!r} is {kind}: {reason}")

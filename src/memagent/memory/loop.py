@@ -131,9 +131,7 @@ class MemoryLoop(Calls):
                 else:
                     same = self._last is None or not self._last["last"]
                 if not same:
-                    raise RunMismatch(
-                        CHANGED.format(f"it differs at or before character {chunk.end:,}")
-                    )
+                    raise RunMismatch(CHANGED.format(f"it differs before character {chunk.end:,}"))
                 if self._moved and chunk.index >= furthest:
                     await self._keep_source()
                 buffer.append((chunk, mark))

@@ -43,9 +43,8 @@ def _is_cut(prompt_tokens: int, count: int) -> bool:
 def _least(counter: TokenCounter, request: ChatRequest, prompt_tokens: int) -> int:
     """Returns a prompt's minimum tokens, whatever the server's template adds around its texts. Blocks."""
     try:
-        count = counter.count_messages(
-            request.messages, thinking=request.thinking, tools=request.tools
-        )
+        thinking, tools = request.thinking, request.tools
+        count = counter.count_messages(request.messages, thinking=thinking, tools=tools)
     except TokenizerError:  # the template rejects it, but the server didn't
         return 0
     if not _is_cut(prompt_tokens, count):
@@ -108,9 +107,8 @@ class Counting:
     async def exact(self, request: ChatRequest) -> int:
         """Like `prompt`, ignoring the sender's count. Raises a `TokenizerError` if the chat template lacks tools."""
         count = (await self._counter.get()).count_messages
-        return await in_thread(
-            count, request.messages, thinking=request.thinking, tools=request.tools
-        )
+        thinking, tools = request.thinking, request.tools
+        return await in_thread(count, request.messages, thinking=thinking, tools=tools)
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
         """Compares the count of a prompt (`prompt`) with the server's report.

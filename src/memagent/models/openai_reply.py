@@ -222,9 +222,8 @@ def _tokens(reply: _Reply) -> TokenIds | None:
     logprobs = tuple(entry.logprob for entry in reply.logprobs or ())
     # If the engine leaves the end-of-turn token out of one of them, they don't match.
     complete = reply.logprobs is not None and len(logprobs) == len(reply.sampled)
-    return TokenIds(
-        prompt=reply.prompt, sampled=reply.sampled, logprobs=logprobs if complete else None
-    )
+    scores = logprobs if complete else None
+    return TokenIds(prompt=reply.prompt, sampled=reply.sampled, logprobs=scores)
 
 
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:

@@ -266,9 +266,7 @@ def look(*names: str) -> list[_Setting]:
         if "${" in (file.get(name) or ""):
             # Expanded, it could send a secret of the environment to the file's own URL.
             if not os.environ.get(name):
-                raise ConfigError(
-                    f"{name} in {ENV_FILE} has a ${{…}}: write the value itself there"
-                )
+                raise ConfigError(f"{name} in {ENV_FILE} has ${{…}}: write the value itself there")
             del file[name]
     sources = {False: os.environ, True: file}
     return [

@@ -3,14 +3,16 @@
 import json
 import sqlite3
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from memagent.errors import RunMismatch, RunNotFound, StoreError
+from memagent.errors import RunMismatch, RunNotFound, StoreCorrupt, StoreError
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
 from memagent.runstore.branching import Branching
@@ -64,6 +66,12 @@ class RunStore(Branching, Spending):
 
         return platformdirs.user_state_path("memagent") / "runs.sqlite"
 
+    @property
+    def option(self) -> str:
+        """` --store 'PATH'`, for commands about this store; empty if it is the default one, or temporary."""
+        is_default = self.path in (None, self.default_path().resolve())
+        return "" if is_default else f" --store {str(self.path)!r}"
+
     def close(self) -> None:
         """Closes the file; deletes a temporary store."""
         self._db.close()
@@ -75,12 +83,10 @@ class RunStore(Branching, Spending):
     ) -> None:
         """Creates a run. Raises a `RunMismatch` if the id is taken."""
         now = time.time()
-        parts = map(json.dumps, (binding, settings, source))
+        row = (run_id, now, now, "running", *map(json.dumps, (binding, settings, source)))
         with self._db.write() as db:
             try:
-                db.execute(
-                    "INSERT INTO runs VALUES (?,?,?,?,?,?,?)", (run_id, now, now, "running", *parts)
-                )
+                db.execute("INSERT INTO runs VALUES (?,?,?,?,?,?,?)", row)
             except sqlite3.IntegrityError as error:
                 raise RunMismatch(f"run id {run_id!r} is taken; choose another --run-id") from error
 
@@ -88,13 +94,13 @@ class RunStore(Branching, Spending):
         """Returns the run with that id, or None."""
         safe_id = str(run_id).encode(errors="replace").decode()  # no id contains a lone surrogate
         rows = self._db.read("SELECT * FROM runs WHERE id = ?", (safe_id,))
-        return _record(rows[0]) if rows else None
+        return self._record(rows[0]) if rows else None
 
     def get(self, run_id: str, branch: str | None = None) -> RunRecord:
         """Returns the run with that id, else its branch, named `branch`. Raises a `RunNotFound` if there is none."""
         record = self.find(run_id) or (self.find(branch) if branch else None)
         if record is None:
-            listing = f"{self.path}; `memagent runs` lists them"
+            listing = f"{self.path}; `memagent runs{self.option}` lists them"
             place = listing if self.path else "this temporary store, whose runs end with it"
             raise RunNotFound(f"no run {run_id!r} in {place}")
         return record
@@ -110,7 +116,7 @@ class RunStore(Branching, Spending):
             "SELECT * FROM runs WHERE ?1 IS NULL OR status = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
             (status, -1 if limit is None else limit),
         )
-        return [_record(row) for row in rows]
+        return [self._record(row) for row in rows]
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
         """Marks a run as `running` or, without a worker, as `finished` or `stopped`."""
@@ -176,7 +182,7 @@ class RunStore(Branching, Spending):
             row = db.execute(f"SELECT body, sent, wasted {_AT}", place).fetchone()
             body, sent, wasted = row or (None, 0, 0)
             if body is not None:
-                return Begun(json.loads(body), sent, wasted)
+                return Begun(self._parse(run_id, body), sent, wasted)
             db.execute(
                 "INSERT INTO effects (run, kind, number, sent) VALUES (?,?,?,1) "
                 "ON CONFLICT DO UPDATE SET sent = sent + 1",
@@ -266,13 +272,13 @@ class RunStore(Branching, Spending):
         """Returns the body committed under a key; None if there is none."""
         place = (run_id, *split_key(key))
         rows = self._db.read(f"SELECT body {_AT} AND body IS NOT NULL", place)
-        return json.loads(rows[0][0]) if rows else None
+        return self._parse(run_id, rows[0][0]) if rows else None
 
     def latest(self, run_id: str, kind: str) -> tuple[int, dict[str, Any]] | None:
         """Returns number and body of the committed effect of a kind with the highest number, or None."""
         query = f"SELECT number, body {_DONE} ORDER BY number DESC LIMIT 1"
         rows = self._db.read(query, (run_id, kind))
-        return (rows[0][0], json.loads(rows[0][1])) if rows else None
+        return (rows[0][0], self._parse(run_id, rows[0][1])) if rows else None
 
     def count(self, run_id: str, kind: str) -> int:
         """Returns how many effects of a kind are committed."""
@@ -287,7 +293,8 @@ class RunStore(Branching, Spending):
         while rows := self._db.read(page, (run_id, after, kind)):
             for after, body in rows:
                 # Events that a branch copied have the origin's seq in their body.
-                yield event_adapter.validate_json(body).model_copy(update={"seq": after})
+                event = self._parse(run_id, body, event_adapter.validate_json)
+                yield event.model_copy(update={"seq": after})
 
     def last_seq(self, run_id: str) -> int:
         """Returns the `seq` of the run's last event; -1 if there is none."""
@@ -297,10 +304,23 @@ class RunStore(Branching, Spending):
         """Returns a question's conversations in order, read from disk when indexed; chunk i's has index i."""
         return find_conversations(self, run_id, question)
 
+    def _record(self, row: tuple[Any, ...]) -> RunRecord:
+        run_id, created, updated, status, *texts = row
+        # So that a damaged run can be listed and removed, the error comes with what it lacks.
+        fail = partial(self._parse, run_id, "")
+        try:
+            parts = [defaultdict(fail, json.loads(text)) for text in texts]
+        except (ValueError, TypeError):
+            parts = [defaultdict[str, Any](fail)] * 3
+        return RunRecord(run_id, created, updated, status, *parts)
 
-def _record(row: tuple[Any, ...]) -> RunRecord:
-    run_id, created, updated, status, *parts = row
-    return RunRecord(run_id, created, updated, status, *map(json.loads, parts))
+    def _parse(self, run_id: str, text: str, read: Callable[[str], Any] = json.loads) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            remedy = f"upgrade memagent, or remove it with `memagent runs rm {run_id}{self.option}`"
+            problem = f"run {run_id!r} is damaged, or was written by a newer memagent: {remedy}"
+            raise StoreCorrupt(problem) from error
 
 
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:

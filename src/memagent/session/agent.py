@@ -161,9 +161,8 @@ class ToolAgent(Agent[ToolSettings]):
         """`resume` as an async iterator of events: the committed ones first."""
         binding = self.store.get(run_id).binding
         if binding["agent"] != "tools":
-            raise RunMismatch(
-                f"run {run_id!r} reads a document: use MemoryAgent or `memagent resume`"
-            )
+            remedy = "use MemoryAgent or `memagent resume`"
+            raise RunMismatch(f"run {run_id!r} reads a document: {remedy}")
         return SessionStream(ToolLoop(self, None), run_id)
 
     async def plan(

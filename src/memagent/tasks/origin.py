@@ -31,9 +31,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
     environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(folder), *arguments]
     with suppress(OSError, subprocess.SubprocessError):
-        output = subprocess.check_output(
-            command, stderr=subprocess.DEVNULL, env=environment, timeout=10
-        )
+        quiet = subprocess.DEVNULL
+        output = subprocess.check_output(command, stderr=quiet, env=environment, timeout=10)
         return output.decode(errors="replace").strip()
     return None
 
@@ -54,6 +53,5 @@ def machine() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         name = next(iter(names), name)
-    return (
-        f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    )
+    system, python = platform.system(), platform.python_version()
+    return f"{name}, {os.cpu_count()} cores, {system}, Python {python}"

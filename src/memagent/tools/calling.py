@@ -92,9 +92,8 @@ class Toolset(dict[str, Tool]):
             return self[name]
         close = nearest(name[:64], self)
         hint = f" Did you mean {close!r}?" if close else ""
-        raise BadArguments(
-            f"there is no such tool.{hint} The tools are: {clip(', '.join(self), 1000)}"
-        )
+        names = clip(", ".join(self), 1000)
+        raise BadArguments(f"there is no such tool.{hint} The tools are: {names}")
 
 
 def read_arguments(text: str) -> dict[str, Any]:

@@ -127,9 +127,8 @@ class FunctionRun:
                     f"{self.place} is not the tool's function, so a process would run the wrong one; give "
                     f"each function a unique name"
                 )
-            return await processes.tool_pool.run(
-                ProcessCall(self.place, arguments, context=context)
-            )
+            process_call = ProcessCall(self.place, arguments, context=context)
+            return await processes.tool_pool.run(process_call)
         if inspect.iscoroutinefunction(self.signature.function):
             return as_text(await call())
 

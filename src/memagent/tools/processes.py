@@ -41,13 +41,11 @@ def place_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "__qualname__", repr(function))
     module: str | None = getattr(function, "__module__", None)
     if inspect.iscoroutinefunction(function):
-        raise ConfigError(
-            f"{name} is async, so it cannot run in a process; remove async or process=True"
-        )
+        remedy = "remove async or process=True"
+        raise ConfigError(f"{name} is async, so it cannot run in a process; {remedy}")
     if not inspect.isfunction(function) or "<" in name or module is None:
         raise ConfigError(
-            f"{name} cannot run in a process, which could not import it; define it with def at the top level of a "
-            f"module"
+            f"{name} cannot run in a process, which could not import it; use def at the top level of a module"
         )
     if module in ("__main__", "__mp_main__"):
         raise ConfigError(

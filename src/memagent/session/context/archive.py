@@ -62,9 +62,8 @@ class RunArchive:
         """See `Archive.get`."""
         body = self._open().effect(self._run_id, f"archive/{handle}")
         if body is None:
-            raise UnknownHandle(
-                f"nothing is kept as {handle[:64]!r}: use a handle from the conversation"
-            )
+            remedy = "use a handle from the conversation"
+            raise UnknownHandle(f"nothing is kept as {handle[:64]!r}: {remedy}")
         return body["text"]
 
     def _open(self) -> RunStore:

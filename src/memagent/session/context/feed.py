@@ -70,9 +70,8 @@ class History(Leaf):
         if any(message.role == "tool" or message.tool_calls for message in task):
             task = ()
         systems, mark = chain.systems, chain.mark(len(task))
-        return cls(
-            prompt=(*systems, *task), systems=systems, fed=mark, sent_systems=systems, sent=mark
-        )
+        prompt = (*systems, *task)
+        return cls(prompt=prompt, systems=systems, fed=mark, sent_systems=systems, sent=mark)
 
     def follow(self, chain: Chain) -> Self:
         """Returns this for the next history: which part of it was read before, and its prompt.
@@ -164,9 +163,7 @@ class Feeding(Closing):
             specs = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
             chain, prior, opened = Chain(messages), self._history, self._opened
             if opened is not None and prior is None:
-                raise ConfigError(
-                    "this buffer was opened with open(): append to it, or feed another"
-                )
+                raise ConfigError("this buffer was opened with open(): append, or feed another")
             history = History.start(chain) if prior is None else prior.follow(chain)
             if opened is None:
                 usage = None  # it belongs to no request of this buffer

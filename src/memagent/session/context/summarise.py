@@ -147,9 +147,8 @@ class Summariser:
             self.retried += exchange.reasons
         cut_off = reply.completion.finish_reason is FinishReason.LENGTH
         safe, joiners = await in_thread(layout.neutraliser, reply.value)
-        text, after, before = await in_thread(
-            within, safe, layout.summary, layout.counter, cut_off=cut_off
-        )
+        limit, counter = layout.summary, layout.counter
+        text, after, before = await in_thread(within, safe, limit, counter, cut_off=cut_off)
         return Summary(text, after < before, len(joiners), (reply.conversation(),))
 
 
