@@ -214,9 +214,8 @@ class Reader:
 
     def _is_open(self, record: RunRecord) -> bool:
         path = record.source.get("path")
-        is_reading = bool(record.binding) and not is_session(
-            record
-        )  # of a damaged run it isn't known
+        # Of a damaged run nothing is known.
+        is_reading = bool(record.binding) and not is_session(record)
         return is_reading and path is not None and self._roots.holds(path)
 
 

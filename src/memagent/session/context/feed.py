@@ -163,7 +163,7 @@ class Feeding(Closing):
             specs = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
             chain, prior, opened = Chain(messages), self._history, self._opened
             if opened is not None and prior is None:
-                raise ConfigError("this buffer was opened with open(): append, or feed another")
+                raise ConfigError("it was opened with open(): append to it, or feed another buffer")
             history = History.start(chain) if prior is None else prior.follow(chain)
             if opened is None:
                 usage = None  # it belongs to no request of this buffer
