@@ -1,6 +1,6 @@
 """A `SummaryBuffer` in LangChain's agents, and a `MemoryAgent` in its chains (extra `langchain`)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -10,6 +10,7 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     SystemMessage,
+    ToolMessage,
     convert_to_messages,
     convert_to_openai_messages,
 )
@@ -20,6 +21,7 @@ from memagent.errors import ConfigError
 from memagent.memory.agent import MemoryAgent
 from memagent.messages import Usage
 from memagent.session.context.buffer import SummaryBuffer
+from memagent.texts import quote
 
 
 class SummaryMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -56,18 +58,23 @@ class _RequestHistory:
         self._request, messages = request, [*system, *request.messages]
         dicts = list(map(_read, messages))
         self._own = {id(fields): message for fields, message in zip(dicts, messages, strict=True)}
+        self._results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
         tools = [*map(convert_to_openai_tool, request.tools), *_output_tools(request)]
-        replies = [m.usage_metadata for m in messages if isinstance(m, AIMessage)]
-        last_usage = replies[-1] if replies else None
+        usage = next((m.usage_metadata for m in messages[::-1] if isinstance(m, AIMessage)), None)
         self.history: dict[str, Any] = {
             "messages": dicts,
             "tools": [tool for tool in tools if tool.get("type") == "function"],
-            "usage": last_usage and Usage(prompt_tokens=last_usage["input_tokens"]),
+            "usage": usage and Usage(prompt_tokens=usage["input_tokens"]),
+            "failed": {call for call, m in self._results.items() if m.status == "error"},
         }
 
     def request(self, sent: list[Any]) -> ModelRequest[Any]:
-        """Returns the request with what the buffer returned."""
-        messages = [self._own.get(id(m)) or convert_to_messages([m])[0] for m in sent]
+        """Returns the request with what the buffer returned; a result that it changed keeps its other fields."""
+        messages: list[BaseMessage] = []
+        for fields in sent:
+            result = self._results.get(fields.get("tool_call_id", ""))
+            new = result and result.model_copy(update={"content": fields["content"]})
+            messages.append(self._own.get(id(fields)) or new or convert_to_messages([fields])[0])
         if self._request.system_message is None:
             return self._request.override(messages=messages)
         system, *others = messages
