@@ -122,8 +122,8 @@ def _read_block(block: Any) -> Any:
 def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
     """Returns the agent as a step of a chain.
 
-    The input has `document` (what `ask` takes, or LangChain's documents in order), `question` and, if the run is to
-    be resumable, `run_id`. The output is `Result.to_dict()`: `answer`, `memory`, `stop_reason` and others.
+    The input has `document` (what `ask` takes, or LangChain's documents in order, also from `lazy_load()`), `question`
+    and, if the run is to be resumable, `run_id`. The output is `Result.to_dict()`: `answer`, `memory` and others.
 
     Raises:
         ConfigError: when invoked with a key missing or unknown.
@@ -138,14 +138,19 @@ def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
     return RunnableLambda(ask, aask, name="MemoryAgent")
 
 
-def _read_input(inputs: dict[str, Any]) -> dict[str, Any]:
-    if not {"document", "question"} <= inputs.keys() <= {"document", "question", "run_id"}:
+def _read_input(inputs: Any) -> dict[str, Any]:
+    keys = list(inputs) if isinstance(inputs, Mapping) else quote(inputs)
+    if {*keys} - {"run_id"} != {"document", "question"}:
         raise ConfigError(
-            f"the input's keys must be document, question and perhaps run_id, got {list(inputs)!r}"
+            f"the input must be a dict; its keys must be document, question and perhaps run_id, got {keys}"
         )
-    document = inputs["document"]
-    if isinstance(document, Document):
-        document = [document]
-    if isinstance(document, list) and all(isinstance(part, Document) for part in document):
+    given = inputs["document"]
+    document = [given] if isinstance(given, Document) else given
+    if isinstance(document, Sequence) and all(isinstance(part, Document) for part in document):
         document = "\n\n".join(part.page_content for part in document)
+    elif isinstance(document, Iterator) and not hasattr(document, "read"):
+        document = (
+            "\n\n" * bool(place) + part.page_content if isinstance(part, Document) else part
+            for place, part in enumerate(document)
+        )
     return {**inputs, "document": document}
