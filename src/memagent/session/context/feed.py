@@ -244,6 +244,14 @@ class Feeding(Closing):
 
 def make_prompt(messages: Sequence[Message], spoken: Neutraliser) -> tuple[Message, ...]:
     """Returns the messages that start each request. Only the first may be the system's: templates refuse later ones."""
+    if not messages:
+        raise ConfigError("the prompt is empty: open a session with at least the task")
+    for message in messages:
+        if message.role == "tool" or message.tool_calls:
+            raise ConfigError(
+                f"the prompt contains a {message.role!r} message with a call or its result: open with the messages "
+                f"before it, and append the others"
+            )
     safe = [m if m.role == "system" else neutralise(m, spoken, spoken) for m in messages]
     return join_users([*safe[:1], *map(as_user, safe[1:])])
 
@@ -267,24 +275,23 @@ async def _complete(opened: Contents, max_summaries: int) -> None:
         turns = (*state.turns[:-1], state.turns[-1].fill_results(layout.missing))
         add = layout.at(state).state
         opened.state = await count_in_thread(opened.model, add, state.past, turns, head=state.head)
-    while opened.state.tokens >= layout.limit:
-        await opened.compact(max_summaries=max_summaries)
+    while opened.state.tokens >= opened.layout.limit:
+        try:
+            await opened.compact(max_summaries=max_summaries)
+        except ContextOverflow:  # what was reported may be for a model that takes fewer tokens
+            if [anchor.reported for anchor in opened.layout.anchors.known] == [False]:
+                raise
+            await change(opened, layout.prompt, layout.tools, can_read=layout.can_read)
 
 
 async def change(
-    opened: Contents, prompt: Sequence[Message], tools: Sequence[ToolSpec], **known: frozenset[str]
+    opened: Contents, prompt: Sequence[Message], tools: Sequence[ToolSpec], **known: Any
 ) -> None:
-    """Replaces the prompt and the tools, before the same turns. `known`: new `idempotent`, `writes` of the layout."""
+    """Replaces the prompt, the tools and `known` fields of the layout before the same turns; reports are forgotten."""
     old, state = opened.layout, opened.state
-    layout = replace(
-        old,
-        prompt=make_prompt(prompt, old.spoken),
-        tools=tuple(tools) if old.native else (),
-        can_read=has_reader(tools),
-        anchors=Anchors(),
-        **known,
-    )
-    layout = await count_in_thread(opened.model, layout.measure)
+    known = {"prompt": make_prompt(prompt, old.spoken), "can_read": has_reader(tools), **known}
+    layout = replace(old, tools=tuple(tools) if old.native else (), anchors=Anchors(), **known)
+    layout = await count_in_thread(opened.model, replace(layout, bounded=False).measure)
     opened.state = await count_in_thread(opened.model, layout.state, state.past, state.turns)
     opened.layout = layout
 
