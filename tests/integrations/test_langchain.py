@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memagent import MemoryAgent
+from memagent import ChatRequest, MemoryAgent
 from memagent.errors import ConfigError, ModelError
 from memagent.models.scripted import ScriptedModel
 
@@ -73,6 +73,32 @@ def test_it_reads_loaded_documents_in_a_chain(agent: MemoryAgent) -> None:
     assert said.to_string() == "Human: Translate: The code of the gate is 9."
     one = runnable(agent).invoke({"document": loaded[1], "question": QUESTION})
     assert one["answer"] == "The code of the gate is 9."
+    for several in (tuple(loaded), iter(loaded)):
+        found = runnable(agent).invoke({"document": several, "question": QUESTION})
+        assert found["answer"] == "The code of the gate is 9."
+
+
+def test_it_reads_documents_while_they_are_loaded() -> None:
+    from langchain_core.documents import Document
+
+    loaded: list[Document] = []
+    chunks: list[str] = []
+
+    def load() -> Iterator[Document]:
+        for number in range(400):
+            loaded.append(Document(f"Note {number}. " + FILLER[:900]))
+            yield loaded[-1]
+
+    def reply(request: ChatRequest) -> str:
+        assert chunks or len(loaded) < 200  # blocks are larger than chunks
+        chunks.append(request.parts.get("chunk", ""))
+        return "nothing"
+
+    with MemoryAgent(ScriptedModel(reply, window=4096), store=None) as agent:
+        found = runnable(agent).invoke({"document": load(), "question": QUESTION})
+    assert found["chunks"] > 20
+    assert len(loaded) == 400
+    assert "\n\nNote 1." in chunks[0]
 
 
 async def test_streams_and_callbacks_see_it(agent: MemoryAgent) -> None:
@@ -90,7 +116,9 @@ def test_errors_are_raised() -> None:
         broken.invoke({"document": "Text.", "question": QUESTION})
 
 
-@pytest.mark.parametrize("given", [{"text": "a", "question": "b"}, {"document": "a"}])
-def test_other_keys_are_refused(agent: MemoryAgent, given: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "given", [{"text": "a", "question": "b"}, {"document": "a"}, "hello", ["document", "question"]]
+)
+def test_other_keys_are_refused(agent: MemoryAgent, given: Any) -> None:
     with pytest.raises(ConfigError, match="keys must be document, question"):
         runnable(agent).invoke(given)

@@ -1,6 +1,6 @@
 """A `SummaryBuffer` in LangChain's agents, and a `MemoryAgent` in its chains (extra `langchain`)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -10,6 +10,7 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     SystemMessage,
+    ToolMessage,
     convert_to_messages,
     convert_to_openai_messages,
 )
@@ -20,6 +21,7 @@ from memagent.errors import ConfigError
 from memagent.memory.agent import MemoryAgent
 from memagent.messages import Usage
 from memagent.session.context.buffer import SummaryBuffer
+from memagent.texts import quote
 
 
 class SummaryMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -56,18 +58,23 @@ class _RequestHistory:
         self._request, messages = request, [*system, *request.messages]
         dicts = list(map(_read, messages))
         self._own = {id(fields): message for fields, message in zip(dicts, messages, strict=True)}
+        self._results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
         tools = [*map(convert_to_openai_tool, request.tools), *_output_tools(request)]
-        replies = [m.usage_metadata for m in messages if isinstance(m, AIMessage)]
-        last_usage = replies[-1] if replies else None
+        usage = next((m.usage_metadata for m in messages[::-1] if isinstance(m, AIMessage)), None)
         self.history: dict[str, Any] = {
             "messages": dicts,
             "tools": [tool for tool in tools if tool.get("type") == "function"],
-            "usage": last_usage and Usage(prompt_tokens=last_usage["input_tokens"]),
+            "usage": usage and Usage(prompt_tokens=usage["input_tokens"]),
+            "failed": {call for call, m in self._results.items() if m.status == "error"},
         }
 
     def request(self, sent: list[Any]) -> ModelRequest[Any]:
-        """Returns the request with what the buffer returned."""
-        messages = [self._own.get(id(m)) or convert_to_messages([m])[0] for m in sent]
+        """Returns the request with what the buffer returned; a result that it changed keeps its other fields."""
+        messages: list[BaseMessage] = []
+        for fields in sent:
+            result = self._results.get(fields.get("tool_call_id", ""))
+            new = result and result.model_copy(update={"content": fields["content"]})
+            messages.append(self._own.get(id(fields)) or new or convert_to_messages([fields])[0])
         if self._request.system_message is None:
             return self._request.override(messages=messages)
         system, *others = messages
@@ -115,8 +122,8 @@ def _read_block(block: Any) -> Any:
 def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
     """Returns the agent as a step of a chain.
 
-    The input has `document` (what `ask` takes, or LangChain's documents in order), `question` and, if the run is to
-    be resumable, `run_id`. The output is `Result.to_dict()`: `answer`, `detail` (why it is missing or incomplete), ...
+    The input has `document` (what `ask` takes, or LangChain's documents in order, also from `lazy_load()`), `question`
+    and, if the run is to be resumable, `run_id`. The output is `Result.to_dict()`: `answer`, `detail` and others.
 
     Raises:
         ConfigError: when invoked with a key missing or unknown.
@@ -131,14 +138,19 @@ def as_runnable(agent: MemoryAgent) -> Runnable[dict[str, Any], dict[str, Any]]:
     return RunnableLambda(ask, aask, name="MemoryAgent")
 
 
-def _read_input(inputs: dict[str, Any]) -> dict[str, Any]:
-    if not {"document", "question"} <= inputs.keys() <= {"document", "question", "run_id"}:
+def _read_input(inputs: Any) -> dict[str, Any]:
+    keys = list(inputs) if isinstance(inputs, Mapping) else quote(inputs)
+    if {*keys} - {"run_id"} != {"document", "question"}:
         raise ConfigError(
-            f"the input's keys must be document, question and perhaps run_id, got {list(inputs)!r}"
+            f"the input must be a dict; its keys must be document, question and perhaps run_id, got {keys}"
         )
-    document = inputs["document"]
-    if isinstance(document, Document):
-        document = [document]
-    if isinstance(document, list) and all(isinstance(part, Document) for part in document):
+    given = inputs["document"]
+    document = [given] if isinstance(given, Document) else given
+    if isinstance(document, Sequence) and all(isinstance(part, Document) for part in document):
         document = "\n\n".join(part.page_content for part in document)
+    elif isinstance(document, Iterator) and not hasattr(document, "read"):
+        document = (
+            "\n\n" * bool(place) + part.page_content if isinstance(part, Document) else part
+            for place, part in enumerate(document)
+        )
     return {**inputs, "document": document}

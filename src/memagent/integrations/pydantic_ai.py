@@ -61,6 +61,12 @@ class _History(AbstractCapability[Any]):
         text = "\n\n".join(filter(None, texts))
         frame = [{"role": "system", "content": text}] if text else []
         replies = [message.usage for message in messages if isinstance(message, ModelResponse)]
+        results = {
+            part.tool_call_id: (piece, part)
+            for _, piece in pairs
+            for part in piece.parts
+            if isinstance(part, ToolReturnPart)
+        }
         sent = await self.buffer.feed(
             [*frame, *(message for message, _ in pairs)],
             tools=[
@@ -72,14 +78,9 @@ class _History(AbstractCapability[Any]):
                 for t in (*offer.function_tools, *offer.output_tools)
             ],
             usage=Usage(prompt_tokens=replies[-1].input_tokens) if replies else None,
+            failed={call for call, (_, part) in results.items() if part.outcome != "success"},
         )
         by_id = {id(message): piece for message, piece in pairs}
-        results = {
-            part.tool_call_id: (piece, part)
-            for piece in by_id.values()
-            for part in piece.parts
-            if isinstance(part, ToolReturnPart)
-        }
         for call in (call for m in sent for call in m.get("tool_calls") or ()):
             blank = ToolReturnPart(call["function"]["name"], "", call["id"])
             results.setdefault(call["id"], (messages[-1], blank))
@@ -136,7 +137,8 @@ def _write_reply(message: ModelResponse) -> str:
 
 def _read_part(part: ModelRequestPart) -> dict[str, Any] | None:
     if isinstance(part, ToolReturnPart):
-        parts = [{"type": "text", "text": part.model_response_str()}]
+        # Who sends it marks a failure once more, and some providers otherwise.
+        parts = [{"type": "text", "text": part.model_response_str(wrap_if_error=False)}]
         files = [{"type": "file"} for _ in part.files]
         return {"role": "tool", "tool_call_id": part.tool_call_id, "content": [*parts, *files]}
     if isinstance(part, UserPromptPart):
@@ -167,7 +169,7 @@ def _write(
         return ModelResponse(parts=[*([TextPart(content)] if content else []), *calls])
     if message["role"] == "tool":
         piece, part = results[message["tool_call_id"]]
-        return replace(piece, parts=[replace(part, content=content, outcome="success")])
+        return replace(piece, parts=[replace(part, content=content)])
     if isinstance(content, list):
         content = [
             p["text"] if p["type"] == "text" else CONTENT.validate_python(p["item"])

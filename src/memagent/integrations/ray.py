@@ -14,11 +14,6 @@ from memagent.models.base import ChatModel
 class DocumentReader:
     """Asks a question about each document of a batch, in Ray Data's `map_batches`.
 
-        ray.data.from_items([{"path": "a.txt"}, {"path": "b.txt"}]).map_batches(
-            DocumentReader, fn_constructor_args=("vllm:Qwen/Qwen3-4B", "Who reset the boiler?"),
-            batch_size=8, concurrency=4,
-        )
-
     Documents are in the column `path` (files that every node can open) or `text`. The columns `answer`, `detail` (why
     it is missing, as for a null, or incomplete), `calls` and `run_id` are added. If a worker fails, Ray repeats its
     batches in another one. On the same machine they are resumed; on another they are read again, since a run store

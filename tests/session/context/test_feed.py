@@ -473,6 +473,32 @@ async def test_a_failed_summary_loses_nothing() -> None:
     assert await buffer.feed(history) == await a_buffer().feed(history)
 
 
+@pytest.mark.parametrize("failed", [(), {"again"}], ids=["unmarked", "marked"])
+async def test_a_failed_call_leaves_the_earlier_result(failed: Any) -> None:
+    (call, result), (_, error) = turn(0, "what it said " * 80), turn(0, "The disk is gone.")
+    repeated = {**call, "tool_calls": [call["tool_calls"][0] | {"id": "again"}]}
+    error["tool_call_id"] = "again"
+    model = ScriptedModel(good)
+    async with a_buffer(model) as buffer:
+        history = [SYSTEM, TASK, call, result, repeated, error, *steps(6, first=1)]
+        await buffer.feed(history, failed=failed)
+    shown = "".join(message.content for message in model.requests[0].messages)
+    assert ("what it said" in shown) == bool(failed)
+    assert ("[again: look" in shown) != bool(failed)
+
+
+@pytest.mark.parametrize("failed", [(), {"call7x0"}], ids=["unmarked", "marked"])
+def test_a_failed_write_is_not_listed_as_written(failed: Any) -> None:
+    settings: dict[str, Any] = {"idempotent": {"look", "save"}, "writes": {"save"}}
+    with a_buffer(**settings) as buffer:
+        history = [SYSTEM, TASK, *steps(5), *turn(7, "The disk is full.", name="save")]
+        buffer.feed_sync(history, failed=failed)
+        sent = buffer.feed_sync([*history, *steps(3, first=8)])
+        assert buffer.summaries == 1
+    line = "done: save({}) -> The disk is full." if failed else "wrote: save({})"
+    assert line.format('{"n": 7, "of": "call7x0"}') in sent[1]["content"]
+
+
 async def test_reports_correct_the_counts() -> None:
     history = [SYSTEM, TASK, *steps(4)]
     reported, silent = (a_buffer(working_context=30_000, window=30_000) for _ in range(2))

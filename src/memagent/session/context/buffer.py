@@ -27,18 +27,9 @@ from memagent.tools import Tool
 class SummaryBuffer(Feeding):
     """Holds what to send: the prompt, the summary of earlier turns, and the turns since.
 
-    ```python
-    buffer = SummaryBuffer(model, working_context=4096, tools=[*specs, READ_ARCHIVED])
-    await buffer.open([Message(role="system", content=frame), Message(role="user", content=task)])
-    while True:
-        if buffer.due:
-            await buffer.compact()
-        request = ChatRequest(messages=buffer.messages, tools=buffer.tools, max_tokens=buffer.room)
-        ...  # send it, append the assistant message and the results of its calls
-    ```
-
-    A turn is an assistant message with the results of all its calls, or a user message. Call `compact` between
-    turns; a turn with missing results is left alone.
+    `feed` it the whole history before each request. Or `open` it with the prompt, `append` each message, call `compact`
+    between turns when it is `due`, and send `messages` and `tools` with `room` as `max_tokens`. A turn is an assistant
+    message with the results of all its calls, or a user message; one with missing results is left alone.
 
     Args:
         model: writes the summaries.
@@ -169,6 +160,7 @@ class SummaryBuffer(Feeding):
             can_read=has_reader(tools),
             window=limit if working_context is None else min(limit, working_context),
             most=limit,
+            foreign=self._log is None,
         )
         caller = self._calls(counter, layout.window)
         begin = partial(Contents.begin, layout, caller, self._early, saved)

@@ -180,7 +180,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
     unseen = any(split_media(message.extra)[1] for message in last.native)
     if unseen and _fits_behind(layout, past, turns, last):  # summaries are written from text
         return Split(summarised=older, kept=(last,))
-    if layout.fits(layout.ask(past, turns)):
+    if (asking := layout.asking).fits(asking.ask(past, turns)):
         return Split(summarised=turns)
     user_texts, earlier = keep_said(layout, past, older)
     text, change = show_again(layout, last, sum(map(layout.size, (*user_texts, earlier))))

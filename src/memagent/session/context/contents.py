@@ -131,7 +131,9 @@ class Contents:
         if result is None:
             return None
         self.state, report = result
-        self.layout.forget(self.state)
+        texts = {result.text for turn in self.state.turns for result in turn.results if result}
+        for text in self.layout.sizes.keys() - texts:  # of texts that left
+            del self.layout.sizes[text]
         await self.summariser.forget()
         self.summariser.usage, self.summariser.retried = Usage(), []
         return report

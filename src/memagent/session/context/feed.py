@@ -3,13 +3,13 @@
 import asyncio
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ValidationError
 
-from memagent.errors import ConfigError, HistoryChanged
+from memagent.errors import ConfigError, ContextOverflow, HistoryChanged
 from memagent.messages import Leaf, Message, ToolSpec, Usage
 from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
@@ -124,20 +124,19 @@ class Feeding(Closing):
         *,
         tools: Iterable[ToolSpec | Mapping[str, Any]] | None = None,
         usage: Usage | None = None,
+        failed: Collection[str] = (),
     ) -> list[Any]:
-        """Takes the whole history of a conversation, and returns the messages to send instead.
+        """Takes the whole history of a conversation, and returns the messages to send instead, in OpenAI's form.
 
         The next history must continue this one, or what was returned; the same one may be given again. Calls without a
-        result get one that says so. System messages come first, and may change. Runs in memagent's own event loop,
-        whoever calls it; don't mix it with `open` and `append`.
+        result get one that says so. System messages come first, and may change. A message that is sent unchanged is the
+        object that was given. Runs in memagent's own event loop; don't mix it with `open` and `append`.
 
         Args:
             messages: in OpenAI's form, or `Message`s.
             tools: the tools that the request offers, if they changed.
             usage: usage of the reply to what this buffer returned last, if that is the only new assistant message.
-
-        Returns:
-            Messages in OpenAI's form. One that is sent unchanged is the object that was given.
+            failed: `tool_call_id`s of the new results that report failures: they make no earlier result stale.
 
         Raises:
             HistoryChanged: messages that were fed before were edited, or are gone.
@@ -145,7 +144,7 @@ class Feeding(Closing):
 
         Also raises what `open` and `compact` raise. Then the same history may be fed again.
         """
-        return await in_background(self._feed([*messages], tools, usage))
+        return await in_background(self._feed([*messages], tools, usage, failed))
 
     def feed_sync(
         self,
@@ -153,11 +152,12 @@ class Feeding(Closing):
         *,
         tools: Iterable[ToolSpec | Mapping[str, Any]] | None = None,
         usage: Usage | None = None,
+        failed: Collection[str] = (),
     ) -> list[Any]:
         """Sync version of `feed`; works inside a running event loop too, which it blocks."""
-        return run_sync(self._feed([*messages], tools, usage))
+        return run_sync(self._feed([*messages], tools, usage, failed))
 
-    async def _feed(self, values: list[Any], tools: Any, usage: Usage | None) -> list[Any]:
+    async def _feed(self, values: list[Any], tools: Any, usage: Any, failed: Any) -> list[Any]:
         async with self._lock:
             messages = [Message.from_openai(message) for message in values]
             specs = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
@@ -173,7 +173,7 @@ class Feeding(Closing):
                 await change(opened, history.prompt, specs)
                 usage = None  # it belongs to a request with another prompt
             self._tools, self._history = specs, history
-            prompt = await self._read(opened, chain, usage)
+            prompt = await self._read(opened, chain, usage, failed)
         raw: dict[Message, list[Any]] = {}
         for message, value in zip(messages, values, strict=True):
             if _is_as_read(value, message):
@@ -181,7 +181,7 @@ class Feeding(Closing):
         # Among equal messages, the last ones are those that stayed.
         return [raw[m].pop() if raw.get(m) else m.to_openai() for m in reversed(prompt)][::-1]
 
-    async def _read(self, opened: Contents, chain: Chain, usage: Usage | None) -> Sequence[Message]:
+    async def _read(self, opened: Contents, chain: Chain, usage: Any, failed: Any) -> list[Message]:
         """Appends what is new, and returns what to send."""
         assert self._history is not None
         start, limit = self._history.fed.count, self._history.summaries + self.max_summaries
@@ -190,7 +190,7 @@ class Feeding(Closing):
             if message.role == "assistant":
                 await _complete(opened, limit)  # as when the request that it answers was sent
             reply_usage = usage if replies == 1 and place == start else None
-            await opened.append(message, usage=reply_usage)
+            await opened.append(message, ok=message.tool_call_id not in failed, usage=reply_usage)
             if message.role == "user":
                 limit = opened.state.past.stage + self.max_summaries
             marks = {"fed": chain.mark(place + 1), "summaries": limit - self.max_summaries}
@@ -201,7 +201,7 @@ class Feeding(Closing):
         next_chain = Chain([Message.from_openai(message.to_openai()) for message in messages])
         sent_update = {"sent_systems": next_chain.systems, "sent": next_chain.mark()}
         self._history = self._history.model_copy(update=sent_update)
-        return messages
+        return [*messages]
 
     def state(self) -> dict[str, Any]:
         """Returns what `from_state` continues from, as JSON: for another process, or to go back to this point later.
@@ -241,6 +241,14 @@ class Feeding(Closing):
 
 def make_prompt(messages: Sequence[Message], spoken: Neutraliser) -> tuple[Message, ...]:
     """Returns the messages that start each request. Only the first may be the system's: templates refuse later ones."""
+    if not messages:
+        raise ConfigError("the prompt is empty: open a session with at least the task")
+    for message in messages:
+        if message.role == "tool" or message.tool_calls:
+            raise ConfigError(
+                f"the prompt contains a {message.role!r} message with a call or its result: open with the messages "
+                f"before it, and append the others"
+            )
     safe = [m if m.role == "system" else neutralise(m, spoken, spoken) for m in messages]
     return join_users([*safe[:1], *map(as_user, safe[1:])])
 
@@ -264,24 +272,23 @@ async def _complete(opened: Contents, max_summaries: int) -> None:
         turns = (*state.turns[:-1], state.turns[-1].fill_results(layout.missing))
         add = layout.at(state).state
         opened.state = await count_in_thread(opened.model, add, state.past, turns, head=state.head)
-    while opened.state.tokens >= layout.limit:
-        await opened.compact(max_summaries=max_summaries)
+    while opened.state.tokens >= opened.layout.limit:
+        try:
+            await opened.compact(max_summaries=max_summaries)
+        except ContextOverflow:  # what was reported may be for a model that takes fewer tokens
+            if [anchor.reported for anchor in opened.layout.anchors.known] == [False]:
+                raise
+            await change(opened, layout.prompt, layout.tools, can_read=layout.can_read)
 
 
 async def change(
-    opened: Contents, prompt: Sequence[Message], tools: Sequence[ToolSpec], **known: frozenset[str]
+    opened: Contents, prompt: Sequence[Message], tools: Sequence[ToolSpec], **known: Any
 ) -> None:
-    """Replaces the prompt and the tools, before the same turns. `known`: new `idempotent`, `writes` of the layout."""
+    """Replaces the prompt, the tools and `known` fields of the layout before the same turns; reports are forgotten."""
     old, state = opened.layout, opened.state
-    layout = replace(
-        old,
-        prompt=make_prompt(prompt, old.spoken),
-        tools=tuple(tools) if old.native else (),
-        can_read=has_reader(tools),
-        anchors=Anchors(),
-        **known,
-    )
-    layout = await count_in_thread(opened.model, layout.measure)
+    known = {"prompt": make_prompt(prompt, old.spoken), "can_read": has_reader(tools), **known}
+    layout = replace(old, tools=tuple(tools) if old.native else (), anchors=Anchors(), **known)
+    layout = await count_in_thread(opened.model, replace(layout, bounded=False).measure)
     opened.state = await count_in_thread(opened.model, layout.state, state.past, state.turns)
     opened.layout = layout
 

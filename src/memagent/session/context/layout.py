@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from memagent.budget import JOINT_SLACK
-from memagent.errors import ConfigError, WindowTooSmall
+from memagent.errors import TokenizerError, WindowTooSmall
 from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.prompts.promptset import WORDS_PER_TOKEN
@@ -18,7 +18,7 @@ from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
 from memagent.session.context.turns import Turn, join_users, render_turns, without_media
 from memagent.tokens.base import MEDIA_ALLOWANCE, TokenCounter
-from memagent.tokens.byte_bound import ByteBound, byte_count, note_bytes, split_media
+from memagent.tokens.byte_bound import ByteBound, byte_count, note_bytes, prompt_bound, split_media
 
 LIMIT_SHARE = 0.75
 """Longer prompts are compacted, to keep them short; what crosses the limit mostly still fits a summary request."""
@@ -98,6 +98,10 @@ class Layout:
     """Tokens of the model's window."""
     summary_tokens: int | None
     """Maximum tokens of a summary; None for an eighth of the working context."""
+    foreign: bool = False
+    """Whether the loop may have another model than the one that writes the summaries and counts."""
+    bounded: bool = False
+    """Whether the loop's prompts are bounded like those of an unknown template: the counter's doesn't show tools."""
     anchors: Anchors = field(default_factory=Anchors)
     """Earlier prompts whose tokens are known."""
     sizes: dict[str, int] = field(default_factory=dict[str, int])
@@ -112,21 +116,16 @@ class Layout:
     """Maximum tokens of the placeholder line for omitted text."""
 
     def measure(self) -> Layout:
-        """Returns the layout with the sizes of its wording. Blocks: the counter may be a server.
+        """Returns the layout with the sizes of its wording, or raises a `WindowTooSmall`. Blocks.
 
         L = min(max(3/4 W, what stays + W / 4 or what turns need), W - instruction - summary).
-
-        Raises a `WindowTooSmall`, or a `ConfigError` if the prompt is empty, or contains calls or results.
         """
-        if not self.prompt:
-            raise ConfigError("the prompt is empty: open a session with at least the task")
-        for message in self.prompt:
-            if message.role == "tool" or message.tool_calls:
-                raise ConfigError(
-                    f"the prompt contains a {message.role!r} message with a call or its result: open with the messages "
-                    f"before it, and append the others"
-                )
-        empty = self.count(self.prompt)
+        try:
+            empty = self.count(self.prompt)
+        except TokenizerError:
+            if not self.foreign or self.bounded or not replace(self, tools=()).count(self.prompt):
+                raise
+            return replace(self, bounded=True).measure()
         text_prompt = tuple(map(without_media, self.prompt))
         text = empty if text_prompt == self.prompt else self.count(text_prompt)
         widest = Past(stage=WIDEST, summary=self.prompts.empty_summary)
@@ -240,12 +239,6 @@ class Layout:
             size = self.sizes[text] = byte_count(text) if far else self.counter.count(text)
         return size
 
-    def forget(self, state: State) -> None:
-        """Forgets the sizes of texts that are no longer in a state."""
-        texts = {result.text for turn in state.turns for result in turn.results if result}
-        for text in self.sizes.keys() - texts:
-            del self.sizes[text]
-
     def count(
         self, messages: Sequence[Message], *, thinking: bool | None = None, below: int | None = None
     ) -> int:
@@ -274,6 +267,8 @@ class Layout:
         return min(bound, tokens), min(bound, tokens)
 
     def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
+        if self.bounded:
+            return prompt_bound(self.counter, messages, tools=self.tools)
         tokens = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
         # Even an exact counter misses media: templates write an image as a word, or not at all.
         exact = getattr(self.counter, "exact", True)
@@ -327,6 +322,14 @@ class Layout:
         words = max(1, int(self.summary * WORDS_PER_TOKEN))
         instruction = Message(role="user", content=self.prompts.render("instruction", words=words))
         return join_users([*map(without_media, messages), instruction])
+
+    @property
+    def asking(self) -> Layout:
+        """The layout of summary requests: an exact counter's model gets no reports or unknown tools of another."""
+        if not self.foreign or not getattr(self.counter, "exact", True):
+            return self
+        native, tools = (False, ()) if self.bounded else (self.native, self.tools)
+        return replace(self, anchors=Anchors(), native=native, tools=tools, bounded=False)
 
     def ask(self, past: Past, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
         """Returns the messages that ask for a summary of a state."""

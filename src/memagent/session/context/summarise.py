@@ -61,7 +61,7 @@ class Summariser:
 
         Early requests are marked in `parts`: nobody waits for them. Three unusable replies raise a `CompactionFailed`.
         """
-        stage = past.stage + 1
+        layout, stage = layout.asking, past.stage + 1
         # The turns are leaving: missing results aren't awaited.
         turns = tuple(turn.fill_results(layout.missing) for turn in turns)
         number = 0
