@@ -157,7 +157,9 @@ class Feeding(Closing):
         """Sync version of `feed`; works inside a running event loop too, which it blocks."""
         return run_sync(self._feed([*messages], tools, usage, failed))
 
-    async def _feed(self, values: list[Any], tools: Any, usage: Any, failed: Any) -> list[Any]:
+    async def _feed(
+        self, values: list[Any], tools: Any, usage: Usage | None, failed: Collection[str]
+    ) -> list[Any]:
         async with self._lock:
             messages = [Message.from_openai(message) for message in values]
             specs = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
@@ -181,7 +183,9 @@ class Feeding(Closing):
         # Among equal messages, the last ones are those that stayed.
         return [raw[m].pop() if raw.get(m) else m.to_openai() for m in reversed(prompt)][::-1]
 
-    async def _read(self, opened: Contents, chain: Chain, usage: Any, failed: Any) -> list[Message]:
+    async def _read(
+        self, opened: Contents, chain: Chain, usage: Usage | None, failed: Collection[str]
+    ) -> Sequence[Message]:
         """Appends what is new, and returns what to send."""
         assert self._history is not None
         start, limit = self._history.fed.count, self._history.summaries + self.max_summaries
@@ -201,7 +205,7 @@ class Feeding(Closing):
         next_chain = Chain([Message.from_openai(message.to_openai()) for message in messages])
         sent_update = {"sent_systems": next_chain.systems, "sent": next_chain.mark()}
         self._history = self._history.model_copy(update=sent_update)
-        return [*messages]
+        return messages
 
     def state(self) -> dict[str, Any]:
         """Returns what `from_state` continues from, as JSON: for another process, or to go back to this point later.
