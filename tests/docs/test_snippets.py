@@ -53,7 +53,9 @@ PAGES = [
     if page not in (TRAINING, TUTORIALS / "train.md", TUTORIALS / "summaries.md")
     or importlib.util.find_spec("torch")
 ]
-SCRIPTS = {f"docs/{name}.md" for name in ("deploy", "frameworks", "games", "models", "servers", "tools")}
+SCRIPTS = {
+    f"docs/{name}.md" for name in ("deploy", "frameworks", "games", "models", "servers", "tools")
+}
 FENCE = re.compile(
     r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
