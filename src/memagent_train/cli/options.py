@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
+from memagent.cli.setup import check_out
 
 SETTINGS = "Settings"
 
@@ -46,3 +47,10 @@ Checkpoint = Annotated[
         show_default=False,
     ),
 ]
+
+
+def check_file(out: Path | None, option: str) -> None:
+    """Raises a `ConfigError` if a file can't be written, before anything is computed for it; folders may be missing."""
+    while out is not None and not out.resolve().parent.exists():
+        out = out.parent  # the first folder that would be made
+    check_out(out, option=option)

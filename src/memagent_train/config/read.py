@@ -18,6 +18,7 @@ from memagent_train.config.toml import Table, read_toml
 S = TypeVar("S", bound=BaseModel)
 UNKNOWN = "extra_forbidden"
 NO_LIST = ("tuple_type", "list_type")
+"""What pydantic reports for a value that should be a list."""
 
 
 def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
