@@ -11,7 +11,6 @@ of JSON. Here a tool is its signature, a call one line, and a result a line that
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from memagent.tokens import Measured, TokenCounter
 
 CALL = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
 VALUE = re.compile(r"\s*(?:(\w+)\s*=\s*)?([^,]*)")
+END = re.compile(r"\s*(?:,|\Z)")
 JSON = json.JSONDecoder()
 WRITTEN = "written"
 """Field of an assistant message with its text as the model wrote it; rewriting the text would change its ids."""
@@ -151,20 +151,35 @@ def read_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ToolCall | Non
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:
-    """Yields the name (empty if not given) and text of each value. JSON may contain commas, plain words may not."""
-    while text.strip(" ,"):
-        match = VALUE.match(text)
+    """Yields the name (empty if not given) and text of each value. JSON may contain commas, plain words may not.
+
+    Takes linear time: what is nested in a list or object that isn't a value is plain words.
+    """
+    place = tried = 0
+    while place < len(text):
+        match = VALUE.match(text, place)
         assert match is not None  # the pattern matches anything
-        value, remainder = match[2], text[match.end() + 1 :]
-        with suppress(ValueError, RecursionError):
-            tail = text[match.start(2) :]
-            _, end = JSON.raw_decode(tail)
-            after = tail[end:].lstrip()
-            if after[:1] in ("", ","):
-                value, remainder = tail[:end], after[1:]
-        if match[1] or value.strip():
-            yield match[1] or "", value.strip()
-        text = remainder
+        start, end = match.span(2)
+        place = end + 1
+        nests = text.startswith(("[", "{"), start)
+        if text.startswith('"', start) or (nests and start >= tried):
+            close, is_value = _find_end(text, start)
+            if is_value:
+                end = place = close
+            elif nests:
+                tried = close
+        value = text[start:end].strip()
+        if match[1] or value:
+            yield match[1] or "", value
+
+
+def _find_end(text: str, start: int) -> tuple[int, bool]:
+    """Returns where the JSON at `start` ends or breaks, and whether it is a value: whole, with a comma or no more."""
+    try:
+        _, end = JSON.raw_decode(text, start)
+    except (ValueError, RecursionError) as error:
+        return getattr(error, "pos", len(text)), False
+    return end, END.match(text, end) is not None
 
 
 def _parameters(tool: ToolSpec) -> dict[str, str | None]:

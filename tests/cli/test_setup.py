@@ -28,6 +28,8 @@ def test_a_file_is_replaced_in_its_folder_so_both_must_be_writable(
         with pytest.raises(ConfigError, match=r"rows\.jsonl': it or its folder isn't writable"):
             setup.check_out(out)
         refused.clear()
+    with pytest.raises(ConfigError, match="its folder is missing"):
+        setup.check_out(out / "a file is no folder")
     refused.append(tmp_path)
     setup.check_out(pipe)
 

@@ -135,6 +135,37 @@ def test_sets_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("-5", ["5"]),
+        ("10.0", ["100"]),
+        ("2.5", ["25"]),
+        ("3.5, 20", ["35", "20"]),
+        ("3:30", ["330"]),
+        ("12.07.2020", ["12072020"]),
+    ],
+)
+def test_signs_and_points_of_members_count(answer: str, gold: list[str]) -> None:
+    assert scores.set_recall(answer, gold) < 1
+    assert scores.set_recall(", ".join(gold), [answer]) < 1
+    assert scores.set_precision(answer, gold) < 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("- 5\n2) the **25**.\n• $1,000", ["5", "25", "1000"]),
+        ("1. 10.0; 2. -5", ["10", "-5"]),
+        ("3:30 and 12.07.2020.", ["12.07.2020", "3:30"]),
+        ("The Mary; a PIERRE!", ["Mary", "Pierre"]),
+    ],
+)
+def test_marks_around_members_do_not_count(answer: str, gold: list[str]) -> None:
+    assert scores.set_recall(answer, gold) == 1
+    assert scores.set_precision(answer, gold) == 1
+
+
+@pytest.mark.parametrize(
     ("answer", "reference", "score"),
     [
         ("12", "12", 1),

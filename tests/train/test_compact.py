@@ -1,5 +1,6 @@
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -50,6 +51,14 @@ VALUES = st.recursive(
         ('cell(1, 2, two "words"  )', "", "cell", {"row": 1, "column": 2, "note": 'two "words"'}),
         ('cell(,column="c" d, note=a=b,)', "", "cell", {"column": '"c" d', "note": "a=b"}),
         pytest.param(f"cell({'[' * 9999})", "", "cell", {"row": "[" * 9999}, id="deep"),
+        ('cell([1, 2] , 3 4, "a" )', "", "cell", {"row": [1, 2], "column": "3 4", "note": "a"}),
+        ("cell([x, [1, 2])", "", "cell", {"row": "[x", "column": [1, 2]}),
+        (
+            "cell([x, [1, 2]], 3)",
+            "",
+            "cell",
+            {"row": "[x", "column": "[1", "note": "2]]", "value 4": 3},
+        ),
         ("cell(1, 2, x, 9)", "", "cell", {"row": 1, "column": 2, "note": "x", "value 4": 9}),
     ],
 )
@@ -57,6 +66,16 @@ def test_the_last_line_is_a_call(reply: str, said: str, name: str, values: dict[
     before, call = read_call(reply, (CELL, DRAW))
     assert call is not None
     assert (before, call.name, json.loads(call.arguments)) == (said, name, values)
+
+
+@pytest.mark.parametrize(
+    "values", ["[1," * 40_000, "[1," * 900 + "]" * 900 + "x", '["a",' * 40_000, '"a" b,' * 40_000]
+)
+def test_a_broken_call_is_read_in_linear_time(values: str) -> None:
+    began = time.process_time()
+    _, call = read_call(f"cell({values})", (CELL,))
+    assert call is not None
+    assert time.process_time() - began < 2
 
 
 @given(st.dictionaries(st.sampled_from(["row", "column", "note"]), VALUES))

@@ -269,7 +269,7 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
         return
     folder = out.resolve().parent  # where a file is replaced; a pipe or device is written to
     targets = (out, folder) if out.is_file() else (out if out.exists() else folder,)
-    writable = all(os.access(path, os.W_OK) for path in targets)
+    writable = folder.is_dir() and all(os.access(path, os.W_OK) for path in targets)
     problem = "" if writable else "it or its folder isn't writable, or its folder is missing"
     problem = "it is a folder" if out.is_dir() else problem
     problem = "that would be a file, not standard output" if out.name == "-" else problem

@@ -127,9 +127,9 @@ def equivalent(answer: str, references: Sequence[str]) -> float:
 def set_recall(answer: str, references: Sequence[str]) -> float:
     """Returns |predicted & gold| / |gold|: the share of the required values that the answer lists.
 
-    Both sides are split at commas, semicolons, line breaks and the word "and"; members are compared
-    normalised, in any order, each once. Source: Eq. 7 of MemAgent (arXiv 2507.02259), its reward if all
-    values are required. Listing everything would satisfy it: see `set_precision`.
+    Both sides are split at commas, semicolons, line breaks and the word "and"; members are compared without list
+    markers as in `equivalent`, in any order, each once. Source: Eq. 7 of MemAgent (arXiv 2507.02259), its reward if
+    all values are required. Listing everything would satisfy it: see `set_precision`.
     """
     gold = _members(_check(references))
     return len(_members([answer]) & gold) / len(gold)
@@ -182,9 +182,9 @@ def _value(text: str) -> str | Decimal:
     return values[0] if len(values) == 1 and not MORE.search(rest) else squad(text)
 
 
-def _members(texts: Sequence[str]) -> set[str]:
-    members: set[str] = set()
+def _members(texts: Sequence[str]) -> set[str | Decimal]:
+    members: set[str | Decimal] = set()
     for text in texts:
-        parts = {squad(MARKER.sub("", part)) for part in MEMBERS.split(text)} - {""}
-        members |= parts or {squad(text)} - {""}
+        parts = {_value(MARKER.sub("", part)) for part in MEMBERS.split(text)} - {""}
+        members |= parts or {_value(text)} - {""}
     return members

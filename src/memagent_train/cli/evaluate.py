@@ -82,6 +82,7 @@ def evaluate(
     """Evaluate a policy on held-out samples: means with 95% intervals."""
     going = Going(chosen_display(display))
     with training(going):
+        options.check_file(out, "--out")
         from memagent.errors import ConfigError
         from memagent_train.agents import TOOLS
         from memagent_train.config.toml import read_toml

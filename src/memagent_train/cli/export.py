@@ -47,6 +47,7 @@ def export(
     """Write a trained policy that transformers, vLLM or SGLang can load, and its trajectories for other trainers."""
     outcome = Going(chosen_display(display))
     with training(outcome):
+        options.check_file(trajectories, "--trajectories")
         from memagent.errors import ConfigError
 
         if out is None and trajectories is None:

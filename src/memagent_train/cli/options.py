@@ -46,3 +46,12 @@ Checkpoint = Annotated[
         show_default=False,
     ),
 ]
+
+
+def check_file(out: Path | None, option: str) -> None:
+    """Raises a `ConfigError` if a file can't be written, before anything is computed for it; folders may be missing."""
+    from memagent.cli.setup import check_out
+
+    while out is not None and not out.resolve().parent.exists():
+        out = out.parent  # the first folder that would be made
+    check_out(out, option=option)

@@ -1,11 +1,18 @@
 """All keys of a settings class, and suggestions for mistyped ones."""
 
+import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from memagent.texts import nearest
+
+KIND = re.compile(r"\[(\w+)\]")
+"""The kind of a list's entry in a name of `list_keys`."""
+CLOSE, VERY_CLOSE = 0.6, 0.8
+"""difflib's default, as in `nearest`; and between `name` for `games` (0.67) and `file` for `files` (0.89)."""
 
 
 def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
@@ -20,22 +27,30 @@ def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
 def find_nearest(key: str, known: tuple[str, ...]) -> str | None:
     """Returns the known key that `key` was probably meant to be, first from its own section; None if none is close.
 
+    The same key of another kind of entry comes before a sibling that isn't very close.
+
     Args:
         key: dotted key as the user wrote it.
         known: from `list_keys`.
     """
-    section, _, name = key.rpartition(".")
-    siblings = {
-        candidate.rpartition(".")[2]: candidate
-        for candidate in known
-        if candidate.rpartition(".")[0] == section
-    }
-    if sibling := nearest(name, siblings):
-        return siblings[sibling]
+    twins = [candidate for candidate in known if KIND.sub("", candidate) == KIND.sub("", key)]
+    siblings = list_siblings(key, known)
+    name = key.rpartition(".")[2]
+    if close := get_close_matches(name, siblings, n=1, cutoff=VERY_CLOSE if twins else CLOSE):
+        return siblings[close[0]]
     elsewhere = [candidate for candidate in known if candidate.rpartition(".")[2] == name]
-    if elsewhere:
-        return elsewhere[0]
-    return nearest(key, known)
+    if same := twins or elsewhere:
+        return same[0]
+    # Siblings and the section have most of their text in common with any key of the section.
+    near = {*siblings.values(), key.rpartition(".")[0]}
+    return nearest(key, [candidate for candidate in known if candidate not in near])
+
+
+def list_siblings(key: str, known: tuple[str, ...]) -> dict[str, str]:
+    """Returns the known keys in the section of `key`, by their last part."""
+    section = key.rpartition(".")[0]
+    parts = (candidate.rpartition(".") for candidate in known)
+    return {name: prefix + dot + name for prefix, dot, name in parts if prefix == section}
 
 
 def _walk(

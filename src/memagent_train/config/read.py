@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +12,13 @@ from pydantic_core import ErrorDetails
 
 from memagent.errors import ConfigError
 from memagent.texts import expand
-from memagent_train.config.keys import find_nearest, list_keys
+from memagent_train.config.keys import KIND, find_nearest, list_keys, list_siblings
 from memagent_train.config.toml import Table, read_toml
 
 S = TypeVar("S", bound=BaseModel)
 UNKNOWN = "extra_forbidden"
-KIND = re.compile(r"\[(\w+)\]")
-"""The kind of a list's entry in a name of `list_keys`."""
+NO_LIST = ("tuple_type", "list_type")
+"""What pydantic reports for a value that should be a list."""
 
 
 def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
@@ -62,7 +61,7 @@ def _set(tables: Table, override: str) -> str:
     """Applies one override.
 
     Returns:
-        Its dotted key.
+        Its dotted key, or that of the first section that it adds.
     """
     key, equals, text = override.partition("=")
     key = key.strip()
@@ -72,10 +71,13 @@ def _set(tables: Table, override: str) -> str:
         )
     path = _path_of(key, override)
     place: Any = tables
-    for part in path[:-1]:
+    depth = len(path)
+    for before, part in enumerate(path[:-1]):
         if isinstance(place, list):
             place = _item(cast("list[Any]", place), part, override)
         elif isinstance(place, dict):
+            if part not in place:
+                depth = min(depth, before + 1)
             place = cast("Table", place).setdefault(part, {})
         else:
             raise ConfigError(f"--set {override!r}: the part before {part!r} is not a section")
@@ -88,7 +90,7 @@ def _set(tables: Table, override: str) -> str:
         place[path[-1]] = value
     else:
         raise ConfigError(f"--set {override!r}: the part before {path[-1]!r} is not a section")
-    return ".".join(path)
+    return ".".join(path[:depth])
 
 
 def _path_of(key: str, override: str) -> list[str]:
@@ -152,20 +154,32 @@ def _explain(
     key = ".".join(path)
     source = _find_source(key, where, override_keys)
     if error["type"] == UNKNOWN:
-        near = find_nearest(listed, keys)
-        hint = "memagent-train config shows all keys"
-        if near:
-            section, _, name = near.rpartition(".")
-            if section == listed.rpartition(".")[0]:
-                near = ".".join((*path[:-1], name))
-            hint = f"did you mean {KIND.sub('', near)}?"
-            if kind := KIND.search(near):
-                hint += f" (It is a setting of kind = {kind[1]!r}.)"
-        return f"{source}: there is no setting {key!r}; {hint}"
+        return f"{source}: there is no setting {key!r}; {_hint(path, listed, keys)}"
     if error["type"] == "missing":
         return f"{source}: {key} is missing: give it in the file, or with --set {key}=..."
     message = error["msg"].removeprefix("Value error, ")
+    if error["type"] in NO_LIST and any(
+        KIND.sub("", name).startswith(f"{listed}.") for name in keys
+    ):
+        message = f"this is a list of sections: write each as [[{key}]] in the file, or --set {key}=[{{...}}]"
     return f"{source}: {key or 'the settings'} = {_shorten(error['input'])}: {message}"
+
+
+def _hint(path: list[str], listed: str, keys: tuple[str, ...]) -> str:
+    """Says what an unknown key was probably meant to be; see `_read_place` for `path` and `listed`."""
+    near = find_nearest(listed, keys)
+    section, all_keys = ".".join(path[:-1]), "memagent-train config shows all keys"
+    if near is None:
+        names = ", ".join(list_siblings(listed, keys))
+        return f"{section} has {names}" if section and names else all_keys
+    kind, bare, written = KIND.search(near), KIND.sub("", near), KIND.sub("", listed)
+    if kind and bare == written:
+        return f"it is a setting of kind = {kind[1]!r}"
+    if bare.rpartition(".")[0] == written.rpartition(".")[0]:  # with the index of a list's entry
+        bare = ".".join((*path[:-1], bare.rpartition(".")[2]))
+    if kind and near.rpartition(".")[0] != listed.rpartition(".")[0]:
+        return f"did you mean {bare}? (It is a setting of kind = {kind[1]!r}.)"
+    return f"did you mean {bare}?"
 
 
 def _find_source(key: str, where: str, override_keys: Sequence[str]) -> str:

@@ -106,8 +106,8 @@ class CheckpointSettings(Leaf):
     """Newest checkpoints to keep; 0: all. Each has weights and optimizer state: in fp32 12 bytes per trained weight, or
     16 with FSDP, which stores the weights twice."""
     accept_changes: bool = False
-    """Resume even if the data, the prompts, the chat template, the weights at `model.path`, or the module of a custom
-    agent, reward, task or game have changed since the start."""
+    """Resume even if the data, the prompts, the tokenizer, the chat template, the weights at `model.path`, or the
+    module of a custom agent, reward, task or game have changed since the start."""
 
 
 class ProcessSettings(Leaf):

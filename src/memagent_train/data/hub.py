@@ -57,6 +57,12 @@ class HubRows:
 
 
 def _load(settings: HubSettings) -> Dataset:
+    path = expand(settings.path)
+    if _is_file_path(settings.path) and not path.exists():
+        raise DataError(
+            f"there is no data file or folder {settings.path!r}: give its path as seen from the settings file or the "
+            f"working directory, or a name on the hub"
+        )
     try:
         # Imported here: it takes 2 s, and only this kind of source needs it.
         import datasets.config
@@ -65,7 +71,6 @@ def _load(settings: HubSettings) -> Dataset:
         raise DataError(name_extra("a source of kind 'hub'", "train")) from error
     # Otherwise a request tells the hub that a local file was read. `load_dataset` has no option for it.
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
-    path = expand(settings.path)
     try:
         if path.is_dir() and any((path / name).is_file() for name in SAVED):
             dataset: Any = _pick_split(datasets.load_from_disk(str(path)), settings)
@@ -99,6 +104,16 @@ def _load(settings: HubSettings) -> Dataset:
             f"is no network), a folder, or a parquet, JSON or CSV file"
         ) from error
     return dataset
+
+
+def _is_file_path(text: str) -> bool:
+    """Returns whether a text is the path of a file or folder, not a name on the hub, which takes seconds to look up.
+
+    Names of the form `owner/name` may end like a file.
+    """
+    path = Path(text)
+    is_file = path.suffix.lower() in BUILDERS and (len(path.parts) != 2 or path.parent.is_dir())
+    return is_file or text.startswith(("/", ".", "~"))
 
 
 def _builder(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from memagent.tokens import TokenCounter
 from memagent_bench.fitted import shuffle_range
@@ -26,12 +28,14 @@ from memagent_train.data.mixing import (
     weights_of,
     with_each,
 )
-from memagent_train.data.questions import open_hotpotqa, open_squad
-from memagent_train.data.rows import open_hub, open_jsonl
+from memagent_train.data.questions import PlacedQuestions, open_hotpotqa, open_squad
+from memagent_train.data.rows import RowSource, open_hub, open_jsonl
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import DataSettings
 from memagent_train.data.sources import Source
 from memagent_train.errors import DataError
+
+logger = logging.getLogger("memagent.train.data")
 
 OPENERS: dict[str, Callable[[Any, TokenCounter, int], Source]] = {
     "game": lambda settings, counter, seed: open_games(settings, seed),
@@ -140,7 +144,8 @@ class Data:
                 other items: those trained on after one split may be held out by another.
 
         Returns:
-            The data to train on, with the rest of the items, and the held-out ones, one epoch of `held_out` samples.
+            The data to train on, with the rest of the items except those that another source holds out, and the
+            held-out ones, one epoch of `held_out` samples.
 
         Raises:
             DataError: there aren't that many, a source would be left with none, or two have the same questions.
@@ -170,8 +175,11 @@ class Data:
             trained.append(replace(part, items=part.items[order[count:]]))
             if count:  # each once, so that they already have the requested shares
                 held.append(replace(part, items=part.items[order[:count]], weight=None))
+        kept = _without(trained, held)
+        removed = sum(len(part.items) for part in trained) - sum(len(part.items) for part in kept)
+        facts = {"held_out_elsewhere": removed} if removed else {}
         return (
-            self._of(trained, size=self._asked, part=f"all but {held_out}"),
+            self._of(kept, size=self._asked, part=f"all but {held_out}", **facts),
             self._of(held, size=None, part=f"{held_out} held out"),
         )
 
@@ -196,7 +204,12 @@ class Data:
         return self._of(parts, size=None, length=length)
 
     def _of(
-        self, parts: Sequence[Part], *, size: int | None, length: int | None = None, **facts: str
+        self,
+        parts: Sequence[Part],
+        *,
+        size: int | None,
+        length: int | None = None,
+        **facts: str | int,
     ) -> Data:
         return Data(
             parts,
@@ -263,6 +276,41 @@ def _lengths_by(settings: DataSettings, counter: TokenCounter) -> TokenCounter:
     if spec is None:
         return counter
     return length_counter(None if spec == GPT2 else spec)
+
+
+def _without(trained: Sequence[Part], held: Sequence[Part]) -> list[Part]:
+    """Returns the parts to train on without the questions that are held out, which may be in several sources.
+
+    Raises:
+        DataError: a source would be left with none.
+    """
+    if len(trained) == 1:
+        return list(trained)
+    hidden = np.concatenate([np.empty(0, np.uint64), *map(_digests_of, held)])
+    parts: list[Part] = []
+    for part in trained:
+        digests = _digests_of(part)
+        keeps = ~np.isin(digests, hidden) if len(digests) else np.full(len(part.items), True)
+        if not keeps.any():
+            raise DataError(
+                f"all samples of {part.source.name!r} that could be trained on are held out of other sources: hold "
+                f"out fewer, or leave this source out"
+            )
+        if removed := int((~keeps).sum()):
+            logger.warning(
+                "%s: %d samples are held out of another source and are left out of training",
+                part.source.name,
+                removed,
+            )
+        parts.append(replace(part, items=part.items[keeps]))
+    return parts
+
+
+def _digests_of(part: Part) -> npt.NDArray[np.uint64]:
+    """Returns a digest per item; none for sources that generate their samples, which no other source has."""
+    source = part.source
+    known = isinstance(source, (RowSource, PlacedQuestions))
+    return source.digests[part.items] if known else np.empty(0, np.uint64)
 
 
 def _shares(parts: Sequence[Part]) -> list[float]:

@@ -7,9 +7,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from memagent.errors import ConfigError
 from memagent.tokens import TokenCounter
-from memagent_bench.longqa.data import Collection
+from memagent_bench.longqa.data import Collection, Question
 from memagent_bench.longqa.questions import GENERATE, QuestionTask
 from memagent_bench.longqa.sources import FOLDER, hotpotqa_of, squad_of
 from memagent_bench.longqa.tasks import hotpotqa, squad
@@ -85,6 +88,13 @@ class PlacedQuestions:
         """Returns the number of remaining questions."""
         return len(self._items)
 
+    @property
+    def digests(self) -> npt.NDArray[np.uint64]:
+        """See `QuestionSource`."""
+        questions = (self._collection.questions[index] for index in self._items)
+        hashes = (hashlib.blake2b(_encode(question), digest_size=8) for question in questions)
+        return np.fromiter((int.from_bytes(found.digest()) for found in hashes), np.uint64)
+
     def read_question(self, item: int) -> BareQuestion:
         """See `QuestionSource`."""
         index = self._items[item]
@@ -134,8 +144,12 @@ class PlacedQuestions:
     def _digest(self) -> str:
         running = hashlib.sha256()
         for question in self._collection.questions:
-            running.update(repr((question.text, question.answers)).encode("utf-8", "surrogatepass"))
+            running.update(_encode(question))
         return running.hexdigest()[:16]
+
+
+def _encode(question: Question) -> bytes:
+    return repr((question.text, question.answers)).encode("utf-8", "surrogatepass")
 
 
 def open_hotpotqa(settings: HotpotqaSettings, counter: TokenCounter, seed: int) -> PlacedQuestions:

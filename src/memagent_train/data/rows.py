@@ -9,6 +9,8 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from memagent.errors import ConfigError
 from memagent.tokens import TokenCounter
 from memagent_train.data.columns import BadRow, Record, read_row
@@ -72,14 +74,18 @@ class RowSource:
         self._settings, self._rows, self._counter = settings, rows, counter
         running = hashlib.sha256()
         self._left_out = {"unusable": 0, "twice": 0, "known": 0}
-        places = self._scan(running)
+        places, digests = self._scan(running)
         self.data = running.hexdigest()[:16]
         """Digest of all usable rows, including known ones."""
         if settings.no_context is not None:
             unknown_places = drop_known(places, settings.no_context, settings.known, self.data)
             self._left_out["known"] = len(places) - len(unknown_places)
+            by_place = dict(zip(places, digests, strict=True))
             places = array("q", unknown_places)
+            digests = array("Q", map(by_place.__getitem__, places))
         self._places = places
+        self.digests = np.frombuffer(digests, np.uint64)
+        """See `QuestionSource`."""
         if not places:
             raise DataError(f"{rows.name!r} has no usable sample: {self._left_out}")
 
@@ -140,9 +146,9 @@ class RowSource:
                 f"{error}; correct the answers, or give the source another scorer"
             ) from error
 
-    def _scan(self, running: Any) -> array[int]:
-        """Returns the places of the usable rows, up to the maximum number; adds their digests to `running`."""
-        places, digests = array("q"), set[int]()
+    def _scan(self, running: Any) -> tuple[array[int], array[int]]:
+        """Returns places and digests of the usable rows, up to the maximum number; adds the digests to `running`."""
+        places, digests, seen = array("q"), array("Q"), set[int]()
         for place, row in enumerate(self._rows):
             try:
                 if isinstance(row, BadRow):
@@ -157,10 +163,11 @@ class RowSource:
                 self._left_out["unusable"] += 1
                 continue
             digest = int.from_bytes(record.digest)
-            if digest in digests:
+            if digest in seen:
                 self._left_out["twice"] += 1
                 continue
-            digests.add(digest)
+            seen.add(digest)
+            digests.append(digest)
             running.update(record.digest + _encode(record.others))
             places.append(place)
             if len(places) == self._settings.count:
@@ -171,7 +178,7 @@ class RowSource:
         ):
             if number := self._left_out[what]:
                 logger.warning("%s: %d rows %s and are left out", self._rows.name, number, why)
-        return places
+        return places, digests
 
 
 def _encode(others: Mapping[str, Any]) -> bytes:

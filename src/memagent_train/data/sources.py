@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from memagent.tasks import Sample
 from memagent_train.data.samples import TrainingSample
 
@@ -56,6 +59,11 @@ class QuestionSource(Source, Protocol):
     scorer: str
     data: str
     """Digest of all the source's questions, including those left out as known."""
+
+    @property
+    def digests(self) -> npt.NDArray[np.uint64]:
+        """A digest per item: equal for equal questions, in any source. With the document, if it belongs to the item."""
+        ...
 
     def read_question(self, item: int) -> BareQuestion:
         """Reads an item's question. Blocks.

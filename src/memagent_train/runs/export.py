@@ -247,7 +247,7 @@ def _readme(
     parser = " --enable-auto-tool-choice --tool-call-parser PARSER" if native else ""
     base = target.model.path
     # A folder's path on this machine means nothing elsewhere.
-    base = Path(base).name if Path(base).is_dir() else base
+    base = Path(base).name if Path(base).is_dir() or Path(base).is_absolute() else base
     kind, served = "A policy", ". --served-model-name policy"
     if rank is not None:
         kind = "An adapter"

@@ -25,6 +25,7 @@ from memagent_train.runs.checkpoints import (
     list_checkpoints,
     list_folders,
 )
+from memagent_train.runs.digested import drop_digested, list_digested
 from memagent_train.runs.ids import is_repeated
 from memagent_train.runs.provenance import note_provenance
 
@@ -138,6 +139,8 @@ def open_run(
     Removes what a killed process wrote after that checkpoint: a partial checkpoint, and logs, metrics and runs of later
     steps, which will be redone.
 
+    A file or folder that the settings name may have moved if the run's record has its digest: `bind_data` compares it.
+
     Args:
         path: the folder.
         settings: plain data, with a table for each section.
@@ -229,14 +232,16 @@ def _differs(
         held = "a warm start" if WARM in old_settings else "a training by reinforcement learning"
         raise CheckpointMismatch(f"{str(folder.path)!r} holds {held}: use another --out")
     both = old_settings, settings
-    old, new = (_select_bound(version, free) for version in both)
+    moved = list_digested(old_settings, folder.read_facts())
+    old, new = (_select_bound(drop_digested(version, moved), free) for version in both)
     # A setting that an earlier version didn't have was off there.
     new = {key: new[key] for key in new if new[key] or key in old}
     if kind is not None:
         # An earlier version may have had settings that no longer exist.
         with suppress(ValidationError, ConfigError):
             full = (kind.model_validate_json(json.dumps(version)) for version in both)
-            old, new = (_select_bound(version.model_dump(mode="json"), free) for version in full)
+            dumped = (drop_digested(version.model_dump(mode="json"), moved) for version in full)
+            old, new = (_select_bound(version, free) for version in dumped)
     differences = list_differences(old, new)
     if differences and resumable:
         raise CheckpointMismatch(

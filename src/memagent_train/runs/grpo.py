@@ -31,7 +31,7 @@ class TrainingResult:
     reward: float | None
     """Mean reward of the last step's rollouts."""
     without_signal: int
-    """Steps in which no group had a signal, so nothing was learned."""
+    """Steps in which no group had a signal, so nothing was learned from rewards."""
 
 
 def train(

@@ -23,7 +23,7 @@ from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
-from memagent_train.runs.identity import ADDED, digest_weights
+from memagent_train.runs.identity import ADDED, digest_weights, identify_tokenizer
 from memagent_train.runs.keeping import Keeper
 from memagent_train.runs.policy import (
     check_fit,
@@ -88,6 +88,7 @@ def warm_start(
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
         if process.first:
             facts = {"rows": len(traces.rows), "traces": digest(traces.rows)}
+            facts |= identify_tokenizer(tokenizer)
             facts["weights"] = digest_weights(Path(config.model.path))
             accept = config.checkpoints.accept_changes
             folder.bind_data(facts, later=ADDED, accept=accept)

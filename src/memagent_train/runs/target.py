@@ -27,7 +27,7 @@ class Target:
     """A policy that can be loaded."""
 
     model: ModelSettings
-    """Model settings of the run: the base of an adapter, and the tokenizer."""
+    """Model settings of the run, with the checkpoint's tokenizer if it has one: the base of an adapter."""
     checkpoint: Checkpoint | None = None
     """Checkpoint to load; None for a model that isn't from a run."""
 
@@ -77,6 +77,11 @@ def run_target(path: Path, step: int | None = None) -> Target:
         steps = ", ".join(str(checkpoint.step) for checkpoint in checkpoints) or "none"
         wanted = "complete checkpoint" if step is None else f"complete checkpoint of step {step}"
         raise ConfigError(f"{str(path)!r} has no {wanted}; there are: {steps}")
+    trained = chosen[-1].path
+    if (
+        trained / "tokenizer_config.json"
+    ).is_file():  # as trained, wherever the first model is by now
+        model = model.model_copy(update={"tokenizer": str(trained), "chat_template": None})
     return Target(model, chosen[-1])
 
 

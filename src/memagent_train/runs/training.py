@@ -26,6 +26,7 @@ from memagent_train.runs.identity import ADDED, identify
 from memagent_train.runs.ids import group_id, rollout_id, seed_of
 from memagent_train.runs.keeping import SEPARATE, Keeper
 from memagent_train.runs.policy import (
+    Tokenizer,
     check_fit,
     load_model,
     load_tokenizer,
@@ -80,7 +81,7 @@ class Training:
         counter = text_counter(tokenizer)
         data = open_data(config.data, counter=counter)
         rehearse(config, tokenizer, data)
-        self.data, held_out = self._divide(data, tokenizer.chat_template)
+        self.data, held_out = self._divide(data, tokenizer)
         self.held_out = HeldOut(
             held_out,
             config.evaluation,
@@ -101,7 +102,7 @@ class Training:
             self.close()
             raise
 
-    def _divide(self, data: Data, template: object) -> tuple[Data, dict[int, Data]]:
+    def _divide(self, data: Data, tokenizer: Tokenizer) -> tuple[Data, dict[int, Data]]:
         """Returns training data, and held-out data by length; records them, or compares them with the run's record."""
         settings = self.config.evaluation
         held_out: dict[int, Data] = {}
@@ -110,7 +111,7 @@ class Training:
             held_out = by_length(held, settings.columns)
         if self.process.first:
             wording, source = self._wording()
-            facts = {**data.facts, "prompts": wording, **identify(self.config, template)}
+            facts = {**data.facts, "prompts": wording, **identify(self.config, tokenizer)}
             accept = self.config.checkpoints.accept_changes
             self.folder.bind_data(facts, later=ADDED, accept=accept)
             if source:  # only now: other prompts may be refused, or start the run over

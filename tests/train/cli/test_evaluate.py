@@ -97,6 +97,23 @@ def test_so_is_a_run_of_a_tool_agent(
     assert seen[0].agent.tools.prompts == copy / "prompts.toml"
 
 
+def test_a_file_that_cannot_be_written_is_refused_at_once(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("memagent_train.runs.evaluate.evaluate", None)
+    for out, problem in (
+        (run, "it is a folder"),
+        (run / "config.toml" / "new" / "results.jsonl", "its folder isn't writable"),
+    ):
+        with pytest.raises(typer.Exit) as stop:
+            evaluate(str(run), out=out, display=Display.PLAIN)
+        assert stop.value.exit_code == 2
+        assert "cannot write --out" in (told := capsys.readouterr().err)
+        assert problem in told
+    monkeypatch.undo()
+    evaluate(str(run), out=tmp_path / "new" / "folder" / "results.jsonl", display=Display.NONE)
+
+
 def test_lengths_that_are_none_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as stop:
         evaluate(str(run), lengths="8q", display=Display.PLAIN)

@@ -53,6 +53,18 @@ def test_trajectories_alone(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
 
 
+def test_a_folder_for_trajectories_is_refused_before_weights_are_written(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as caught:
+        export(run, tmp_path / "out", trajectories=tmp_path)
+    assert caught.value.exit_code == 2
+    assert f"cannot write --trajectories {str(tmp_path)!r}: it is a folder" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_step_without_a_checkpoint_is_an_error(run: Path, tmp_path: Path) -> None:
     with pytest.raises(typer.Exit) as caught:
         export(run, tmp_path / "out", checkpoint=7)

@@ -62,3 +62,4 @@ def test_the_nearest_may_be_of_another_section() -> None:
 
 def test_nothing_is_near_to_nonsense() -> None:
     assert find_nearest("xyzzy", KNOWN) is None
+    assert find_nearest("optimizer.xyzzy", KNOWN) is None, "neither the section nor any of its keys"

@@ -100,6 +100,14 @@ def test_an_unknown_section_of_the_file_is_named_with_the_file(file: Path) -> No
         load(Settings, file)
 
 
+def test_an_unknown_section_is_named_with_what_gave_it(file: Path) -> None:
+    with pytest.raises(ConfigError, match="--set: there is no setting 'bacth'; did you mean batch"):
+        load(Settings, file, ["bacth.groups=2", "bacth.clip=true"])
+    file.write_text('[model]\npath = "m"\n[bacth]\ngroups = 1\n')
+    with pytest.raises(ConfigError, match=r"train\.toml: there is no setting 'bacth'"):
+        load(Settings, file, ["bacth.clip=true"])
+
+
 @pytest.mark.parametrize(
     ("override", "says"),
     [

@@ -101,25 +101,48 @@ def test_a_folder_with_the_name_of_a_model_is_not_one(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "near"),
+    ("source", "hint"),
     [
-        ("kind = 'jsonl', fils = ['d.jsonl']", "data.source.0.files?"),
-        ("kind = 'squad', files = ['d.json']", "data.source.0.file?"),
+        ("kind = 'jsonl', fils = ['d.jsonl']", "did you mean data.source.0.files?"),
+        ("kind = 'squad', files = ['d.json']", "did you mean data.source.0.file?"),
         (
             "kind = 'jsonl', files = ['d.jsonl'], split = 'x'",
-            "data.source.split? (It is a setting of kind = 'hub'.)",
+            "'data.source.0.split'; it is a setting of kind = 'hub'",
         ),
-        ("kind = 'jsonl', columns = {docment = 'x'}", "data.source.0.columns.document?"),
+        (
+            "kind = 'jsonl', files = ['d.jsonl'], games = ['deck']",
+            "'data.source.0.games'; it is a setting of kind = 'game'",
+        ),
+        (
+            "kind = 'jsonl', files = ['d.jsonl'], difficulty = 3",
+            "did you mean data.source.0.difficulties? (It is a setting of kind = 'game'.)",
+        ),
+        (
+            "kind = 'jsonl', columns = {docment = 'x'}",
+            "did you mean data.source.0.columns.document?",
+        ),
     ],
 )
 def test_an_unknown_key_of_a_source_names_one_of_its_kind(
-    file: Path, source: str, near: str
+    file: Path, source: str, hint: str
 ) -> None:
     """Else the kind that has such a key."""
     with pytest.raises(ConfigError) as caught:
         load_train(file, [f"data.source=[{{{source}}}]"])
-    assert f"did you mean {near}" in str(caught.value)
+    assert hint in str(caught.value)
     assert "at least 1 item" not in str(caught.value)
+
+
+def test_a_single_source_says_how_to_write_a_list(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"write each as \[\[data\.source\]\] in the file"):
+        load_train(file, ["data.source={kind = 'jsonl', files = ['d.jsonl']}"])
+    with pytest.raises(ConfigError, match=r"files = .*Input should be a valid array"):
+        load_train(file, ["data.source=[{kind = 'jsonl', files = {a = 1}}]"])
+
+
+def test_an_abbreviated_key_is_told_the_keys_of_its_section(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'optimizer\.lr'; optimizer has .*learning_rate, "):
+        load_train(file, ["optimizer.lr=3"])
 
 
 def test_settings_that_may_change_exist() -> None:

@@ -109,6 +109,26 @@ def test_a_name_that_is_not_here_is_told_without_a_network() -> None:
         opened("nobody/nothing")
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["nope.csv", "./nope", "~/nope/nothing", "/nope/train", "here/nope.JSONL", "a/b/c.parquet"],
+)
+def test_a_file_that_is_not_here_is_not_looked_up_on_the_hub(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.load_dataset_builder", None)
+    with pytest.raises(DataError, match=f"there is no data file or folder '{path}'"):
+        opened(path)
+
+
+def test_a_name_on_the_hub_may_end_like_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.load_dataset_builder", None)
+    with pytest.raises(DataError, match=r"'owner/set\.json'.*cannot be loaded: TypeError"):
+        opened("owner/set.json")
+
+
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     (bad := tmp_path / "a.parquet").write_bytes(b"no parquet")
     with pytest.raises(DataError, match="cannot be loaded"):

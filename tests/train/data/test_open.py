@@ -163,6 +163,57 @@ def test_questions_in_two_sources_are_not_held_out_of_one(tmp_path: Path) -> Non
         data(short, long).split(2)
 
 
+def test_rows_that_another_source_holds_out_are_not_trained_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    few = [row | {"level": "another column"} for row in rows(20)]
+    tables = [
+        {"kind": "jsonl", "name": name, "files": [jsonl(tmp_path / f"{name}.jsonl", lines)]}
+        for name, lines in (("few", few), ("many", rows(40)), ("others", rows(9, start=99)))
+    ]
+    train, held = data(*tables).split(16)
+    seen, kept = ({found.sample(i).question for i in range(len(found))} for found in (train, held))
+    assert not seen & kept
+    assert seen | kept == {row["question"] for row in rows(40) + rows(9, start=99)}
+    removed = 69 - 16 - len(train)
+    assert train.facts["held_out_elsewhere"] == removed > 0
+    assert "few: " in caplog.text
+    assert "are held out of another source and are left out of training" in caplog.text
+    assert "others: " not in caplog.text
+    apart = data(tables[1], tables[2]).split(16)[0]
+    assert len(apart) == 33
+    assert "held_out_elsewhere" not in apart.facts, "a run made before resumes"
+
+
+def test_questions_that_another_source_holds_out_are_not_trained_on(tmp_path: Path) -> None:
+    questions = made.hotpot()
+    first = made.write(tmp_path / "first.json", questions[:-1])
+    every = made.write(tmp_path / "every.json", questions)
+    sources = ({"kind": "hotpotqa", "files": [file], "lengths": 1024} for file in (first, every))
+    train, held = data(*sources).split(2)
+    seen, kept = ({found.sample(i).question for i in range(len(found))} for found in (train, held))
+    assert not seen & kept
+
+
+def test_a_source_that_is_all_held_out_of_another_is_refused(tmp_path: Path) -> None:
+    few, many = (jsonl(tmp_path / f"{n}.jsonl", rows(n)) for n in (2, 3))
+    sources = [
+        {"kind": "jsonl", "files": [few], "name": "few", "weight": 1},
+        {"kind": "jsonl", "files": [many], "name": "many", "weight": 1},
+    ]
+    refusals: list[str] = []
+    for seed in range(8):
+        try:
+            train, held = data(*sources, seed=seed).split(2)
+        except DataError as error:
+            refusals.append(str(error))
+        else:
+            both = ({found.sample(i).question for i in range(2)} for found in (train, held))
+            assert not set.intersection(*both)
+    assert 0 < len(refusals) < 8
+    assert all("that could be trained on are held out of other" in said for said in refusals)
+
+
 def test_other_lengths(table: dict[str, object]) -> None:
     _, held = data(table, sums()).split(9)
     longer = held.at(16384)

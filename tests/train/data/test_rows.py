@@ -111,6 +111,7 @@ def test_known_rows_are_left_out(tmp_path: Path) -> None:
     (file := tmp_path / "tried.jsonl").write_bytes(line(header) + b"".join(map(line, tried)))
     left = opened(path, no_context=file, known=0.5)
     assert [left.read_question(i).index for i in range(len(left))] == [0, 1]
+    assert left.digests.tolist() == source.digests[:2].tolist()
     assert left.read_question(1).question == "How many windows has house 1?"
     other = jsonl(tmp_path / "b.jsonl", rows(4, 50))
     with pytest.raises(DataError, match="for other data"):

@@ -263,6 +263,79 @@ def test_changes_may_be_accepted_and_later_facts_are_added(
         assert folder.find_newest() is not None
 
 
+MOVABLE: dict[str, Any] = {
+    "model": {"path": "m", "chat_template": "t"},
+    "data": {
+        "source": [
+            {"kind": "jsonl", "files": ["a"], "split": 1},
+            {"kind": "hotpotqa", "files": ["h"]},
+        ]
+    },
+}
+RECORD: dict[str, Any] = {
+    "weights": "1",
+    "tokenizer": "2",
+    "chat_template": "3",
+    "sources": [{"kind": "jsonl", "digest": "4"}, {"kind": "hotpotqa", "digest": "5"}],
+}
+
+
+def moved(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with other paths."""
+    first, second = settings["data"]["source"]
+    sources = [first | {"files": ["elsewhere/a"]}, second]
+    return {"model": {"path": "x", "chat_template": "y"}, "data": {"source": sources}}
+
+
+def test_what_the_record_has_the_digest_of_may_be_elsewhere(tmp_path: Path) -> None:
+    with open_run(tmp_path, MOVABLE, free=FREE) as folder:
+        folder.bind_data(RECORD)
+        checkpoint(folder, 2, 1)
+    with open_run(tmp_path, moved(MOVABLE), free=FREE) as folder:
+        assert folder.find_newest() is not None
+        folder.bind_data(RECORD)
+        with pytest.raises(CheckpointMismatch, match="weights was '1', is '9'"):
+            folder.bind_data(RECORD | {"weights": "9"})
+    other = moved(MOVABLE)
+    other["data"]["source"][1] |= {"files": ["elsewhere/h"]}
+    said = refuse(CheckpointMismatch, r"data\.source was .*'h'.*elsewhere/h", tmp_path, other)
+    assert "model.path" not in said, "only what isn't bound is named"
+    other = moved(MOVABLE)
+    other["data"]["source"][0] |= {"split": 2}
+    refuse(CheckpointMismatch, r"data\.source was .*'split': 1", tmp_path, other)
+
+
+@pytest.mark.parametrize(
+    ("fact", "key"),
+    [
+        ("weights", r"model\.path"),  # on a hub
+        ("tokenizer", r"model\.path"),
+        ("chat_template", r"model\.chat_template"),
+        ("sources", r"data\.source"),
+    ],
+)
+def test_what_the_record_has_no_digest_of_stays_where_it_is(
+    tmp_path: Path, fact: str, key: str
+) -> None:
+    measured = MOVABLE | {"data": MOVABLE["data"] | {"length_tokenizer": "gpt2"}}
+    with open_run(tmp_path, measured, free=FREE) as folder:
+        folder.bind_data(RECORD | {fact: "", "length_tokenizer": "gpt2"})
+        checkpoint(folder, 2, 1)
+    now = moved(measured)
+    now["data"]["length_tokenizer"] = "gpt2"
+    refuse(CheckpointMismatch, f"{key} was ", tmp_path, now)
+
+
+def test_a_tokenizer_that_measures_lengths_is_in_the_record_of_earlier_versions(
+    tmp_path: Path,
+) -> None:
+    with open_run(tmp_path, changed("model", tokenizer="t"), free=FREE) as folder:
+        folder.bind_data({"weights": "1", "length_tokenizer": "tokenizer.json:2"})
+        checkpoint(folder, 2, 1)
+    with open_run(tmp_path, changed("model", path="x", tokenizer="y"), free=FREE) as folder:
+        assert folder.find_newest() is not None
+
+
 def test_free_settings_may_change_and_are_written_anew(tmp_path: Path) -> None:
     begun(tmp_path)
     now = changed("optimizer", steps=9) | {"evaluation": {"lengths": [32], "n": 4}}

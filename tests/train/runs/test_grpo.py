@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.train.launch import run_two, variables
-from tests.train.runs.tiny import write_model, write_run
+from tests.train.runs.tiny import PROMPTS, write_model, write_run
 
 from memagent.cli.show import show
 from memagent.errors import ConfigError, RunBusy
@@ -20,9 +20,12 @@ from memagent_train.config.train import dump_config, load_train
 from memagent_train.errors import CheckpointMismatch, RewardFailed
 from memagent_train.runs import metrics
 from memagent_train.runs.checkpoints import list_checkpoints
+from memagent_train.runs.export import export
 from memagent_train.runs.folder import RunFolder, open_run
 from memagent_train.runs.grpo import TrainingResult, train
 from memagent_train.runs.rollout_log import read_rollouts
+from memagent_train.runs.target import run_target
+from memagent_train.smoke.tokenizer import word_tokenizer
 
 STEPS = 3
 
@@ -140,6 +143,34 @@ def test_changed_code_and_weights_are_refused(
     accepted = [*more, "checkpoints.accept_changes=true"]
     assert train(load_train(file, accepted), tmp_path / "out").steps == 2
     assert "the run continues with other data, code or weights" in caplog.text
+
+
+@pytest.mark.parametrize("sections", [{}, {"lora": {"rank": 4, "alpha": 8}}], ids=["all", "lora"])
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of peft's
+def test_a_folder_that_was_moved_goes_on(tmp_path: Path, sections: dict[str, Any]) -> None:
+    """With its run, model, prompts and template; but not with another model at the new place."""
+    (old := tmp_path / "old").mkdir()
+    file = write_run(
+        old, agent={"prompts": "mine.toml"}, model={"chat_template": "mine.jinja"}, **sections
+    )
+    (old / "mine.toml").write_text(PROMPTS.read_text())
+    (old / "mine.jinja").write_text(str(word_tokenizer().chat_template))
+    train(load_train(file, ["optimizer.steps=1"]), old / "run")
+    new = old.rename(tmp_path / "new")
+    config = load_train(new / file.name, ["optimizer.steps=2"])
+    write_model(new / "model", seed=1)
+    with pytest.raises(CheckpointMismatch, match=r"other data, code or weights: weights was"):
+        train(config, new / "run")
+    write_model(new / "model")
+    assert train(config, new / "run").steps == 2
+    assert run_target(new / "run").model.path == str(new / "model")
+    shutil.rmtree(new / "model")
+    if sections:
+        with pytest.raises(ConfigError, match=r"model\.path = '.*new/model' cannot be loaded"):
+            export(new / "run", tmp_path / "out")
+    else:
+        assert export(new / "run", tmp_path / "out").step == 2
+        assert "Trained from model in 2 steps" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_more_steps_go_on_from_the_last(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,22 @@ def test_other_traces_are_refused(config: SftConfig, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("bear", "cat"))
     with pytest.raises(CheckpointMismatch, match="traces was"):
         warm_start(config, out)
+
+
+def test_traces_and_the_model_may_be_moved(config: SftConfig, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    short = config.optimizer.model_copy(update={"steps": 1})
+    warm_start(config.model_copy(update={"optimizer": short}), out)
+    (file,) = tmp_path.glob("*.jsonl")
+    source = config.traces.source[0].model_copy(update={"files": (file.rename(out / "moved"),)})
+    model = config.model.model_copy(update={"path": str(tmp_path / "moved")})
+    shutil.copytree(config.model.path, tmp_path / "moved")
+    traces = config.traces.model_copy(update={"source": (source,)})
+    warm_start(config.model_copy(update={"traces": traces, "model": model}), out)
+    assert run_target(out).model.path == str(tmp_path / "moved")
+    (out / "moved").write_text((out / "moved").read_text().replace("bear", "cat"))
+    with pytest.raises(CheckpointMismatch, match="traces was"):
+        warm_start(config.model_copy(update={"traces": traces, "model": model}), out)
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of peft's

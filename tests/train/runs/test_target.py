@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.train.runs.tiny import write_model
 from memagent.errors import ConfigError
 from memagent_train.config.sections import ModelSettings
 from memagent_train.runs.checkpoints import mark_complete
-from memagent_train.runs.folder import open_run
+from memagent_train.runs.folder import RunFolder, open_run
 from memagent_train.runs.target import run_target, target_of
 
 MODEL = ModelSettings(path="base", dtype="bfloat16")
@@ -36,6 +37,18 @@ def test_a_run_stands_for_its_newest_whole_checkpoint(run: Path) -> None:
     assert target.name.endswith("checkpoint-4")
     model, tokenizer = target.load()
     assert len(tokenizer) <= model.config.vocab_size
+
+
+def test_a_run_outlives_its_first_model(run: Path) -> None:
+    shutil.rmtree(run.parent / "model")
+    model, tokenizer = run_target(run).load()
+    assert len(tokenizer) <= model.config.vocab_size
+    assert tokenizer.chat_template
+    bare = RunFolder(run).checkpoints / "checkpoint-6"
+    (bare / "tokenizer_config.json").unlink()
+    mark_complete(bare, 3)
+    with pytest.raises(ConfigError, match=r"no tokenizer can be loaded from '.*/model'"):
+        run_target(run).load()
 
 
 def test_a_step_can_be_named(run: Path) -> None:

@@ -23,6 +23,7 @@ from memagent_train.runs.processes import Process
 from memagent_train.runs.progress import Board, SilentWatcher
 from memagent_train.runs.training import Training
 from memagent_train.smoke.task import Relay
+from memagent_train.smoke.tokenizer import word_tokenizer
 
 ALONE = Process()
 
@@ -186,7 +187,7 @@ def test_own_games_are_own_code(tmp_path: Path) -> None:
     file = write_run(
         tmp_path, data={"source": [games]}, agent={"use": "tools"}, reward={"use": None}
     )
-    found = identify(load(file), "")
+    found = identify(load(file), word_tokenizer())
     assert found["data_code"] == digest_code("memagent_train.smoke.task:Relay", "game") != ""
 
 
