@@ -39,12 +39,11 @@ def show_page(
         _serve(views, outcome)
         return
     sources = [Path(path) for view in views if (path := view.record.source.get("path"))]
-    if not html.exists() or _is_page(
-        html
-    ):  # in a folder that was read, a page may be new or replace a page
+    # In a folder that was read, a page may be new or replace a page.
+    if not html.exists() or _is_page(html):
         sources = [path for path in sources if path.is_file()]
     files = [file for path in sources for file in list_files(path)[1]]
-    check_out(html, store.path, *files, option="--html")
+    check_out(html, *files, store=store.path, option="--html")
     size = write_page(views, html)
     if outcome.for_people:
         outcome.paper.line(f"wrote {html} ({size / 1e6:.1f} MB)")

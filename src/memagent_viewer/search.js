@@ -81,7 +81,7 @@ function listLongOutputs(view) {
 /** Reads those outputs, so that the search finds what stands in the rest of them. */
 async function readOutputs(view) {
     for (const [key, entry] of listLongOutputs(view)) {
-        if (!texts.has(key) && (await readText(key)) !== null) entry.folded = undefined
+        if ((await readText(key)) !== null) entry.folded = undefined // also if it was read for an earlier search
     }
 }
 

@@ -59,7 +59,7 @@ def test_rows_are_not_written_to_the_store(
     store, out = tmp_path / "runs.sqlite", f"{tmp_path / 'runs.sqlite'}{end}"
     done = invoke(*("map", docs, QUESTION, "--model", "extractive", "--store", store, "--out", out))
     assert done.exit_code == 2
-    assert f"cannot write --out {out!r}: {str(store)!r} is read" in done.stderr
+    assert f"cannot write --out {out!r}: it belongs to the run store {str(store)!r}" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["notes[1].txt", ".notes.txt"])

@@ -77,17 +77,20 @@ def test_runs_in_use_keep_no_others_from_being_removed(
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "status"),
     [
-        "UPDATE events SET body = 'garbage' WHERE run = 'bad'",
-        "UPDATE events SET body = json_set(body, '$.type', 'novel') WHERE run = 'bad'",
-        "UPDATE runs SET binding = '{}' WHERE id = 'bad'",
-        "UPDATE runs SET binding = 'garbage' WHERE id = 'bad'",
-        "UPDATE runs SET source = '[]' WHERE id = 'bad'",
+        ("UPDATE events SET body = 'garbage' WHERE run = 'bad'", "finished"),
+        (
+            "UPDATE events SET body = json_set(body, '$.type', 'novel') WHERE run = 'bad'",
+            "finished",
+        ),
+        ("UPDATE runs SET binding = '{}' WHERE id = 'bad'", "unreadable"),
+        ("UPDATE runs SET binding = 'garbage' WHERE id = 'bad'", "unreadable"),
+        ("UPDATE runs SET source = '[]' WHERE id = 'bad'", "unreadable"),
     ],
 )
 def test_a_damaged_run_leaves_the_others_readable(
-    invoke: Invoke, made: str, book: Path, tmp_path: Path, damage: str
+    invoke: Invoke, made: str, book: Path, tmp_path: Path, damage: str, status: str
 ) -> None:
     store = ("--store", tmp_path / "other.sqlite")
     for name in ("good", "bad"):
@@ -96,23 +99,40 @@ def test_a_damaged_run_leaves_the_others_readable(
     with closing(sqlite3.connect(tmp_path / "other.sqlite")) as db:
         db.execute(damage)
         db.commit()
-    command = f"memagent runs rm bad --store '{tmp_path / 'other.sqlite'}'"
+    command = f"memagent runs rm bad --store {tmp_path / 'other.sqlite'}"
     problem = "run 'bad' is damaged, or was written by a newer memagent: upgrade memagent, or remove it with"
     bad, good = invoke("runs", *store).stdout.splitlines()
-    assert bad.endswith(f"unreadable  {problem} `{command}`")
+    assert bad.endswith(f"{status}  {problem} `{command}`")
     assert good.startswith("good  ")
     rows = only_json(invoke("runs", *store, "--json").stdout)
     assert [(row["id"], row["status"]) for row in rows] == [
-        ("bad", "unreadable"),
+        ("bad", status),
         ("good", "finished"),
     ]
+    chosen = only_json(invoke("runs", *store, "--json", "--status", status).stdout)
+    assert "bad" in [row["id"] for row in chosen]
     assert "good  " in invoke("runs", "--search", "Lovelace", *store).stdout
     for arguments in (["show", "bad"], ["show", "bad", "--html", tmp_path / "page.html"]):
         shown = invoke(*arguments, *store)
         assert shown.exit_code == 5
         assert f"error: {problem} `{command}`" in shown.stderr
-    assert "would remove 2 runs" in invoke("runs", "prune", "--finished", "-n", *store).stdout
+    would = invoke("runs", "prune", "--older-than", "0m", "-n", *store).stdout
+    assert "would remove 2 runs" in would
     assert invoke("runs", "rm", "bad", *store).stdout == "removed bad\n"
+
+
+def test_a_run_whose_parts_do_not_fit_together_is_listed(
+    invoke: Invoke, book: Path, tmp_path: Path
+) -> None:
+    store = ("--store", tmp_path / "other.sqlite")
+    ask = ("ask", book, QUESTION, "--model", "extractive", "--run-id", "bad")
+    assert invoke(*ask, *store).exit_code == 0
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as db:
+        binding = '{"agent": "tools", "questions": ["x"], "tools": {}, "model": "m"}'
+        db.execute("UPDATE runs SET binding = ?", (binding,))
+        db.commit()
+    assert "bad" in invoke("runs", *store).stdout
+    assert "damaged: KeyError('names')" in invoke("runs", *store).stdout
 
 
 def test_prune(invoke: Invoke, made: str, book: Path) -> None:

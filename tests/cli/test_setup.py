@@ -34,6 +34,13 @@ def test_a_file_is_replaced_in_its_folder_so_both_must_be_writable(
     setup.check_out(pipe)
 
 
+def test_names_like_those_beside_a_store_are_refused_only_beside_it(tmp_path: Path) -> None:
+    (file := tmp_path / "travel").write_text("Text.")
+    setup.check_out(tmp_path / "travel-journal", file)
+    with pytest.raises(ConfigError, match="belongs to the run store"):
+        setup.check_out(tmp_path / "travel-journal", store=file)
+
+
 def test_questions_keep_their_order() -> None:
     several = setup.Ask(doc="x", question="a", questions=["b", "c"])
     assert several.list_questions() == ("a", "b", "c")

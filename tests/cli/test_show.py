@@ -177,7 +177,7 @@ def test_a_store_that_is_not_the_default_one_is_named(
     RunStore(store := tmp_path / "other.sqlite").close()
     assert "; `memagent runs` lists them" in invoke("show", "nosuch").stderr
     elsewhere = invoke("show", "nosuch", "--store", store).stderr
-    assert f"; `memagent runs --store '{store}'` lists them" in elsewhere
+    assert f"; `memagent runs --store {store}` lists them" in elsewhere
 
 
 def test_json_is_a_flag_too(invoke: Invoke, made: str) -> None:

@@ -10,7 +10,7 @@ from memagent import ChatRequest, ScriptedModel, SummaryBuffer
 
 pytestmark = pytest.mark.extra
 
-GOOD, LONG = "The key is 4711. " * 170, "Line 1 of the trace.\n" * 300
+GOOD, LONG = "The key is 4711. " * 170, "Line 1 of the trace.\n" * 285
 
 
 def a_buffer() -> SummaryBuffer:
@@ -50,12 +50,20 @@ def test_langchain() -> None:
     assert all("4711" in text for text in texts)
 
     middleware = SummaryMiddleware(a_buffer())
-    fields: Any = {"status": "error", "artifact": {"code": 7}, "id": "m1", "name": "read"}
+    fields: Any = {"status": "error", "name": "read"}
     original = step(1, "first", LONG, **fields)
     result = send([HumanMessage("Go."), *original])[-1]
     assert 100 < len(result.text) < len(LONG)
     assert {name: getattr(result, name) for name in fields} == fields
     assert original[-1].text == LONG
+
+    # Servers may count calls anew in each reply.
+    middleware = SummaryMiddleware(a_buffer())
+    history = [HumanMessage("Go."), *step(1, "call_0", LONG)]
+    send(history)
+    result = send([*history, *step(2, "call_0", "No page.", status="error")])[2]
+    assert 100 < len(result.text) < len(LONG)
+    assert result.status == "success"
 
 
 @pytest.mark.parametrize("marked", [True, False])

@@ -284,7 +284,7 @@ def test_a_run_is_removed_whole(store: RunStore) -> None:
     assert store.find("r2") is None
     assert list(store.events("r2")) == []
     assert store.effect("r2", "chunk-0") is None
-    hint = f"memagent runs --store '{store.path}'` lists them" if store.path else "runs end with it"
+    hint = f"memagent runs --store {store.path}` lists them" if store.path else "runs end with it"
     with pytest.raises(RunNotFound, match=rf"'r2'.*{re.escape(hint)}"):
         store.remove("r2")
     number: Any = 5

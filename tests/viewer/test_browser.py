@@ -206,7 +206,7 @@ def test_the_command_for_a_text_that_is_not_in_the_page_names_its_store(
     text = TEXTS.sub("{}", (pages / "read.html").read_text(encoding="utf-8"))
     (pages / "short.html").write_text(text, encoding="utf-8")
     (state,) = drive("short.html")
-    command = f"memagent show read --chunk 0 --store '{pages / 'runs.sqlite'}'"
+    command = f"memagent show read --chunk 0 --store {pages / 'runs.sqlite'}"
     assert state["source"] == f"Not in this page, which would be too large with it: {command}"
 
 

@@ -69,7 +69,7 @@ def test_the_page_is_not_written_over_the_document(
 def test_the_page_is_not_written_over_the_store(invoke: Invoke, made: str, end: str) -> None:
     refused = invoke("show", made, "--html", f"{RunStore.default_path()}{end}")
     assert refused.exit_code == 2
-    assert "is read, and that would change it; name another file" in refused.stderr
+    assert "it belongs to the run store" in refused.stderr
     assert invoke("show", made).exit_code == 0
 
 

@@ -9,11 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import ValidationError
-
-from memagent.errors import ConfigError, StoreError
+from memagent.errors import ConfigError, StoreCorrupt, StoreError
 from memagent.runstore import RunStore
-from memagent.texts import describe_problem
 from memagent_bench.diagnose.traces import Fate, Trace, traces
 from memagent_bench.folder import RUNS
 from memagent_bench.record import Record
@@ -163,13 +160,12 @@ def open_runs(folder: Path) -> Generator[RunStore]:
 
 def _follow(record: Record, store: RunStore, diagnosis: Diagnosis) -> None:
     run_id = record.run_id or ""
-    if store.find(run_id) is None:
-        diagnosis.unread[run_id] = "not in the run store"
-        return
-    if not store.is_answered(run_id):
-        diagnosis.unread[run_id] = "no answer in the run store, although its record has one"
-        return
     try:
-        diagnosis.traces += traces(record, store.events(run_id))
-    except ValidationError as error:
-        diagnosis.unread[run_id] = f"damaged: {describe_problem(error)}"
+        if store.find(run_id) is None:
+            diagnosis.unread[run_id] = "not in the run store"
+        elif not store.is_answered(run_id):
+            diagnosis.unread[run_id] = "no answer in the run store, although its record has one"
+        else:
+            diagnosis.traces += traces(record, store.events(run_id))
+    except StoreCorrupt as error:
+        diagnosis.unread[run_id] = str(error)

@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -236,16 +237,19 @@ def verdict(ours: Sequence[Reading], theirs: Sequence[Reading], column: str) -> 
 def rows(found: Found) -> list[Row]:
     """Returns the rows with targets: processor time and memory at the longest length, and how linear the cost is.
 
-    Processor time has a target only beside a floor that sent equally long prompts: see `note`.
+    Instead of processor time, a floor that sent prompts of another length has a row that misses its target: see `note`.
     """
     longest = max(found)
     targets: list[Row] = []
     if longest >= TARGETS_FROM:
         ours = found[longest][OURS]
         what = f"{show_length(longest)} tokens, {ours[0]['calls']} calls"
-        if (floor := found[longest].get(FLOOR)) is not None and not note(found):
-            ratios = [a["cpu"] / b["cpu"] for a, b in zip(ours, floor, strict=True)]
-            targets.append(Row(f"{what}: processor time against the floor", ratios, most=MOST_CPU))
+        if (floor := found[longest].get(FLOOR)) is not None:
+            column, name, least, most = "cpu", "processor time", -inf, MOST_CPU
+            if note(found):
+                column, name, least, most = "prompts", "prompt tokens", 1 - SAME, 1 + SAME
+            ratios = [a[column] / b[column] for a, b in zip(ours, floor, strict=True)]
+            targets.append(Row(f"{what}: {name} against the floor", ratios, least=least, most=most))
         peaks = [r["peak"] for r in ours]
         targets.append(Row(f"{what}: peak memory", peaks, "MiB", most=MOST_MIB))
         growth = [r["end"] - r["quarter"] for r in ours]

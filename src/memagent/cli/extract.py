@@ -72,7 +72,7 @@ def extract(given: Extract) -> None:
             schema = load_function(given.schema, "schema", "class")
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         outcome.store = store = chosen_store(given.store, durable=given.durable)
-        check_out(given.out, document.path, given.schema, store.path)
+        check_out(given.out, document.path, given.schema, store=store.path)
         agent = given.agent(store)
         stream = agent.extract_stream(document, schema, given.question, run_id=given.run_id)
         run(agent, stream, document, store, outcome)

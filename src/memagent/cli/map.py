@@ -76,7 +76,8 @@ def map_documents(given: Map) -> None:
                 pace = f", {at_once:,} at a time" * (at_once > 1)
                 say("reading", plural(len(paths), "document") + pace, style="dim")
             if given.out is not None:
-                check_out(given.out if given.out.parent.exists() else None, store.path)
+                out = given.out if given.out.parent.exists() else None
+                check_out(out, store=store.path)
                 if not special:  # a pipe or device can't be read back or replaced
                     stack.enter_context(hold_folder(given.out.parent, given.out.name))
                     runs = {

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -35,7 +36,7 @@ NO_RUNS = (
     "No runs yet. `memagent ask DOC 'QUESTION'` starts one; it is kept until you remove it, so you can resume or "
     "inspect it."
 )
-Status = Literal["finished", "stopped", "running", "interrupted"]
+Status = Literal["finished", "stopped", "running", "interrupted", "unreadable"]
 
 
 @runs.callback()
@@ -62,7 +63,7 @@ def list_runs(
             record
             for record in records
             if text in "\n".join((*questions_of(record), record.source.get("name", ""))).casefold()
-            and (status is None or status_of(run_store, record) == status)
+            and status in (None, status_of(run_store, record))
         )
         rows = [_row(run_store, record) for record in islice(matches, limit)]
         if outcome.display is Display.JSON:
@@ -86,7 +87,8 @@ def remove(
     with report_errors(Outcome()) as outcome:
         outcome.store = run_store = existing_store(store or context.obj)
         for run_id in (ids := dict.fromkeys(run_ids)):
-            run_store.get(run_id)  # all of them exist, or none is removed
+            with suppress(StoreCorrupt):
+                run_store.get(run_id)  # all of them exist, or none is removed
         for run_id in _remove(run_store, ids):
             print(f"removed {run_id}")
 
@@ -112,7 +114,8 @@ def prune(
             )
         cutoff = time.time() - (0 if older_than is None else seconds_of(older_than))
         outcome.store = run_store = existing_store(store or context.obj)
-        statuses = ("finished",) if finished else ("finished", "stopped", "interrupted")
+        others = ("stopped", "interrupted", "unreadable")
+        statuses = ("finished",) if finished else ("finished", *others)
         matches = [
             (record, status)
             for record in run_store.runs()
@@ -159,7 +162,7 @@ def seconds_of(age: str) -> float:
 
 def is_session(record: RunRecord) -> bool:
     """Returns whether a run is a tool session; else it reads a document."""
-    return record.binding["agent"] == "tools"
+    return record.binding.get("agent") == "tools"
 
 
 def questions_of(record: RunRecord) -> list[str]:
@@ -170,9 +173,9 @@ def questions_of(record: RunRecord) -> list[str]:
 
 
 def status_of(store: RunStore, record: RunRecord) -> str:
-    """Returns `finished`, `stopped`, `running`, or `interrupted` if its process died."""
-    if record.status != "running":
-        return record.status
+    """Returns `finished`, `stopped`, `running`, `interrupted` if its process died, or `unreadable`."""
+    if record.status != "running" or not record.binding:
+        return record.status if record.binding else "unreadable"
     try:
         with store.hold(record.id, wait=0):
             return "interrupted"
@@ -182,23 +185,25 @@ def status_of(store: RunStore, record: RunRecord) -> str:
 
 def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
     """Returns what is listed of a run; of one that can't be read, only its `error`."""
-    row = {"id": record.id, "created": record.created, "updated": record.updated}
-    questions, binding = questions_of(record), record.binding
+    row: dict[str, Any] = {"id": record.id, "created": record.created, "updated": record.updated}
+    row["status"] = status_of(store, record)
     try:
+        questions, binding = questions_of(record), record.binding or store.get(record.id).binding
         kind, subject = "document", {"document": record.source["name"], "questions": questions}
         if is_session(record):
             kind, subject = "tools", {"task": questions[0], "tools": binding["tools"]["names"]}
         tail = Tally.of(store, record, store.last_seq(record.id) - TAIL)
         return row | {
             "kind": kind,
-            "status": status_of(store, record),
             "model": binding["model"],
             "calls": store.usage(record.id).calls,
             MADE[kind]: tail.made or Tally.of(store, record).made,
             **subject,
         }
     except StoreCorrupt as error:
-        return row | {"status": "unreadable", "error": str(error)}
+        return row | {"error": str(error)}
+    except (KeyError, TypeError) as error:  # its parts don't fit together
+        return row | {"error": f"damaged: {error!r}"}
 
 
 def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:

@@ -263,8 +263,10 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     return chosen_store(store, durable=durable)
 
 
-def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out") -> None:
-    """Raises a ConfigError if a file for results can't be written, or is in a file, folder or pattern that is read."""
+def check_out(
+    out: Path | None, *inputs: str | Path | None, store: Path | None = None, option: str = "--out"
+) -> None:
+    """Raises a ConfigError if a file for results can't be written, or is in what is read, or one of the run store's."""
     if out is None:
         return
     folder = out.resolve().parent  # where a file is replaced; a pipe or device is written to
@@ -274,8 +276,9 @@ def check_out(out: Path | None, *inputs: str | Path | None, option: str = "--out
     problem = "it is a folder" if out.is_dir() else problem
     problem = "that would be a file, not standard output" if out.name == "-" else problem
     places = {out.resolve(), *out.resolve().parents}
-    # With a run store stand SQLite's logs, and its locks.
-    places |= {Path(re.sub(r"-(wal|shm|journal)$|\.locks$", "", str(place))) for place in places}
+    beside = ("", "-wal", "-shm", "-journal", ".locks")  # SQLite's files, and the locks of runs
+    if store and places & {Path(f"{store.resolve()}{end}") for end in beside}:
+        problem = f"it belongs to the run store {str(store)!r}"
     for path in map(Path, filter(None, inputs)):
         if places & {p.resolve() for p in ([path] if path.is_dir() else list_files(path)[1])}:
             problem = f"{str(path)!r} is read, and that would change it"

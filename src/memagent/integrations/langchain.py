@@ -10,7 +10,6 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     SystemMessage,
-    ToolMessage,
     convert_to_messages,
     convert_to_openai_messages,
 )
@@ -58,23 +57,20 @@ class _RequestHistory:
         self._request, messages = request, [*system, *request.messages]
         dicts = list(map(_read, messages))
         self._own = {id(fields): message for fields, message in zip(dicts, messages, strict=True)}
-        self._results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+        results = [fields for fields in dicts if fields["role"] == "tool"]
+        statuses = {fields["tool_call_id"]: fields.get("status") for fields in results}
         tools = [*map(convert_to_openai_tool, request.tools), *_output_tools(request)]
         usage = next((m.usage_metadata for m in messages[::-1] if isinstance(m, AIMessage)), None)
         self.history: dict[str, Any] = {
             "messages": dicts,
             "tools": [tool for tool in tools if tool.get("type") == "function"],
             "usage": usage and Usage(prompt_tokens=usage["input_tokens"]),
-            "failed": {call for call, m in self._results.items() if m.status == "error"},
+            "failed": {call for call, status in statuses.items() if status},
         }
 
     def request(self, sent: list[Any]) -> ModelRequest[Any]:
-        """Returns the request with what the buffer returned; a result that it changed keeps its other fields."""
-        messages: list[BaseMessage] = []
-        for fields in sent:
-            result = self._results.get(fields.get("tool_call_id", ""))
-            new = result and result.model_copy(update={"content": fields["content"]})
-            messages.append(self._own.get(id(fields)) or new or convert_to_messages([fields])[0])
+        """Returns the request with what the buffer returned."""
+        messages = [self._own.get(id(m)) or convert_to_messages([m])[0] for m in sent]
         if self._request.system_message is None:
             return self._request.override(messages=messages)
         system, *others = messages
@@ -95,11 +91,13 @@ def _read(message: BaseMessage) -> dict[str, Any]:
     """Converts a message to OpenAI's form; blocks that have none there (a video, a file's id) are unchanged."""
     if isinstance(message.content, list):
         message = message.model_copy(update={"content": [*map(_read_block, message.content)]})
+    # It stays when the text is shortened, and LangChain reads it again.
+    status = {"status": "error"} if getattr(message, "status", "") == "error" else {}
     try:
-        return convert_to_openai_messages(message)
+        return convert_to_openai_messages(message) | status
     except (KeyError, TypeError, ValueError):  # a form that LangChain's converter doesn't know
         copy = convert_to_openai_messages(message.model_copy(update={"content": message.text}))
-        return copy | {"content": message.content}
+        return copy | {"content": message.content} | status
 
 
 def _read_block(block: Any) -> Any:

@@ -140,7 +140,8 @@ def _read_part(part: ModelRequestPart) -> dict[str, Any] | None:
         # Who sends it marks a failure once more, and some providers otherwise.
         parts = [{"type": "text", "text": part.model_response_str(wrap_if_error=False)}]
         files = [{"type": "file"} for _ in part.files]
-        return {"role": "tool", "tool_call_id": part.tool_call_id, "content": [*parts, *files]}
+        fields = {"role": "tool", "tool_call_id": part.tool_call_id, "content": [*parts, *files]}
+        return fields if part.outcome == "success" else fields | {"outcome": part.outcome}
     if isinstance(part, UserPromptPart):
         content = [part.content] if isinstance(part.content, str) else part.content
         return {"role": "user", "content": [_read_content(item) for item in content]}
@@ -169,7 +170,8 @@ def _write(
         return ModelResponse(parts=[*([TextPart(content)] if content else []), *calls])
     if message["role"] == "tool":
         piece, part = results[message["tool_call_id"]]
-        return replace(piece, parts=[replace(part, content=content)])
+        outcome = message.get("outcome", "success")
+        return replace(piece, parts=[replace(part, content=content, outcome=outcome)])
     if isinstance(content, list):
         content = [
             p["text"] if p["type"] == "text" else CONTENT.validate_python(p["item"])

@@ -23,6 +23,9 @@ class ScriptedModel(SimpleModel):
     `Completion` is returned unchanged, and an exception is raised. `requests` holds what was sent, in order.
 
     ```python
+    from memagent import MemoryAgent
+    from memagent.models.scripted import ScriptedModel
+
     model = ScriptedModel(["She weds Pierre in 1813.", "Pierre"])  # one memory, one answer
     result = MemoryAgent(model).ask("Natasha weds Pierre in 1813.", "Whom does Natasha marry?")
     assert result.answer == "Pierre"

@@ -54,7 +54,9 @@ def choose_window(model: str, asked: int | None, reported: int | None, name: str
     Raises a `WindowUnknown` if neither is known, a `ConfigError` if the argument exceeds the model's.
     """
     if asked is None and reported is None:
-        raise WindowUnknown(f"the model {model!r} reports no window: give it ({name}=, --window)")
+        raise WindowUnknown(
+            f"the model {model!r} does not report its window: give it ({name}=, --window)"
+        )
     if asked is not None and reported is not None and asked > reported:
         raise ConfigError(f"{name}={asked!r} exceeds the {reported} tokens of {model!r}; lower it")
     return asked or min(reported or DEFAULT_WINDOW, DEFAULT_WINDOW)

@@ -1,16 +1,15 @@
 """The run store: runs, effects and events as rows, each step one transaction."""
 
 import json
+import shlex
 import sqlite3
 import time
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, ValidationError, to_json
 
 from memagent.errors import RunMismatch, RunNotFound, StoreCorrupt, StoreError
 from memagent.events import Event, event_adapter
@@ -68,9 +67,9 @@ class RunStore(Branching, Spending):
 
     @property
     def option(self) -> str:
-        """` --store 'PATH'`, for commands about this store; empty if it is the default one, or temporary."""
+        """` --store PATH`, for commands about this store; empty if it is the default one, or temporary."""
         is_default = self.path in (None, self.default_path().resolve())
-        return "" if is_default else f" --store {str(self.path)!r}"
+        return "" if is_default else f" --store {shlex.quote(str(self.path))}"
 
     def close(self) -> None:
         """Closes the file; deletes a temporary store."""
@@ -91,10 +90,13 @@ class RunStore(Branching, Spending):
                 raise RunMismatch(f"run id {run_id!r} is taken; choose another --run-id") from error
 
     def find(self, run_id: str) -> RunRecord | None:
-        """Returns the run with that id, or None."""
+        """Returns the run with that id, or None. Raises a `StoreCorrupt` if it is damaged."""
         safe_id = str(run_id).encode(errors="replace").decode()  # no id contains a lone surrogate
         rows = self._db.read("SELECT * FROM runs WHERE id = ?", (safe_id,))
-        return self._record(rows[0]) if rows else None
+        record = _read_record(rows[0]) if rows else None
+        if record is not None and not record.binding:
+            raise self._damage(run_id)
+        return record
 
     def get(self, run_id: str, branch: str | None = None) -> RunRecord:
         """Returns the run with that id, else its branch, named `branch`. Raises a `RunNotFound` if there is none."""
@@ -106,7 +108,7 @@ class RunStore(Branching, Spending):
         return record
 
     def runs(self, *, limit: int | None = None, status: str | None = None) -> list[RunRecord]:
-        """Returns the runs, newest first.
+        """Returns the runs, newest first; damaged ones with empty mappings.
 
         Args:
             limit: maximum number of runs; None lists all.
@@ -116,7 +118,7 @@ class RunStore(Branching, Spending):
             "SELECT * FROM runs WHERE ?1 IS NULL OR status = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
             (status, -1 if limit is None else limit),
         )
-        return [self._record(row) for row in rows]
+        return list(map(_read_record, rows))
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
         """Marks a run as `running` or, without a worker, as `finished` or `stopped`."""
@@ -137,7 +139,8 @@ class RunStore(Branching, Spending):
 
     def remove(self, run_id: str) -> None:
         """Deletes a run and all its steps. Raises a `RunNotFound` if there is none, a `RunBusy` if it is in use."""
-        self.get(run_id)
+        with suppress(StoreCorrupt):
+            self.get(run_id)
         with self.hold(run_id):
             with self._db.write() as db:
                 db.execute("DELETE FROM runs WHERE id = ?", (run_id,))
@@ -182,7 +185,7 @@ class RunStore(Branching, Spending):
             row = db.execute(f"SELECT body, sent, wasted {_AT}", place).fetchone()
             body, sent, wasted = row or (None, 0, 0)
             if body is not None:
-                return Begun(self._parse(run_id, body), sent, wasted)
+                return Begun(json.loads(body), sent, wasted)
             db.execute(
                 "INSERT INTO effects (run, kind, number, sent) VALUES (?,?,?,1) "
                 "ON CONFLICT DO UPDATE SET sent = sent + 1",
@@ -272,13 +275,13 @@ class RunStore(Branching, Spending):
         """Returns the body committed under a key; None if there is none."""
         place = (run_id, *split_key(key))
         rows = self._db.read(f"SELECT body {_AT} AND body IS NOT NULL", place)
-        return self._parse(run_id, rows[0][0]) if rows else None
+        return json.loads(rows[0][0]) if rows else None
 
     def latest(self, run_id: str, kind: str) -> tuple[int, dict[str, Any]] | None:
         """Returns number and body of the committed effect of a kind with the highest number, or None."""
         query = f"SELECT number, body {_DONE} ORDER BY number DESC LIMIT 1"
         rows = self._db.read(query, (run_id, kind))
-        return (rows[0][0], self._parse(run_id, rows[0][1])) if rows else None
+        return (rows[0][0], json.loads(rows[0][1])) if rows else None
 
     def count(self, run_id: str, kind: str) -> int:
         """Returns how many effects of a kind are committed."""
@@ -293,7 +296,10 @@ class RunStore(Branching, Spending):
         while rows := self._db.read(page, (run_id, after, kind)):
             for after, body in rows:
                 # Events that a branch copied have the origin's seq in their body.
-                event = self._parse(run_id, body, event_adapter.validate_json)
+                try:
+                    event = event_adapter.validate_json(body)
+                except ValidationError as error:
+                    raise self._damage(run_id) from error
                 yield event.model_copy(update={"seq": after})
 
     def last_seq(self, run_id: str) -> int:
@@ -304,23 +310,20 @@ class RunStore(Branching, Spending):
         """Returns a question's conversations in order, read from disk when indexed; chunk i's has index i."""
         return find_conversations(self, run_id, question)
 
-    def _record(self, row: tuple[Any, ...]) -> RunRecord:
-        run_id, created, updated, status, *texts = row
-        # So that a damaged run can be listed and removed, the error comes with what it lacks.
-        fail = partial(self._parse, run_id, "")
-        try:
-            parts = [defaultdict(fail, json.loads(text)) for text in texts]
-        except (ValueError, TypeError):
-            parts = [defaultdict[str, Any](fail)] * 3
-        return RunRecord(run_id, created, updated, status, *parts)
+    def _damage(self, run_id: str) -> StoreCorrupt:
+        remedy = f"upgrade memagent, or remove it with `memagent runs rm {run_id}{self.option}`"
+        return StoreCorrupt(
+            f"run {run_id!r} is damaged, or was written by a newer memagent: {remedy}"
+        )
 
-    def _parse(self, run_id: str, text: str, read: Callable[[str], Any] = json.loads) -> Any:
-        try:
-            return read(text)
-        except ValueError as error:
-            remedy = f"upgrade memagent, or remove it with `memagent runs rm {run_id}{self.option}`"
-            problem = f"run {run_id!r} is damaged, or was written by a newer memagent: {remedy}"
-            raise StoreCorrupt(problem) from error
+
+def _read_record(row: tuple[Any, ...]) -> RunRecord:
+    run_id, created, updated, status, *texts = row
+    with suppress(ValueError, TypeError):
+        parts: list[dict[str, Any]] = list(map(json.loads, texts))
+        if parts[0] and "name" in parts[2]:
+            return RunRecord(run_id, created, updated, status, *parts)
+    return RunRecord(run_id, created, updated, status, {}, {}, {})  # it can be listed and removed
 
 
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:

@@ -284,7 +284,7 @@ async def test_what_cannot_be_followed_is_counted(tmp_path: Path) -> None:
     assert (found.unanswered, found.without_run) == (1, 1)
     assert found.unread.keys() == {"gone", "torn"}
     assert found.unread["gone"] == "not in the run store"
-    assert found.unread["torn"].startswith("damaged: ")
+    assert found.unread["torn"].startswith("run 'torn' is damaged")
 
 
 async def test_a_run_without_its_answer_is_not_followed(tmp_path: Path) -> None:

@@ -591,3 +591,13 @@ def test_tools_are_read_and_written_as_they_were() -> None:
     for wrong in ({"type": "web_search"}, {"type": "function", "function": {}}, "look"):
         with pytest.raises(ConfigError, match="is not a function"):
             ToolSpec.from_openai(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fields", [{}, {"name": "look"}, {"status": "error", "name": "look"}])
+def test_a_long_result_with_other_fields_is_clipped_and_keeps_them(fields: dict[str, str]) -> None:
+    reply, result = turn(0, "A line of the page.\n" * 130)
+    with a_buffer() as buffer:
+        sent = buffer.feed_sync([SYSTEM, TASK, reply, result | fields])
+    assert buffer.summaries == 0
+    assert len(sent[-1]["content"]) < len(result["content"])
+    assert {name: sent[-1].get(name) for name in fields} == fields

@@ -77,8 +77,9 @@ class Turn:
         return replace(self, results=tuple(result for _, result in self.pair_results(missing)))
 
     def without_texts(self) -> Turn:
-        """Returns the turn with empty results."""
-        return replace(self, results=(ToolResult(""),) * len(self.results))
+        """Returns the turn with empty results, which keep their other fields."""
+        blank = ToolResult("")
+        return replace(self, results=tuple((r or blank).with_text("", "") for r in self.results))
 
     @cached_property
     def native(self) -> tuple[Message, ...]:
