@@ -86,7 +86,7 @@ def test_runs_in_use_keep_no_others_from_being_removed(
         ),
         ("UPDATE runs SET binding = '{}' WHERE id = 'bad'", "unreadable"),
         ("UPDATE runs SET binding = 'garbage' WHERE id = 'bad'", "unreadable"),
-        ("UPDATE runs SET source = '[]' WHERE id = 'bad'", "unreadable"),
+        ("UPDATE runs SET source = 'garbage' WHERE id = 'bad'", "unreadable"),
     ],
 )
 def test_a_damaged_run_leaves_the_others_readable(

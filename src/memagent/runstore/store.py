@@ -321,7 +321,7 @@ def _read_record(row: tuple[Any, ...]) -> RunRecord:
     run_id, created, updated, status, *texts = row
     with suppress(ValueError, TypeError):
         parts: list[dict[str, Any]] = list(map(json.loads, texts))
-        if parts[0] and "name" in parts[2]:
+        if parts[0]:
             return RunRecord(run_id, created, updated, status, *parts)
     return RunRecord(run_id, created, updated, status, {}, {}, {})  # it can be listed and removed
 

@@ -136,7 +136,7 @@ async def test_what_a_run_committed_is_not_asked_for_again(early: float | None) 
 
     async def session(model: ScriptedModel) -> tuple[Any, ...]:
         async with (
-            Log.open(store, "run", binding={"questions": ["?"]}, settings={}, source={"name": "task"}) as log,
+            Log.open(store, "run", binding={"questions": ["?"]}, settings={}, source={}) as log,
             await opened(model, early=early, log=log, window=8192) as buffer,
         ):
             await fill(buffer, "do")
