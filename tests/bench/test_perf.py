@@ -95,16 +95,13 @@ def test_all_read_the_same_document_at_the_instant_server(document: Path) -> Non
     assert compare.bend(found) < 1e-9
 
 
+def read_once(*readers: str, **settings: Any) -> compare.Setting:
+    once: dict[str, Any] = {"lengths": (16384,), "rounds": 1, "tokenizer": SMALL_TOKENIZER}
+    return compare.Setting(readers=readers, **once, **settings)
+
+
 def test_all_read_chunks_of_the_size_asked_for_and_the_caption_shows_it(document: Path) -> None:
-    setting = compare.Setting(
-        lengths=(16384,),
-        readers=("memagent", "plain script"),
-        rounds=1,
-        tokenizer=SMALL_TOKENIZER,
-        window=4096,
-        chunk=1000,
-        reply=1100,
-    )
+    setting = read_once("memagent", "plain script", window=4096, chunk=1000, reply=1100)
     ((_, passes),) = compare.measure(setting)
     ours, script = (reading["calls"] for (reading,) in passes.values())
     assert 17 <= ours <= 20
@@ -146,14 +143,7 @@ def test_the_caption_says_on_which_machine_the_server_is_but_not_its_name(
 def test_the_floor_sends_the_prompts_asked_for(tmp_path: Path) -> None:
     prompts, start = tmp_path / "long.toml", "Write the new memory. "
     prompts.write_text(PromptSet.load("plain").source.replace(start, start * 60))
-    setting = compare.Setting(
-        lengths=(16384,),
-        readers=("memagent", "floor"),
-        rounds=1,
-        tokenizer=SMALL_TOKENIZER,
-        chunk=1000,
-        prompts=str(prompts),
-    )
+    setting = read_once("memagent", "floor", chunk=1000, prompts=str(prompts))
     ((_, passes),) = compare.measure(setting)
     ours, flat = (reading["prompts"] for (reading,) in passes.values())
     assert flat == pytest.approx(ours, rel=compare.SAME)

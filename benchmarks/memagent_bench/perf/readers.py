@@ -265,5 +265,5 @@ if __name__ == "__main__":
     request = Request(**json.loads(sys.argv[2]))
     try:
         print(json.dumps(main(sys.argv[1], request)))
-    except Exception as error:
+    except Exception as error:  # of any framework that is compared, and this is its process
         raise SystemExit(report(error, request)) from error

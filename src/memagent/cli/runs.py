@@ -141,15 +141,15 @@ def _remove(store: RunStore, ids: Iterable[str]) -> Iterator[str]:
     """Removes runs and yields their ids. At the end, raises a RunBusy that names those in use."""
     left: list[str] = []
     for run_id in ids:
-        try:
-            store.remove(run_id)
-            yield run_id
-        except (RunBusy, RunNotFound):  # another process took it up, or removed it
-            left.append(run_id)
+        with suppress(RunNotFound):  # another process removed it
+            try:
+                store.remove(run_id)
+                yield run_id
+            except RunBusy:
+                left.append(run_id)
     if left:
-        raise RunBusy(
-            f"in use by another process, so not removed: {', '.join(left)}; try again later"
-        )
+        names = ", ".join(left)
+        raise RunBusy(f"in use by another process, so not removed: {names}; try again later")
 
 
 def seconds_of(age: str) -> float:
