@@ -14,7 +14,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from memagent import __version__
-from memagent.cli.runs import questions_of, status_of
+from memagent.cli.runs import is_session, questions_of, status_of
 from memagent.cli.setup import expected_chars
 from memagent.documents import Document, open_document
 from memagent.errors import MemagentError, RunNotFound
@@ -214,8 +214,7 @@ class Reader:
 
     def _is_open(self, record: RunRecord) -> bool:
         path = record.source.get("path")
-        is_reading = record.binding.get("agent") in ("memory", "extract")
-        return is_reading and path is not None and self._roots.holds(path)
+        return not is_session(record) and path is not None and self._roots.holds(path)
 
 
 @contextmanager

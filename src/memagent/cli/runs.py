@@ -36,7 +36,7 @@ NO_RUNS = (
     "No runs yet. `memagent ask DOC 'QUESTION'` starts one; it is kept until you remove it, so you can resume or "
     "inspect it."
 )
-Status = Literal["finished", "stopped", "running", "interrupted", "unreadable"]
+Status = Literal["finished", "stopped", "running", "interrupted"]
 
 
 @runs.callback()
@@ -87,8 +87,7 @@ def remove(
     with report_errors(Outcome()) as outcome:
         outcome.store = run_store = existing_store(store or context.obj)
         for run_id in (ids := dict.fromkeys(run_ids)):
-            with suppress(StoreCorrupt):
-                run_store.get(run_id)  # all of them exist, or none is removed
+            run_store.get(run_id)  # all of them exist, or none is removed
         for run_id in _remove(run_store, ids):
             print(f"removed {run_id}")
 
@@ -114,8 +113,7 @@ def prune(
             )
         cutoff = time.time() - (0 if older_than is None else seconds_of(older_than))
         outcome.store = run_store = existing_store(store or context.obj)
-        others = ("stopped", "interrupted", "unreadable")
-        statuses = ("finished",) if finished else ("finished", *others)
+        statuses = ("finished",) if finished else ("finished", "stopped", "interrupted")
         matches = [
             (record, status)
             for record in run_store.runs()
@@ -162,20 +160,20 @@ def seconds_of(age: str) -> float:
 
 def is_session(record: RunRecord) -> bool:
     """Returns whether a run is a tool session; else it reads a document."""
-    return record.binding.get("agent") == "tools"
+    return record.binding["agent"] == "tools"
 
 
 def questions_of(record: RunRecord) -> list[str]:
     """Returns a run's questions; an extraction's without the schema that follows."""
-    questions: list[str] = record.binding.get("questions", ["unreadable"])
-    rows = record.binding.get("agent") == "extract"
+    questions: list[str] = record.binding["questions"]
+    rows = record.binding["agent"] == "extract"
     return [text.rpartition("\n\n")[0] if rows else text for text in questions]
 
 
 def status_of(store: RunStore, record: RunRecord) -> str:
-    """Returns `finished`, `stopped`, `running`, `interrupted` if its process died, or `unreadable`."""
-    if record.status != "running" or not record.binding:
-        return record.status if record.binding else "unreadable"
+    """Returns `finished`, `stopped`, `running`, or `interrupted` if its process died."""
+    if record.status != "running":
+        return record.status
     try:
         with store.hold(record.id, wait=0):
             return "interrupted"
@@ -184,26 +182,26 @@ def status_of(store: RunStore, record: RunRecord) -> str:
 
 
 def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
-    """Returns what is listed of a run; of one that can't be read, only its `error`."""
-    row: dict[str, Any] = {"id": record.id, "created": record.created, "updated": record.updated}
-    row["status"] = status_of(store, record)
+    """Returns what is listed of a run: of one whose events can't be read an `error`, and not how far it got."""
+    questions = questions_of(record)
+    kind, subject = "document", {"document": record.source["name"], "questions": questions}
+    if is_session(record):
+        kind, subject = "tools", {"task": questions[0], "tools": record.binding["tools"]["names"]}
+    row = {
+        "id": record.id,
+        "kind": kind,
+        "created": record.created,
+        "updated": record.updated,
+        "status": status_of(store, record),
+        "model": record.binding["model"],
+        "calls": store.usage(record.id).calls,
+        **subject,
+    }
     try:
-        questions, binding = questions_of(record), record.binding or store.get(record.id).binding
-        kind, subject = "document", {"document": record.source["name"], "questions": questions}
-        if is_session(record):
-            kind, subject = "tools", {"task": questions[0], "tools": binding["tools"]["names"]}
         tail = Tally.of(store, record, store.last_seq(record.id) - TAIL)
-        return row | {
-            "kind": kind,
-            "model": binding["model"],
-            "calls": store.usage(record.id).calls,
-            MADE[kind]: tail.made or Tally.of(store, record).made,
-            **subject,
-        }
+        return row | {MADE[kind]: tail.made or Tally.of(store, record).made}
     except StoreCorrupt as error:
         return row | {"error": str(error)}
-    except (KeyError, TypeError) as error:  # its parts don't fit together
-        return row | {"error": f"damaged: {error!r}"}
 
 
 def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
@@ -211,7 +209,7 @@ def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
     ids = max(len(row["id"]) for row in rows)
     paper, full = outcome.paper, outcome.display is Display.FULL
     if full:
-        unit = "/".join(dict.fromkeys(MADE[row["kind"]] for row in rows if "kind" in row))
+        unit = "/".join(dict.fromkeys(MADE[row["kind"]] for row in rows))
         head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {unit:>7}  {'calls':>7}"
         paper.line((head, "dim"))
     for row in rows:

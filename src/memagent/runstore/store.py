@@ -5,7 +5,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +90,10 @@ class RunStore(Branching, Spending):
                 raise RunMismatch(f"run id {run_id!r} is taken; choose another --run-id") from error
 
     def find(self, run_id: str) -> RunRecord | None:
-        """Returns the run with that id, or None. Raises a `StoreCorrupt` if it is damaged."""
+        """Returns the run with that id, or None."""
         safe_id = str(run_id).encode(errors="replace").decode()  # no id contains a lone surrogate
         rows = self._db.read("SELECT * FROM runs WHERE id = ?", (safe_id,))
-        record = _read_record(rows[0]) if rows else None
-        if record is not None and not record.binding:
-            raise self._damage(run_id)
-        return record
+        return _record(rows[0]) if rows else None
 
     def get(self, run_id: str, branch: str | None = None) -> RunRecord:
         """Returns the run with that id, else its branch, named `branch`. Raises a `RunNotFound` if there is none."""
@@ -108,7 +105,7 @@ class RunStore(Branching, Spending):
         return record
 
     def runs(self, *, limit: int | None = None, status: str | None = None) -> list[RunRecord]:
-        """Returns the runs, newest first; damaged ones with empty mappings.
+        """Returns the runs, newest first.
 
         Args:
             limit: maximum number of runs; None lists all.
@@ -118,7 +115,7 @@ class RunStore(Branching, Spending):
             "SELECT * FROM runs WHERE ?1 IS NULL OR status = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
             (status, -1 if limit is None else limit),
         )
-        return list(map(_read_record, rows))
+        return list(map(_record, rows))
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
         """Marks a run as `running` or, without a worker, as `finished` or `stopped`."""
@@ -139,8 +136,7 @@ class RunStore(Branching, Spending):
 
     def remove(self, run_id: str) -> None:
         """Deletes a run and all its steps. Raises a `RunNotFound` if there is none, a `RunBusy` if it is in use."""
-        with suppress(StoreCorrupt):
-            self.get(run_id)
+        self.get(run_id)
         with self.hold(run_id):
             with self._db.write() as db:
                 db.execute("DELETE FROM runs WHERE id = ?", (run_id,))
@@ -299,7 +295,9 @@ class RunStore(Branching, Spending):
                 try:
                     event = event_adapter.validate_json(body)
                 except ValidationError as error:
-                    raise self._damage(run_id) from error
+                    remedy = f"upgrade memagent, or `memagent runs rm {run_id}{self.option}`"
+                    problem = f"run {run_id!r} is damaged, or a newer memagent wrote it: {remedy}"
+                    raise StoreCorrupt(problem) from error
                 yield event.model_copy(update={"seq": after})
 
     def last_seq(self, run_id: str) -> int:
@@ -310,20 +308,10 @@ class RunStore(Branching, Spending):
         """Returns a question's conversations in order, read from disk when indexed; chunk i's has index i."""
         return find_conversations(self, run_id, question)
 
-    def _damage(self, run_id: str) -> StoreCorrupt:
-        remedy = f"upgrade memagent, or remove it with `memagent runs rm {run_id}{self.option}`"
-        return StoreCorrupt(
-            f"run {run_id!r} is damaged, or was written by a newer memagent: {remedy}"
-        )
 
-
-def _read_record(row: tuple[Any, ...]) -> RunRecord:
-    run_id, created, updated, status, *texts = row
-    with suppress(ValueError, TypeError):
-        parts: list[dict[str, Any]] = list(map(json.loads, texts))
-        if parts[0]:
-            return RunRecord(run_id, created, updated, status, *parts)
-    return RunRecord(run_id, created, updated, status, {}, {}, {})  # it can be listed and removed
+def _record(row: tuple[Any, ...]) -> RunRecord:
+    run_id, created, updated, status, *parts = row
+    return RunRecord(run_id, created, updated, status, *map(json.loads, parts))
 
 
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:

@@ -15,7 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
 
-TEXT_PROTOCOL = "show the model its tools as text (the text protocol: protocol='text', native=False of a SummaryBuffer)"
+TEXT_PROTOCOL = "show the model its tools as text (the text protocol: protocol='text', or native=False for a buffer)"
 """The remedy if a model's template doesn't support tools."""
 
 
