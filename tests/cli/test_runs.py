@@ -88,7 +88,9 @@ def test_a_damaged_run_leaves_the_others_readable(
         db.execute(f"UPDATE events SET body = {body} WHERE run = 'bad'")
         db.commit()
     command = f"memagent runs rm bad --store {tmp_path / 'other.sqlite'}"
-    problem = "run 'bad' is damaged, or a newer memagent wrote it: upgrade memagent, or"
+    problem = (
+        "run 'bad' is damaged, or a newer memagent wrote it: upgrade memagent, or remove it with"
+    )
     bad, good = invoke("runs", *store).stdout.splitlines()
     assert bad.endswith(f"finished  {problem} `{command}`")
     assert good.startswith("good  ")

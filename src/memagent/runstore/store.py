@@ -295,9 +295,9 @@ class RunStore(Branching, Spending):
                 try:
                     event = event_adapter.validate_json(body)
                 except ValidationError as error:
-                    remedy = f"upgrade memagent, or `memagent runs rm {run_id}{self.option}`"
-                    problem = f"run {run_id!r} is damaged, or a newer memagent wrote it: {remedy}"
-                    raise StoreCorrupt(problem) from error
+                    remedy = f"remove it with `memagent runs rm {run_id}{self.option}`"
+                    problem = f"run {run_id!r} is damaged, or a newer memagent wrote it"
+                    raise StoreCorrupt(f"{problem}: upgrade memagent, or {remedy}") from error
                 yield event.model_copy(update={"seq": after})
 
     def last_seq(self, run_id: str) -> int:
